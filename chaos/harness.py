@@ -38,11 +38,11 @@ from chaos.plan.draw import random_plan
 from chaos.plan.make import make_plan
 from chaos.plan.permitted import ClusterOverrides, Permissions, needs_permission, refusals
 from chaos.report.ci import render as render_junit
+from chaos.report.ci import suite_of, summary_of
 from chaos.report.html import render_run, render_suite
 from chaos.report.live import Display
 from chaos.report.markdown import suite_in_markdown
 from chaos.report.outcome import FinishedRun, SuiteRow, in_words, row_of, without_verdict
-from chaos.report.summary import suite_of, summary_of
 from chaos.run.clock import Clock, seconds_since, stamp
 from chaos.run.directory import RunDirectory, create, fresh, room_in
 from chaos.run.environment import decisive_versions, environment

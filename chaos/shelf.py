@@ -17,8 +17,8 @@ from chaos.harness import recorded
 from chaos.model.history import HISTORY
 from chaos.model.summary import STALE, SUITE, SUMMARY, RunSummary, SuiteSummary
 from chaos.model.verdict import Verdict
+from chaos.report.ci import summary_of
 from chaos.report.outcome import FinishedRun, SuiteRow, row_of
-from chaos.report.summary import summary_of
 from chaos.run.directory import RunDirectory
 from chaos.run.record_file import digest_of, read_record
 from chaos.run.shown import shown

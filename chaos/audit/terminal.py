@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console, RenderableType
 from rich.console import Group as Lines
 from rich.panel import Panel
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from chaos.audit.budget import Progress
@@ -17,6 +17,7 @@ from chaos.audit.run_row import RunRow
 from chaos.audit.table import Cell, Fate, cells, group_rows, kind_rows, part_rows
 from chaos.check.grade import ACCEPTED
 from chaos.report.live import MovingLine
+from chaos.report.screen import bare_table, labelled, numbers
 from chaos.words import plural
 
 INCONCLUSIVE_SHOWN = 3
@@ -55,13 +56,13 @@ def _parts(card: Card, *, framed: bool) -> Iterator[RenderableType]:
     for finding in card.findings:
         yield from _finding(finding, card, framed=framed)
     tail = [*_tail(card)]
-    yield from [_labelled(tail)] if framed else _commands(tail)
+    yield from [labelled(tail)] if framed else _commands(tail)
     yield from _commands([*_to_copy(card)])
 
 
 def kind_table(card: Card) -> Table:
     """Return one line per kind of fault, in grey if it was not tried."""
-    table = _table(gap=1)
+    table = bare_table(gap=1)
     for number, name in enumerate(KIND_HEAD):
         table.add_column(name, justify="right" if number > 1 else "left", no_wrap=True)
     for row, texts in zip(kind_rows(card), kind_cells(card), strict=True):
@@ -72,12 +73,11 @@ def kind_table(card: Card) -> Table:
 
 def heat_table(card: Card) -> Table:
     """Return one line per group: a mark per epoch, counts, and recomputed steps."""
-    table = _table()
-    table.add_column("place", no_wrap=True)
-    table.add_column(f"epoch {_span(card.columns)}", no_wrap=True)
-    table.add_column("tried", justify="right", no_wrap=True)
-    table.add_column("resumes", justify="right", no_wrap=True)
-    table.add_column("recomputed", justify="right", no_wrap=True)
+    table = bare_table(
+        Column("place", no_wrap=True),
+        Column(f"epoch {_span(card.columns)}", no_wrap=True),
+        *numbers("tried", "resumes", "recomputed"),
+    )
     found = {(cell.group, cell.column): cell for cell in cells(card)}
     for row in group_rows(card):
         if row.places == 0:
@@ -93,10 +93,6 @@ def heat_table(card: Card) -> Table:
             Text(lost),
         )
     return table
-
-
-def _table(gap: int = 2) -> Table:
-    return Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
 
 
 def _mark(cell: Cell | None) -> tuple[str, str]:
@@ -123,7 +119,7 @@ def _finding(finding: Finding, card: Card, *, framed: bool) -> Iterator[Renderab
     head = Text(title(finding), style=style)
     if framed:
         yield Panel(
-            Lines(says, Text(""), _labelled(rows)),
+            Lines(says, Text(""), labelled(rows)),
             title=head,
             title_align="left",
             border_style=style,
@@ -138,16 +134,6 @@ def _finding(finding: Finding, card: Card, *, framed: bool) -> Iterator[Renderab
         ]
     )
     yield Text("")
-
-
-def _labelled(rows: Sequence[_Row]) -> Table:
-    """Return a table of texts beside their labels."""
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold")
-    for label, style, text in rows:
-        grid.add_row(Text(label, style=style), Text(text))
-    return grid
 
 
 def _commands(rows: Sequence[_Row]) -> Iterator[Text]:

@@ -12,7 +12,7 @@ from chaos.errors import UsageError
 from chaos.harness import plan_of
 from chaos.model.plan import BackendName
 from chaos.plan.permitted import ClusterOverrides
-from chaos.report.dry_run import dry_run
+from chaos.report.tables import dry_run
 
 Address = Annotated[
     str | None,

@@ -3,8 +3,8 @@
 import typer
 
 from chaos.cli.options import REPORTS, Reports
-from chaos.report.doctor import doctor_table, signs
 from chaos.report.screen import screen
+from chaos.report.tables import doctor_table, signs
 from chaos.run.clock import SystemClock
 from chaos.run.machine import look
 

@@ -18,9 +18,8 @@ from chaos.harness import Harness
 from chaos.model.plan import Plan
 from chaos.model.scenario import FailureBudget, Limits
 from chaos.preflight.calibration import plan_without_faults
-from chaos.preflight.compression import LOSSES
-from chaos.preflight.measured import step_s
-from chaos.preflight.replay import FollowedNodes, JobPace, TraceWalk, follow_nodes
+from chaos.preflight.compression import LOSSES, FollowedNodes, JobPace, TraceWalk, follow_nodes
+from chaos.preflight.load import step_s
 from chaos.preflight.trace import Trace
 from chaos.preflight.trace_files import read_trace
 from chaos.report.screen import screen

@@ -13,8 +13,8 @@ from rich.text import Text
 from chaos.cli.streams import write_document
 from chaos.errors import ScenarioError, UsageError
 from chaos.extensions import other_checks
-from chaos.report.catalogue import TOPICS, catalogue, explained, names, table_of
 from chaos.report.screen import screen
+from chaos.report.tables import TOPICS, catalogue, explained, names, table_of
 from chaos.report.terminal import print_whole
 from chaos.run.shown import shown
 from chaos.scenario_file.load import find_scenarios, load_scenario

@@ -24,13 +24,13 @@ from chaos.preflight.forecast import Effort
 from chaos.preflight.load import (
     SUFFIX,
     MarketChoice,
+    analyses_in,
     chosen_market,
     load_question,
     question_of_runs,
     with_costs_of,
 )
 from chaos.preflight.market import MARKETS
-from chaos.preflight.measured import analyses_in
 from chaos.preflight.question import Question, changed
 from chaos.preflight.render import render_summary, show_answer
 from chaos.preflight.rules import RULES, refuse_unknown

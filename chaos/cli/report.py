@@ -18,10 +18,10 @@ from chaos.cli.options import REPORTS, Reports
 from chaos.cli.streams import write_document
 from chaos.errors import HistoryError, UsageError
 from chaos.model.summary import STALE
+from chaos.report.ci import run_in_json
 from chaos.report.html import render_run, render_suite, render_trend
 from chaos.report.markdown import run_in_markdown, suite_in_markdown
 from chaos.report.screen import screen
-from chaos.report.summary import run_in_json
 from chaos.report.terminal import print_whole
 from chaos.run.record_file import read_record, write_text
 from chaos.run.shown import shown

@@ -23,9 +23,8 @@ from chaos.run.environment import environment
 from chaos.run.machine import usable_cpus
 from chaos.selftest.catalogue import EXHIBITS, Exhibit
 from chaos.selftest.corpus import CorpusAudits, CorpusScore, chosen_jobs, load_corpus, show_corpus
-from chaos.selftest.draw import WORKERS, Case, cases, sample
 from chaos.selftest.score import Score, SelftestDisplay, show_score
-from chaos.selftest.trials import Trials
+from chaos.selftest.trials import WORKERS, Case, Trials, cases, sample
 
 RunsPerBug = Annotated[int, typer.Option("--runs-per-bug", min=1, metavar="N")]
 Controls = Annotated[

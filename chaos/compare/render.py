@@ -4,12 +4,13 @@ import json
 from collections.abc import Iterator
 
 from rich.console import Group, RenderableType
-from rich.table import Table
+from rich.table import Column
 from rich.text import Text
 
 from chaos.compare.comparison import ALPHA, MEASURES, OPEN, Change, SuiteComparison
 from chaos.model.summary import STALE, RunSummary
 from chaos.report.markdown import code, fitted, plain, table
+from chaos.report.screen import bare_table, numbers
 from chaos.words import plural
 
 _STYLES = {"worse": "bold red", "regression": "bold red", "better": "green", "fixed": "green"}
@@ -18,11 +19,12 @@ _HEAD = ("scenario", "measure", "before", "after", "p", "told")
 
 def in_terminal(found: SuiteComparison, *, before: str, after: str) -> RenderableType:
     """Return a table that fits 80 columns; a word has the meaning that colour repeats."""
-    shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    shown.add_column("scenario", overflow="fold", ratio=1)
-    for name in ("measure", "before", "after", "p"):
-        shown.add_column(name, justify="left" if name == "measure" else "right", no_wrap=True)
-    shown.add_column("told", overflow="fold", max_width=14)
+    shown = bare_table(
+        Column("scenario", overflow="fold", ratio=1),
+        Column("measure", no_wrap=True),
+        *numbers("before", "after", "p"),
+        Column("told", overflow="fold", max_width=14),
+    )
     for cells in _rows(found):
         *plainly, told = cells
         style = _STYLES.get(told.partition(",")[0], "yellow" if told in OPEN else "")

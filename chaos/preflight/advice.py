@@ -7,13 +7,19 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from chaos.preflight.estimate import Estimate, mean_of_runs
-from chaos.preflight.forecast import Effort, Forecast, costs_of, forecast, goodput, met_goals
-from chaos.preflight.format import in_s
+from chaos.preflight.estimate import Estimate, in_s, mean_of_runs
+from chaos.preflight.forecast import (
+    Effort,
+    Forecast,
+    Outcomes,
+    costs_of,
+    forecast,
+    goodput,
+    met_goals,
+)
 from chaos.preflight.intervals import Curve, Simulate
 from chaos.preflight.market import at_worst
 from chaos.preflight.question import Question, changed
-from chaos.preflight.simulate import Outcomes
 from chaos.preflight.verdict import reaches, why_impossible
 from chaos.words import plural
 

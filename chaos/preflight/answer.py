@@ -9,14 +9,13 @@ import numpy as np
 
 from chaos.preflight.advice import Counsel, counsel, improved
 from chaos.preflight.capacity import Availability, availability
-from chaos.preflight.forecast import Effort, Forecast, forecast
+from chaos.preflight.forecast import Effort, Forecast, Outcomes, forecast
 from chaos.preflight.intervals import Curve, interval_curve
 from chaos.preflight.market import loss_interval_s
 from chaos.preflight.question import Question, changed, value_at
 from chaos.preflight.rules import findings, refuse_unknown
 from chaos.preflight.rules.rule import Predictions, RuleFinding
 from chaos.preflight.saving import NoticeCell, notice_sweep
-from chaos.preflight.simulate import Outcomes
 from chaos.preflight.validation import Validation
 from chaos.preflight.verdict import EXIT, Word, doubt, reaches, verdict
 

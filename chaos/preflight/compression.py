@@ -1,8 +1,9 @@
-"""A market in fast motion: its losses drawn, and as the ops of a plan."""
+"""A market or a trace in fast motion, as the ops of a plan: by the clock, or at places of a job."""
 
 import math
+import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -11,6 +12,7 @@ from chaos.errors import UsageError
 from chaos.model.plan import BackendName, Op
 from chaos.preflight.capacity import capacity
 from chaos.preflight.market import Market, Notice, faster
+from chaos.preflight.trace import Trace
 
 LOSSES = 1.5  # per time of a fault-free run, if no scale is given
 
@@ -170,3 +172,222 @@ def _entries(change: NodeChange, losses: Losses, clock: PlanClock) -> Iterator[d
     if change.came:
         came = {"nodes": change.came}
         yield {"at": clock.at(change.at_s - clock.join_s), "return_capacity": came}
+
+
+@dataclass(frozen=True)
+class PoolChange:
+    """The change at `at_s` after the beginning: `lost` followed nodes leave, `back` return."""
+
+    at_s: float
+    lost: int
+    back: int
+
+
+@dataclass(frozen=True)
+class FollowedNodes:
+    """The followed nodes from `since_s` of the trace on, `up` of them at first."""
+
+    since_s: float
+    up: int
+    changes: tuple[PoolChange, ...]
+
+
+def follow_nodes(trace: Trace, *, pool: int, least: int, seed: int) -> FollowedNodes:
+    """Follow `pool` drawn nodes of a trace from a drawn moment of its first half on.
+
+    At that moment `least` of them are up; they are followed to the end of the trace.
+
+    The node that a change takes or returns is drawn among the possible ones: the
+    trace has only counts, and the result is the same. Losses of several nodes at
+    once take several of these as well. Raises `UsageError` if the trace never has
+    so many nodes.
+    """
+    draws = random.Random(seed)  # noqa: S311  repeatable is what it must be
+    if pool > trace.peak:
+        raise UsageError(
+            f"the trace has {trace.peak} nodes at most, and {pool} are to be followed",
+            "Take a job with fewer workers, or fewer --spares.",
+            place=trace.name,
+        )
+    ups, changes = _walk(trace, pool, draws)
+    half = [n for n, change in enumerate(changes) if change.at_s <= trace.span_s / 2]
+    begins = [n for n in half if ups[n] >= least]
+    if not begins:
+        raise UsageError(
+            f"of {pool} nodes drawn from the trace never {least} are up at once in its first half",
+            "Try another --seed, or more --spares.",
+            place=trace.name,
+        )
+    first = draws.choice(begins)
+    since_s = changes[first].at_s
+    later = [change for change in changes[first + 1 :] if change.lost or change.back]
+    moved = (PoolChange(c.at_s - since_s, c.lost, c.back) for c in later)
+    return FollowedNodes(since_s, ups[first], tuple(moved))
+
+
+def _walk(trace: Trace, pool: int, draws: random.Random) -> tuple[list[int], list[PoolChange]]:
+    """Return the followed nodes that are up after each change of the trace, and the changes."""
+    slots = list(range(trace.peak))
+    ours = set(draws.sample(slots, pool))
+    up = set(draws.sample(slots, trace.changes[0].up))
+    ups, changes = [len(up & ours)], [PoolChange(0.0, 0, 0)]
+    for change in trace.changes[1:]:
+        gone = set(draws.sample(sorted(up), change.lost))
+        came = set(draws.sample([s for s in slots if s not in up], change.added))
+        up = (up - gone) | came
+        ups.append(len(up & ours))
+        changes.append(PoolChange(change.at_s, len(gone & ours), len(came & ours)))
+    return ups, changes
+
+
+# -- the walk -----------------------------------------------------------------------------------
+
+OPS_MAX = 40
+AFTER_S_MAX = 600.0
+
+
+@dataclass(frozen=True)
+class JobPace:
+    """The pace of a job, by a clean run: `steps` of each epoch, and the epochs that it saves."""
+
+    workers: int
+    min_workers: int | None
+    steps: tuple[int, ...]
+    saved: frozenset[int]
+    step_s: float
+
+    @property
+    def least(self) -> int:
+        """The fewest workers with which it continues."""
+        return self.min_workers or self.workers
+
+
+@dataclass
+class TraceWalk:
+    """The walk through a followed trace, with the resulting `ops`.
+
+    `losses` counts those that take workers; `moved`, those that were moved to a
+    later step because an earlier attempt would have reached them; `waited_s` is the
+    longest wait for nodes.
+    """
+
+    pace: JobPace
+    seed: int
+    ops: list[Op] = field(default_factory=list)
+    losses: int = 0
+    moved: int = 0
+    waited_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._draws = random.Random(self.seed)  # noqa: S311  repeatable is what it must be
+        self._place = (0, 0)  # the place of training: epoch, and finished steps of it
+        self._last = (0, 0)  # the place of the newest op
+
+    def walk(self, trace: FollowedNodes, *, scale: float) -> None:
+        """Walk until the job ends; raises `UsageError` for a scale that fits it badly."""
+        up, now_s, changes = trace.up, 0.0, list(trace.changes)
+        while changes:
+            change = changes.pop(0)
+            self._train(change.at_s / scale - now_s)
+            now_s = change.at_s / scale
+            if self._next() is None:
+                return
+            if change.back:
+                self._gain(change.back, grows=up < self.pace.workers)
+            up += change.back
+            held, idle = min(up, self.pace.workers), max(0, up - self.pace.workers)
+            up -= change.lost
+            if change.lost:
+                struck = sum(self._draws.sample([1] * held + [0] * idle, change.lost))
+                returns, up, now_s = self._returns(changes, up, now_s, scale)
+                self._lose(struck, change.lost - struck, returns, held)
+            if len(self.ops) > OPS_MAX:
+                raise UsageError(
+                    f"more than {OPS_MAX} faults would fall into this job",
+                    "Take a smaller --scale, or a shorter job.",
+                )
+
+    def _train(self, seconds: float) -> None:
+        left = int(seconds / self.pace.step_s)
+        epoch, step = self._place
+        while left and epoch < len(self.pace.steps):
+            made = min(left, self.pace.steps[epoch] - step)
+            left, step = left - made, step + made
+            if step >= self.pace.steps[epoch]:
+                epoch, step = epoch + 1, 0
+        self._place = (epoch, step)
+
+    def _gain(self, nodes: int, *, grows: bool) -> None:
+        # Held, until the nodes have joined: their start takes seconds, in which training at this
+        # speed would advance by epochs, while the next loss of the trace assumes them there.
+        if self._add("return_capacity", {"nodes": nodes, "hold": True}) and grows:
+            self._resume()  # an elastic job starts again to take them in
+
+    def _returns(
+        self, changes: list[PoolChange], up: int, now_s: float, scale: float
+    ) -> tuple[list[tuple[int, float]], int, float]:
+        """Return (nodes, after seconds) until the job can continue, then nodes up, then the time.
+
+        Nodes that leave while it waits are subtracted from those that join afterwards.
+        """
+        came: list[tuple[int, float]] = []
+        since_s, gone = now_s, 0
+        while up < self.pace.least:
+            if not changes:  # the trace ends; the missing nodes join a second later
+                return (
+                    [*came, (self.pace.least - up, now_s - since_s + 1.0)],
+                    self.pace.least,
+                    now_s,
+                )
+            change = changes.pop(0)
+            now_s, net = change.at_s / scale, change.back - change.lost
+            up, gone = up + net, gone + max(0, -net)
+            paid = min(gone, max(0, net))
+            gone -= paid
+            if net > paid:
+                came.append((net - paid, now_s - since_s))
+        self.waited_s = max(self.waited_s, now_s - since_s)
+        if self.waited_s > AFTER_S_MAX:
+            raise UsageError(
+                f"the job would wait {self.waited_s:.0f} s for nodes",
+                "Take a larger --scale, or more --spares.",
+            )
+        return came, up, now_s
+
+    def _lose(
+        self, struck: int, idle: int, returns: Sequence[tuple[int, float]], held: int
+    ) -> None:
+        if idle:
+            self._add("withhold_capacity", {"nodes": idle})
+        for nodes, after_s in returns:
+            self._add("return_capacity", {"nodes": nodes, "after_s": round(after_s, 3)})
+        if not struck:
+            return
+        ranks = tuple(sorted(self._draws.sample(range(held), struck)))
+        fault = {} if len(ranks) == 1 else {"ranks": ranks}
+        if self._add("kill_node", fault, rank=ranks[0]):
+            self.losses += 1
+            self._resume()
+
+    def _resume(self) -> None:
+        saved = [epoch for epoch in self.pace.saved if epoch < self._last[0]]
+        self._place = (max(saved) + 1 if saved else 0, 0)
+
+    def _add(self, kind: str, fault: dict[str, Any], *, rank: int = 0) -> bool:
+        """Add a fault at the next step after all others; return False if training is over."""
+        place = self._next()
+        if place is None:
+            return False
+        self.moved += place > max(self._place, (self._place[0], 1))
+        self._last = place
+        at = {"epoch": place[0], "step": place[1], "rank": rank}
+        self.ops.append(Op.model_validate({"index": len(self.ops), "at": at, kind: fault}))
+        return True
+
+    def _next(self) -> tuple[int, int] | None:
+        """Return the first place that neither training nor another op has passed."""
+        epoch, step = max(self._place, (self._last[0], self._last[1] + 1))
+        step = max(1, step)
+        while epoch < len(self.pace.steps) and step > self.pace.steps[epoch]:
+            epoch, step = epoch + 1, 1
+        return (epoch, step) if epoch < len(self.pace.steps) else None

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from chaos.preflight.estimate import mean_of_runs
-from chaos.preflight.forecast import goodput
+from chaos.preflight.forecast import Outcomes, goodput
 from chaos.preflight.market import loss_interval_s
 from chaos.preflight.question import Question, changed
-from chaos.preflight.simulate import Outcomes
 
 _EXPONENT_MAX = 700.0  # beyond it e^x is no number
 SMALL = 0.1  # a first-order formula is trusted up to C = 0.1 M

@@ -9,21 +9,24 @@ from markupsafe import Markup
 
 from chaos import __version__
 from chaos.preflight.answer import Answer
-from chaos.preflight.estimate import Chance
-from chaos.preflight.figures import (
+from chaos.preflight.estimate import Chance, in_hours, in_s
+from chaos.preflight.forecast import Forecast
+from chaos.preflight.intervals import Curve
+from chaos.preflight.render import (
     Cells,
     border,
+    changes_head,
     figure_notes,
     figure_rows,
     finish_cells,
     finish_unit,
     goal_rows,
+    interval,
+    pasted,
+    points,
+    signed,
     when,
 )
-from chaos.preflight.forecast import Forecast
-from chaos.preflight.format import in_hours, in_s
-from chaos.preflight.intervals import Curve
-from chaos.preflight.render import changes_head, interval, pasted, points, signed
 from chaos.preflight.verdict import Word
 from chaos.report import chart as ch
 from chaos.report.page import Tone

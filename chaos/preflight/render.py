@@ -1,26 +1,26 @@
-"""The answer in a terminal, 80 columns wide, and in Markdown."""
+"""The answer in a terminal, 80 columns wide, and in Markdown; its figures as rows of text."""
 
 import json
+import math
 import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich.console import Group as Lines
 from rich.console import RenderableType
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from chaos.preflight.advice import Advice, Counsel
 from chaos.preflight.answer import Answer
-from chaos.preflight.estimate import Estimate
-from chaos.preflight.figures import border, figure_notes, figure_rows, goal_rows
-from chaos.preflight.forecast import Forecast
-from chaos.preflight.format import in_s
+from chaos.preflight.estimate import Chance, Estimate, Spread, in_hours, in_percent, in_s, unit_of
+from chaos.preflight.forecast import Forecast, on_demand_s
+from chaos.preflight.question import Question
 from chaos.preflight.rules.rule import RuleFinding
 from chaos.preflight.validation import Validation
 from chaos.preflight.verdict import Word
 from chaos.report.markdown import table as markdown_table
-from chaos.report.screen import on_one_line
+from chaos.report.screen import bare_table, labelled, numbers, on_one_line
 
 SHOWN = 5
 ENDLESS = "each by itself, with retries without limit but in the rows of budgets"
@@ -52,7 +52,7 @@ def show_answer(answer: Answer, *, page: str | None = None) -> RenderableType:
         lines += [*_changes(answer), Text("")]
     for held in answer.validation:
         lines += [*_validation(held), Text("")]
-    lines.append(_labelled([*_tail(answer, page)]))
+    lines.append(labelled(_tail(answer, page)))
     return Lines(*lines)
 
 
@@ -105,13 +105,8 @@ def interval(estimate: Estimate) -> str:
 
 
 def _findings(findings: Sequence[RuleFinding]) -> Table:
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold")
-    for finding in findings:
-        mark, style = _WEIGHTS[finding.weight]
-        grid.add_row(Text(f"{mark} {finding.rule}", style=style), Text(finding.text))
-    return grid
+    marks = [(*_WEIGHTS[finding.weight], finding) for finding in findings]
+    return labelled((f"{mark} {one.rule}", style, one.text) for mark, style, one in marks)
 
 
 def _advice(counsel: Counsel) -> Iterator[RenderableType]:
@@ -208,20 +203,7 @@ def _value(value: object) -> str:
 
 
 def _table(head: str, *columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column(head, overflow="fold")
-    for column in columns:
-        table.add_column(column, justify="right", no_wrap=True)
-    return table
-
-
-def _labelled(rows: Sequence[tuple[str, str, str]]) -> Table:
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold")
-    for label, style, text in rows:
-        grid.add_row(Text(label, style=style), Text(text))
-    return grid
+    return bare_table(Column(head, overflow="fold"), *numbers(*columns))
 
 
 # -- Markdown -----------------------------------------------------------------------------------
@@ -311,3 +293,139 @@ def _cell(text: str) -> str:
     """Return text that neither ends a cell nor opens a tag."""
     plain = on_one_line(text).replace("\\", "\\\\").replace("|", "\\|")
     return plain.replace("<", "&lt;").replace(">", "&gt;")
+
+
+# -- figures as rows of text --------------------------------------------------------------------
+
+Cells = tuple[str, str, str, str, str]
+MANY_CUT_OFF = 0.05  # with fewer runs cut off, the figures of 5 to 95 % are those of whole runs
+
+
+def figure_rows(answer: Answer) -> tuple[Cells, ...]:
+    """Return (name with its unit, 5 %, 50 %, 95 %, 50 % with the changes) of each distribution."""
+    seen, after = answer.forecast, answer.after
+    if seen is None:
+        return ()
+    unit, each = finish_unit(seen)
+    kinds = [
+        ("goodput", "goodput", "{:.1%}", 1.0),
+        (f"finishes after, {unit}", "finish_h", "{:.1f}", each),
+        ("restarts", "restarts", "{:.0f}", 1.0),
+        ("steps done again", "lost_steps", "{:,.0f}", 1.0),
+        ("cost, of on-demand", "cost", "{:.0%}", 1.0),
+    ]
+    dear = on_demand_price(answer.question)
+    if dear is not None:
+        kinds.append((f"cost, {answer.question.costs.currency}", "cost", "{:,.0f}", dear))  # type: ignore[union-attr]
+    return tuple(
+        (
+            name,
+            *_spread_cells(seen, field, form, times),
+            "-" if after is None else _spread_cells(after, field, form, times)[1],
+        )
+        for name, field, form, times in kinds
+    )
+
+
+def goal_rows(answer: Answer) -> tuple[Cells, ...]:
+    """Return (what, low, share, high, share with the changes) of runs, each a 95 % interval.
+
+    Every goal, and the share in which retries run out.
+    """
+    seen, after = answer.forecast, answer.after
+    if seen is None:
+        return ()
+    goals = (
+        (f"meets: {name}", chance, None if after is None else after.meets[name])
+        for name, chance in seen.meets.items()
+    )
+    spent = ("retries run out", seen.spent, None if after is None else after.spent)
+    return tuple(_shares(*row) for row in (*goals, spent))
+
+
+def figure_notes(answer: Answer) -> tuple[str, ...]:
+    """Return notes for reading the figures, a sentence each."""
+    seen, notes = answer.forecast, []
+    if seen is None:
+        return ()
+    if seen.watched_h is not None:
+        notes.append(
+            f"Runs that had not ended after {in_hours(seen.watched_h)} were cut off there, "
+            f"{seen.cut_off.share:.1%} of them; what is counted up to there is marked ≥."
+        )
+    if seen.cost.high > 1 or seen.finishes.share < 1:
+        notes.append(
+            "Cost is the price of a run over that of the same training on on-demand nodes; where "
+            "a run does not finish, over that of the part of the work that it did: above 100 % "
+            "it is dearer than on demand."
+        )
+    dear, costs = on_demand_price(answer.question), answer.question.costs
+    if dear is not None and costs is not None:
+        notes.append(
+            f"On demand the training costs {costs.currency} {dear:,.0f}, at "
+            f"{costs.price_per_node_hour:g} per node-hour."
+        )
+    return tuple(notes)
+
+
+def border(answer: Answer) -> str | None:
+    """Return the strictest goals that would still be met, if all are; None if one is not."""
+    seen, need = answer.promised, answer.question.goal.confidence
+    if seen is None:
+        return None
+    changes = "with the changes " if seen is answer.after else ""
+    return (
+        f"{changes}a deadline below {in_hours(seen.borders['deadline'])}, a budget below "
+        f"{seen.borders['budget']:.0%} of on-demand or a goodput above "
+        f"{seen.borders['goodput']:.1%} would be missed by more than {in_percent(1 - need)} of runs"
+    )
+
+
+def on_demand_price(question: Question) -> float | None:
+    """Return the price of the whole training on on-demand nodes; None if no price is given."""
+    costs = question.costs
+    if costs is None or costs.price_per_node_hour is None:
+        return None
+    return on_demand_s(question) / 3600 * costs.price_per_node_hour
+
+
+def finish_unit(seen: Forecast) -> tuple[str, float]:
+    """Return the unit of finish times, and its number per hour."""
+    known = (seen.finish_h.middle, seen.finish_h.low, seen.watched_h)
+    return unit_of(next((h for h in known if h is not None and math.isfinite(h)), 24.0))
+
+
+def when(seen: Forecast, hours: float) -> str:
+    """Return the time at which a share of the runs is done; if not seen, the end of the watch."""
+    if math.isfinite(hours):
+        return f"after {in_hours(hours)}"
+    return "never" if seen.watched_h is None else f"not within {in_hours(seen.watched_h)}"
+
+
+def finish_cells(seen: Forecast) -> tuple[str, str, str]:
+    """Return 5, 50 and 95 % of the finish times, in the unit of them all."""
+    return _spread_cells(seen, "finish_h", "{:.1f}", finish_unit(seen)[1])
+
+
+def _shares(name: str, chance: Chance, after: Chance | None) -> Cells:
+    low, share, high = (f"{value:.1%}" for value in (chance.low, chance.share, chance.high))
+    return name, low, share, high, "-" if after is None else f"{after.share:.1%}"
+
+
+def _spread_cells(seen: Forecast, field: str, form: str, times: float) -> tuple[str, str, str]:
+    spread: Spread = getattr(seen, field)
+    counted = field in ("restarts", "lost_steps") and seen.cut_off.share >= MANY_CUT_OFF
+    low, middle, high = (
+        _figure(value * times, form, seen if field == "finish_h" else None, times)
+        for value in (spread.low, spread.middle, spread.high)
+    )
+    return (f"≥ {low}", f"≥ {middle}", f"≥ {high}") if counted else (low, middle, high)
+
+
+def _figure(value: float, form: str, finish: Forecast | None, times: float) -> str:
+    """Return a figure; for a finish that was not seen, the end of the watch."""
+    if math.isfinite(value):
+        return form.format(value)
+    if finish is None:
+        return "-"
+    return "never" if finish.watched_h is None else f"> {finish.watched_h * times:.0f}"

@@ -1,11 +1,19 @@
-"""A recorded market: the number of nodes that were up, over time."""
+"""A recorded market: nodes over time, and the market that is fitted to it."""
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal, TypeAlias
 
-from chaos.preflight.market import Replay
+import numpy as np
+
+from chaos.errors import UsageError
+from chaos.preflight.capacity import Floats
+from chaos.preflight.estimate import Estimate
+from chaos.preflight.market import Doubt, Exponential, Market, Notice, Replay, Shock, Weibull
+from chaos.words import plural
 
 _TOGETHER = 2
 Kind: TypeAlias = Literal["held", "probes"]
@@ -152,3 +160,298 @@ def lives_in(
                 lives.append(NodeLife((at_s - born.pop(node)) / 3600, gone[at_s] < _TOGETHER))
     lives += [NodeLife((end_s - at_s) / 3600, is_over=False) for at_s in born.values()]
     return tuple(life for life in lives if life.hours > 0)
+
+
+# -- resampling ---------------------------------------------------------------------------------
+
+
+def losses_in(replay: Replay) -> int:
+    """Count the losses in a trace, each of one node or more."""
+    return sum(after < before for before, after in pairwise(replay.up))
+
+
+def pieces_for(losses: int) -> int:
+    """Return the number of pieces to cut a trace into: half its losses, between 4 and 40."""
+    return max(4, min(40, losses // 2))
+
+
+def resampled(replay: Replay, rng: np.random.Generator) -> Replay:
+    """Return a trace of the same length, joined from pieces of one.
+
+    A piece begins at a moment at which as many nodes are up as at the end of
+    the piece before, so that no joint is a loss: matched blocks, Carlstein and
+    others 1998, Bernoulli 4(3). A piece that passes the trace's end continues at
+    the beginning; a drop there counts as one more loss.
+    """
+    at, up = np.asarray(replay.at_s), np.asarray(replay.up)
+    lasts = np.diff(np.append(at, replay.span_s))
+    pieces = pieces_for(losses_in(replay))
+    changes: list[tuple[float, float]] = []
+    now_s, place = 0.0, _drawn(lasts, rng)
+    left_s = float(lasts[place] * rng.random())
+    for piece in range(1, pieces + 1):
+        until_s = replay.span_s * (piece / pieces)  # for the last piece, exactly the end
+        while now_s < until_s:
+            if not changes or changes[-1][1] != up[place]:
+                changes.append((now_s, float(up[place])))
+            step_s = min(left_s, until_s - now_s)
+            now_s, left_s = now_s + step_s, left_s - step_s
+            if left_s <= 0:
+                place = (place + 1) % len(at)
+                left_s = float(lasts[place])
+        alike = np.where(up == changes[-1][1], lasts, 0.0)
+        place = _drawn(alike if alike.any() else lasts, rng)
+        left_s = float(lasts[place] * rng.random())
+    if len(changes) == 1:  # no change: a replay needs two equal entries
+        changes.append((replay.span_s / 2, changes[0][1]))
+    at_s, shares = zip(*changes, strict=True)
+    return replay.model_copy(update={"at_s": at_s, "up": shares})
+
+
+def _drawn(weights: Floats, rng: np.random.Generator) -> int:
+    return int(rng.choice(len(weights), p=weights / weights.sum()))
+
+
+# -- lifetimes ----------------------------------------------------------------------------------
+
+ENOUGH = 30  # lives that ended, to choose between the laws
+CLEARLY = 2.0  # of AIC: within it both laws have support, and the simpler one is taken
+_TWO = 2
+
+
+@dataclass(frozen=True)
+class Law:
+    """The chosen law of lives: None is exponential; `why` is the reason."""
+
+    weibull: Weibull | None
+    why: str
+
+
+def law_of(lives: Sequence[NodeLife]) -> Law:
+    """Choose between exponential and Weibull by Akaike's criterion (1974), if lives are enough.
+
+    Weibull has one parameter more, and is chosen if its criterion is lower by more
+    than 2 (Burnham and Anderson 2002: within that both have support).
+    """
+    ended = sum(life.is_over for life in lives)
+    if not lives:
+        return Law(None, "lives are taken as exponential: no node in it is seen from its beginning")
+    if ended < ENOUGH:
+        why = (
+            f"{ended} nodes are seen from their beginning to a loss of their own ({ENOUGH} needed)"
+        )
+        return Law(None, f"lives are taken as exponential: {why}")
+    hours = np.array([life.hours for life in lives])
+    over = np.array([float(life.is_over) for life in lives])
+    found = fit_weibull(hours, is_over=over)
+    gain = _aic(hours, over, Weibull(scale_h=hours.sum() / ended, shape=1.0), free=1) - _aic(
+        hours, over, found, free=2
+    )
+    said = f"AIC of Weibull lives (shape {found.shape:.2f}, {ended} that ended) is"
+    if gain > CLEARLY:
+        return Law(found, f"{said} {gain:.1f} below that of exponential ones: they are taken")
+    side = f"only {gain:.1f} below" if gain > 0 else f"{-gain:.1f} above"
+    return Law(None, f"{said} {side} that of exponential ones, which are taken")
+
+
+def fit_weibull(lives_h: Floats, *, is_over: Floats | None = None) -> Weibull:
+    """Return the most likely Weibull for lives in hours; `is_over` is 0 for one that was cut off.
+
+    The shape is the zero of the profile likelihood's slope, which is monotonic; it is
+    searched between 0.05 and 50.
+    """
+    over = np.ones(len(lives_h)) if is_over is None else np.asarray(is_over, dtype=float)
+    lives = np.asarray(lives_h, dtype=float)
+    if over.sum() < _TWO or (lives <= 0).any():
+        raise UsageError("a Weibull needs at least two lives that ended, all above 0 h")
+    logs = np.log(lives / lives.max())
+    mean_log = (logs * over).sum() / over.sum()
+
+    def slope(shape: float) -> float:
+        powers = np.exp(shape * logs)
+        return float(1 / shape + mean_log - (powers * logs).sum() / powers.sum())
+
+    low, high = 0.05, 50.0
+    for _ in range(100):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if slope(middle) > 0 else (low, middle)
+    scale = lives.max() * float(np.exp(low * logs).sum() / over.sum()) ** (1 / low)
+    return Weibull(scale_h=scale, shape=low)
+
+
+def _aic(hours: Floats, over: Floats, life: Weibull, *, free: int) -> float:
+    """Return 2 k - 2 log L of lives, of which some were cut off."""
+    shape, ages = life.shape, hours / life.scale_h
+    logs = over * (math.log(shape / life.scale_h) + (shape - 1) * np.log(ages)) - ages**shape
+    return 2 * free - 2 * float(logs.sum())
+
+
+# -- the market ---------------------------------------------------------------------------------
+
+RESAMPLES = 1_000
+FEW = 10
+_INSTANT = 2  # nodes lost together from here on are a shock
+
+
+@dataclass(frozen=True)
+class FittedMarket:
+    """A market fitted to a trace.
+
+    `mtbf_h`: node-hours per node lost. `loss_every_h`: hours between events
+    that took at least one. `together`: the share of events that took more than
+    one. `away_h`: hours that a missing node stayed away.
+    """
+
+    market: Market
+    mtbf_h: Estimate
+    loss_every_h: Estimate
+    together: Estimate
+    away_h: Estimate
+    drops: int
+    notes: tuple[str, ...]
+
+
+def fit(trace: Trace, *, notice: Notice, price_ratio: float, seed: int = 0) -> FittedMarket:
+    """Fit nodes that go up and down, and shocks that take several, to a trace.
+
+    A Markov model: single losses at a rate per node, shocks at a rate of their
+    own that take each node with one probability, and returns at a rate per
+    missing node. Each rate is events over exposure, the likelihood's maximum;
+    intervals come from resampling stretches of the trace, and their worse ends
+    are the market's doubt. If the trace names its nodes and has enough of them from
+    their beginning, their lives may be Weibull's. If no node ever returned, the
+    absence is all the time that nodes were missing. A node counts as missing if more
+    were held before, so that one that joins for the first time is no return. Raises
+    `UsageError` if nothing was lost.
+    """
+    if not trace.drops:
+        raise UsageError(
+            "no node is lost in it",
+            "A market cannot be learnt from it: give a longer trace, or a --market by name.",
+            place=trace.name,
+        )
+    rows = _stretches(trace)
+    figures = _figures(rows.sum(axis=0))
+    rng = np.random.Generator(np.random.PCG64(seed))
+    picks = rng.integers(0, len(rows), (RESAMPLES, len(rows)))
+    again = np.array([_figures(rows[pick].sum(axis=0)) for pick in picks])
+    mtbf, every, together, away = (
+        Estimate(float(value), *_middle95(column))
+        for value, column in zip(figures, again.T, strict=True)
+    )
+    law = law_of(trace.lives)
+    market = Market(
+        name=f"fitted to {trace.name.rsplit('/', maxsplit=1)[-1]}",
+        lifetime=law.weibull or Exponential(mtbf_h=_single_mtbf_h(trace)),
+        shock=_shock(trace),
+        away_h=round(_away_h(away.value, trace), 6),
+        doubt=_doubt(mtbf, away, trace),
+        notice=notice,
+        price_ratio=price_ratio,
+        source=f"fitted to {_losses(trace)} in {trace.span_s / 3600:.1f} h",
+    )
+    return FittedMarket(market, mtbf, every, together, away, len(trace.drops), _notes(trace, law))
+
+
+def replayed(trace: Trace, *, notice: Notice, price_ratio: float) -> Market:
+    """Return the market that repeats a trace as it was, from a random moment on."""
+    return Market(
+        name=f"replay of {trace.name.rsplit('/', maxsplit=1)[-1]}",
+        replay=trace.replay(),
+        notice=notice,
+        price_ratio=price_ratio,
+        source=f"{trace.format}, {trace.span_s / 3600:.1f} h, {trace.peak} nodes at most",
+    )
+
+
+def _stretches(trace: Trace) -> Floats:
+    """Cut a trace into equal parts: node-hours, nodes lost, drops, wide drops, hours away, back."""
+    parts = pieces_for(len(trace.drops))
+    width_s = trace.span_s / parts
+    rows = np.zeros((parts, 7))
+    rows[:, 6] = width_s / 3600
+    ends = [*(change.at_s for change in trace.changes[1:]), trace.span_s]
+    for n, (change, end_s) in enumerate(zip(trace.changes, ends, strict=True)):
+        part = min(parts - 1, int(change.at_s / width_s))
+        if n and change.is_seen:
+            rows[part, 1] += change.lost
+            rows[part, 2] += change.lost > 0
+            rows[part, 3] += change.lost >= _INSTANT
+            rows[part, 5] += change.back
+        at_s = change.at_s
+        while at_s < end_s - 1e-9:
+            part = min(parts - 1, int((at_s + 1e-9) / width_s))
+            until_s = end_s if part == parts - 1 else min(end_s, (part + 1) * width_s)
+            hours = (until_s - at_s) / 3600
+            rows[part, 0] += change.up * hours
+            rows[part, 4] += change.missing * hours
+            at_s = until_s
+    return rows
+
+
+def _figures(sums: Floats) -> tuple[float, float, float, float]:
+    node_h, lost, drops, wide, away_h, back, hours = (float(value) for value in sums)
+    return (
+        node_h / lost if lost else math.inf,
+        hours / drops if drops else math.inf,
+        wide / drops if drops else 0.0,
+        away_h / back if back else math.inf,
+    )
+
+
+def _middle95(values: Floats) -> tuple[float, float]:
+    low, high = np.quantile(values, [0.025, 0.975], method="inverted_cdf")
+    return float(low), float(high)
+
+
+def _away_h(hours: float, trace: Trace) -> float:
+    """Return the hours that a missing node stays away; if none returned, all that were seen."""
+    return hours if math.isfinite(hours) else max(trace.away_node_h, trace.span_s / 3600)
+
+
+def _doubt(mtbf: Estimate, away: Estimate, trace: Trace) -> Doubt:
+    longest_h, mean_h = _away_h(away.high, trace), _away_h(away.value, trace)
+    return Doubt(
+        losses=max(1.0, round(mtbf.value / mtbf.low, 4)),
+        away=max(1.0, round(longest_h / mean_h, 4)) if mean_h else 1.0,
+    )
+
+
+def _single_mtbf_h(trace: Trace) -> float:
+    singles = sum(1 for lost in trace.drops if lost == 1)
+    return trace.node_h / max(singles, 0.5)
+
+
+def _shock(trace: Trace) -> Shock | None:
+    """Return the shock that fits losses of more than one node: as many, of the sizes seen."""
+    changes = zip(trace.changes, trace.changes[1:], strict=False)
+    wide = [
+        (min(after.lost, before.up), before.up)
+        for before, after in changes
+        if after.is_seen and after.lost >= _INSTANT
+    ]
+    if not wide:
+        return None
+    share = sum(lost / of for lost, of in wide) / len(wide)
+    return Shock(every_h=trace.span_s / 3600 / len(wide), share=share, seen=tuple(wide))
+
+
+def _losses(trace: Trace) -> str:
+    return plural(len(trace.drops), "loss", "losses")
+
+
+def _notes(trace: Trace, law: Law) -> tuple[str, ...]:
+    notes = [*trace.repairs, law.why]
+    if trace.kind == "probes":
+        notes.append(
+            "these are probes of what could be had, not nodes that were held: losses of held "
+            "nodes may be fewer, and the time until capacity is back is what they show best"
+        )
+    if not trace.returns:
+        notes.append(
+            "no node ever comes back in it: how long a lost node is missing is not known; "
+            f"{_away_h(math.inf, trace):.3g} h are taken"
+        )
+    if len(trace.drops) < FEW:
+        notes.append(f"only {_losses(trace)}: the intervals are wide")
+    return tuple(notes)

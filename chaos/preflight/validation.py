@@ -16,12 +16,11 @@ from chaos.model.event import ControllerState, FailureDecided, FitCalled
 from chaos.model.history import History
 from chaos.preflight.capacity import Floats
 from chaos.preflight.estimate import Estimate, mean_of
-from chaos.preflight.forecast import goodput
+from chaos.preflight.forecast import goodput, simulate
+from chaos.preflight.load import step_s
 from chaos.preflight.market import Market
-from chaos.preflight.measured import step_s
 from chaos.preflight.question import Question, changed
 from chaos.preflight.runs import SimulatedRuns, packed_luck
-from chaos.preflight.simulate import simulate
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,19 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from chaos.preflight.fit import FEW, losses_in, resampled
-from chaos.preflight.forecast import Effort, Forecast, forecast, lossless_s, on_demand_s
-from chaos.preflight.format import in_hours, in_percent
+from chaos.preflight.estimate import in_hours, in_percent
+from chaos.preflight.forecast import (
+    Effort,
+    Forecast,
+    forecast,
+    lossless_s,
+    on_demand_s,
+    simulate_each,
+)
 from chaos.preflight.market import Market, Replay, at_worst
 from chaos.preflight.question import Question, changed
 from chaos.preflight.rules.rule import RuleFinding
-from chaos.preflight.simulate import simulate_each
+from chaos.preflight.trace import FEW, losses_in, resampled
 from chaos.words import plural
 
 Word: TypeAlias = Literal["go", "go with changes", "no-go", "cannot tell"]

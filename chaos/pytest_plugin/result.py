@@ -23,9 +23,9 @@ from chaos.model.history import History
 from chaos.model.plan import Plan
 from chaos.model.verdict import Verdict
 from chaos.pytest_plugin.options import FINISHED
-from chaos.report import brief
-from chaos.report.brief import line_of, plain_text
+from chaos.report import terminal
 from chaos.report.outcome import FinishedRun, in_words, row_of
+from chaos.report.terminal import line_of, plain_text
 from chaos.words import plural
 
 LINE_MAX = 120
@@ -211,7 +211,7 @@ def broken_off(why: str, seen: FinishedRun | None, *, where: str) -> BrokenOff:
     if seen is None:
         left = f"if it had begun, its folder is below {where}: `chaos rejudge` judges what was seen"
         return BrokenOff(line, f"{line}\n{left}")
-    words = brief.broken_off(seen, line, page=_page(seen))
+    words = terminal.broken_off(seen, line, page=_page(seen))
     return BrokenOff(line, plain_text(words, width=_width()))
 
 
@@ -223,7 +223,7 @@ def require_expected(result: Result) -> None:
 
 def told(run: FinishedRun) -> str:
     """Return a run's finding as text that fits the terminal."""
-    return plain_text(brief.explanation(run, page=_page(run)), width=_width())
+    return plain_text(terminal.explanation(run, page=_page(run)), width=_width())
 
 
 def _page(run: FinishedRun) -> str:

@@ -16,9 +16,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from chaos.report import page
-from chaos.report.outcome import FinishedRun, Runs, SuiteRow, by_scenario, in_words
+from chaos.report.outcome import FinishedRun, Runs, SuiteRow, by_scenario, in_words, resume_table
 from chaos.report.page import excerpt, settings
-from chaos.report.state_table import resume_table
 
 if TYPE_CHECKING:
     from chaos.report import chart as ch

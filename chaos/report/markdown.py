@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 from chaos.check.goodput import ledger, ledger_of
 from chaos.model.verdict import CheckResult
 from chaos.report import page
-from chaos.report.outcome import FinishedRun, Runs, SuiteRow, by_scenario, in_words
+from chaos.report.outcome import FinishedRun, PartRow, Runs, SuiteRow, by_scenario, in_words, lost
 from chaos.report.screen import on_one_line
-from chaos.report.state_table import PartRow, lost
 from chaos.words import plural
 
 LIMIT_BYTES = 1_000_000  # GitHub refuses a step summary of more than 1 MiB

@@ -12,6 +12,8 @@ from typing import IO, Any, Literal
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.table import Column, Table
+from rich.text import Text
 
 from chaos.run.ci import on_github
 
@@ -65,6 +67,24 @@ def screen(
         emoji=False,
         highlight=False,
     )
+
+
+def bare_table(*columns: Column | str, gap: int = 2) -> Table:
+    """Return an empty table without lines."""
+    return Table(*columns, box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
+
+
+def numbers(*names: str) -> list[Column]:
+    """Return columns of numbers, aligned right."""
+    return [Column(name, justify="right", no_wrap=True) for name in names]
+
+
+def labelled(rows: Iterable[tuple[str, str, str]]) -> Table:
+    """Return a table of (label, its style, a text that may be long)."""
+    grid = Table.grid(Column(no_wrap=True), Column(overflow="fold"), padding=(0, 2, 0, 0))
+    for label, style, text in rows:
+        grid.add_row(Text(label, style=style), Text(text))
+    return grid
 
 
 class _Screen(Console):

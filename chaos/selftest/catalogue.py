@@ -132,8 +132,8 @@ IN_REPORTS: tuple[Place, ...] = (
     "committed",
 )
 _FILES: dict[Saves, str] = {
-    "every epoch": "every_epoch",
-    "every few steps": "every_few_steps",
+    "every epoch": "in_reports",
+    "every few steps": "in_reports",
     "in its own directory": "own_directory",
 }
 IN_ITS_OWN: tuple[Place, ...] = ("step", "step", "saving", "reported", "committed")

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import TypeAdapter, ValidationError
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
@@ -25,6 +25,7 @@ from chaos.errors import ChaosError, UsageError
 from chaos.model.plan import Confined
 from chaos.model.severity import Severity
 from chaos.record import Record
+from chaos.report.screen import bare_table, numbers
 from chaos.run.clock import Clock
 from chaos.run.machine import usable_cpus
 from chaos.selftest.score import Share
@@ -329,13 +330,10 @@ def is_as_due(job: CorpusJob, answer: CorpusAnswer) -> bool:
 
 
 def _table(title: str, rows: list[tuple[CorpusJob, CorpusAnswer]]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column(title, no_wrap=True)
-    table.add_column("ranks", justify="right")
-    table.add_column("answer")
-    table.add_column("named" if rows[0][0].bug else "honest reason")
-    table.add_column("runs", justify="right")
-    table.add_column("resumed", justify="right")
+    reason = "named" if rows[0][0].bug else "honest reason"
+    ranks, runs, resumed = numbers("ranks", "runs", "resumed")
+    head = Column(title, no_wrap=True)
+    table = bare_table(head, ranks, "answer", reason, runs, resumed)
     for job, answer in rows:
         words, style = _MARKS.get(answer.verdict, (answer.verdict, "yellow"))
         note = ("yes" if answer.named else "no") if job.bug else (job.honest or "")

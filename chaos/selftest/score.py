@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from math import sqrt
 
 from rich.console import Group, RenderableType
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from chaos.report.live import MovingLine
+from chaos.report.screen import bare_table, numbers
 from chaos.selftest.catalogue import Exhibit
 from chaos.selftest.trials import Judged
 
@@ -196,7 +197,10 @@ def answer(score: Score) -> Text:
 
 
 def _bugs(score: Score) -> Table:
-    table = _table("planted bug", "detected", "revealed", "runs", "named right")
+    table = bare_table(
+        Column("planted bug", no_wrap=True),
+        *numbers("detected", "revealed", "runs", "named right"),
+    )
     for bug in score.bugs:
         one = bug_score(score.of(bug))
         bad = one.detected.count < one.revealed or one.revealed == 0
@@ -211,7 +215,8 @@ def _bugs(score: Score) -> Table:
 
 
 def _controls(score: Score) -> Table:
-    table = _table("control", "false alarms", "undecided", "runs")
+    head = Column("control", no_wrap=True)
+    table = bare_table(head, *numbers("false alarms", "undecided", "runs"))
     for control in score.controls:
         rows = score.of(control)
         undecided = sum(row.is_undecided and not row.is_false_alarm for row in rows)
@@ -221,14 +226,6 @@ def _controls(score: Score) -> Table:
             Text(str(undecided), style="yellow" if undecided else ""),
             str(len(rows)),
         )
-    return table
-
-
-def _table(first: str, *others: str) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column(first, no_wrap=True)
-    for name in others:
-        table.add_column(name, justify="right", no_wrap=True)
     return table
 
 

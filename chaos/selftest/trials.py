@@ -1,10 +1,11 @@
-"""Runs of the self-test: each case in a lane, its clean run first, each run judged as a row."""
+"""Cases of the self-test, drawn from a seed, and their runs, each judged as a row."""
 
 import itertools
+import random
 import re
 import shutil
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
@@ -13,18 +14,231 @@ from chaos.audit.folder import AuditFolder
 from chaos.audit.job_profile import job_profile
 from chaos.audit.lanes import side_by_side
 from chaos.errors import HarnessError
+from chaos.faults.kill_node import KillNode
+from chaos.faults.kill_worker import KillWorker
+from chaos.faults.preempt_node import PreemptNode
 from chaos.job_failure import why_the_job_failed
 from chaos.model.history import History
-from chaos.model.plan import BackendName, Op, Plan
-from chaos.model.scenario import VerdictStatus
+from chaos.model.plan import BackendName, Op, Plan, Shape
+from chaos.model.scenario import Expect, FailureBudget, Job, Limits, VerdictStatus
+from chaos.model.trigger import AtMoment, AtStep, Trigger
 from chaos.model.verdict import CheckResult
+from chaos.plan.make import nodes_for
 from chaos.record import Record
 from chaos.report.outcome import FinishedRun
 from chaos.run.clock import Clock
 from chaos.run.directory import RunDirectory
 from chaos.run.ports import Backend
-from chaos.selftest.catalogue import Exhibit
-from chaos.selftest.draw import Case, Ops, plan_of
+from chaos.selftest.catalogue import CONTROLS, Exhibit, Layout, Variant
+
+WORKERS = 2
+# A variant needs a clean run and a fresh process; a further run of it needs neither.
+BUG_RUNS_PER_VARIANT = 5
+CONTROL_RUNS_PER_VARIANT = 10
+STEPS, CADENCE, BATCH_SIZES = (4, 8), (2, 3), (8, 16)
+# One of so many runs of a bug has a fault anywhere in the job; the others at a place that can
+# show the bug.
+RUNS_PER_ANY_PLACE, TRIES = 5, 200
+NODES_LOST = 0.2
+# Long enough to be noticed between two of Ray's polls, short enough for a job of 0.1 seconds.
+NOTICE_S = (0.02, 0.04)
+
+Ops: TypeAlias = tuple[Op, ...]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One job with its choices made, and the faults of each run of it."""
+
+    exhibit: Exhibit
+    variant: Variant
+    runs: tuple[Ops, ...]
+
+
+def cases(
+    exhibits: Sequence[Exhibit], *, seed: int, runs_per_bug: int, controls: int
+) -> tuple[Case, ...]:
+    """Return all cases; the draws of a job depend only on the seed and the job.
+
+    `controls` runs are divided among all controls, chosen or not.
+    """
+    found: list[Case] = []
+    for exhibit in exhibits:
+        if exhibit.is_control:
+            runs = _share(controls, CONTROLS.index(exhibit))
+            found += _of(exhibit, seed=seed, runs=runs, per_variant=CONTROL_RUNS_PER_VARIANT)
+        else:
+            found += _of(exhibit, seed=seed, runs=runs_per_bug, per_variant=BUG_RUNS_PER_VARIANT)
+    return tuple(found)
+
+
+def sample(drawn: Sequence[Case]) -> tuple[Case, ...]:
+    """Return one run per job: the first that can reveal its bug; of a control the first."""
+    found: dict[str, Case] = {}
+    for case in drawn:
+        for ops in case.runs:
+            shows = case.exhibit.is_control or case.exhibit.is_revealed_by(case.variant, ops)
+            if shows and case.exhibit.id not in found:
+                found[case.exhibit.id] = Case(case.exhibit, case.variant, (ops,))
+    return tuple(found.values())
+
+
+def _share(controls: int, place: int) -> int:
+    whole, rest = divmod(controls, len(CONTROLS))
+    return whole + (place < rest)
+
+
+def _of(exhibit: Exhibit, *, seed: int, runs: int, per_variant: int) -> Iterator[Case]:
+    draws = random.Random(f"{seed}:{exhibit.id}")  # noqa: S311 (repeatable is the point)
+    for first in range(0, runs, per_variant):
+        chosen = _variant(exhibit, draws)
+        numbers = range(first, min(runs, first + per_variant))
+        draw = _control_ops if exhibit.is_control else _bug_ops
+        yield Case(exhibit, chosen, tuple(draw(exhibit, chosen, draws, n) for n in numbers))
+
+
+def _variant(exhibit: Exhibit, draws: random.Random) -> Variant:
+    return Variant(
+        epochs=draws.randint(*exhibit.epochs),
+        steps_per_epoch=draws.randint(*STEPS),
+        cadence=draws.choice(CADENCE),
+        seed=draws.randrange(1000),
+        batch_size=draws.choice(BATCH_SIZES),
+        optimizer=draws.choice(("adam", "sgd")),
+    )
+
+
+def _bug_ops(exhibit: Exhibit, variant: Variant, draws: random.Random, number: int) -> Ops:
+    """Return one loss of a worker, or of its node; most can reveal the bug, some need not."""
+    course = exhibit.layout(variant)
+    ops = _killed_or_lost(exhibit, course, draws)
+    if number % RUNS_PER_ANY_PLACE == 0:
+        return ops
+    for _ in range(TRIES):
+        if exhibit.is_revealed_by(variant, ops):
+            break
+        ops = _killed_or_lost(exhibit, course, draws)
+    return ops
+
+
+def _killed_or_lost(exhibit: Exhibit, course: Layout, draws: random.Random) -> Ops:
+    place = _place(exhibit, course, draws)
+    if draws.random() < NODES_LOST:
+        return (Op(index=0, at=place, kill_node=KillNode()),)
+    return (Op(index=0, at=place, kill_worker=KillWorker()),)
+
+
+def _control_ops(exhibit: Exhibit, variant: Variant, draws: random.Random, number: int) -> Ops:
+    """Return faults of each kind in turn, so that every control gets all kinds."""
+    course = exhibit.layout(variant)
+    drawn = list(CONTROL_FAULTS.values())[number % len(CONTROL_FAULTS)]
+    return drawn(lambda: _place(exhibit, course, draws), course, draws)
+
+
+Draw: TypeAlias = Callable[[], Trigger]
+
+
+def _killed(place: Draw, course: Layout, draws: random.Random) -> Ops:
+    del course
+    how = draws.choice((KillWorker(), KillWorker(signal="TERM"), KillWorker(via="ray")))
+    return (Op(index=0, at=place(), kill_worker=how),)
+
+
+def _killed_beside(place: Draw, course: Layout, draws: random.Random) -> Ops:
+    """Return a kill of the rank that is not at the place."""
+    del course, draws
+    at = place()
+    assert at.rank is not None
+    return (Op(index=0, at=at, kill_worker=KillWorker(rank=(at.rank + 1) % WORKERS)),)
+
+
+def _killed_twice(place: Draw, course: Layout, draws: random.Random) -> Ops:
+    """Return kills at two places of one rank, in the order of training."""
+    del draws
+    first, second = place(), place()
+    while second.rank != first.rank or second == first:
+        second = place()
+    return tuple(
+        Op(index=n, at=at, kill_worker=KillWorker())
+        for n, at in enumerate(sorted((first, second), key=course.passed))
+    )
+
+
+def _killed_again(place: Draw, course: Layout, draws: random.Random) -> Ops:
+    """Return kills at the same step of two attempts: an op fires once, so the second waits."""
+    del place
+    at = _step(course, draws)
+    return tuple(Op(index=n, at=at, kill_worker=KillWorker()) for n in range(2))
+
+
+def _node_lost(place: Draw, course: Layout, draws: random.Random) -> Ops:
+    del course, draws
+    return (Op(index=0, at=place(), kill_node=KillNode()),)
+
+
+def _preempted(place: Draw, course: Layout, draws: random.Random) -> Ops:
+    """Return a preemption in the first half of training: its notice must end before training."""
+    del place
+    at = _step(course, draws, epochs=max(1, course.reports // 2))
+    notice = PreemptNode(notice_s=round(draws.uniform(*NOTICE_S), 3))
+    return (Op(index=0, at=at, preempt_node=notice),)
+
+
+CONTROL_FAULTS: Mapping[str, Callable[[Draw, Layout, random.Random], Ops]] = {
+    "killed": _killed,
+    "the other rank killed": _killed_beside,
+    "killed twice": _killed_twice,
+    "killed again at the same step": _killed_again,
+    "node lost": _node_lost,
+    "node preempted": _preempted,
+}
+
+
+def _place(exhibit: Exhibit, course: Layout, draws: random.Random) -> Trigger:
+    place = draws.choice(exhibit.places)
+    if place == "step":
+        return _step(course, draws)
+    epoch = draws.randrange(course.reports)
+    if place == "saving" and course.saves == "in its own directory":
+        epoch += 1  # it saves after its report, which has begun the next epoch
+    ranks = exhibit.savers if place == "saving" else range(WORKERS)
+    return AtMoment(epoch=epoch, moment=place, rank=draws.choice(ranks))
+
+
+def _step(course: Layout, draws: random.Random, *, epochs: int | None = None) -> AtStep:
+    epoch = draws.randrange(epochs or course.reports)
+    step = draws.randint(1, course.steps[epoch])
+    return AtStep(epoch=epoch, step=step, rank=draws.randrange(WORKERS))
+
+
+# -- plans --------------------------------------------------------------------------------------
+
+# As many as any run needs; a job that fails at every start has spent them soon.
+MAX_FAILURES = 2
+
+
+def plan_of(case: Case, ops: Ops, *, backend: BackendName, cwd: Path) -> Plan:
+    """Return the plan of one run; without ops it is a clean one."""
+    exhibit = case.exhibit
+    spares = max(1, sum(op.fault.nodes_lost for op in ops))
+    return Plan(
+        scenario=f"{exhibit.id} {exhibit.title}",
+        slug=exhibit.name,
+        file=str(cwd / f"{exhibit.name}.chaos.yaml"),
+        seed=case.variant.seed,
+        backend=backend,
+        cwd=str(cwd),
+        job=Job(
+            train_loop=exhibit.train_loop,
+            args=case.variant.model_dump(),
+            workers=WORKERS,
+            failure=FailureBudget(max_failures=MAX_FAILURES),
+        ),
+        shape=Shape(nodes=nodes_for(WORKERS, 1, spares=spares), cpus_per_node=1),
+        ops=ops,
+        expect=Expect(),
+        limits=Limits(run_s=exhibit.run_s if backend == "fork" else Limits().run_s),
+    )
 
 
 class Judged(Record):

@@ -34,10 +34,10 @@ from chaos.model.event import StepDone, WatchCost
 from chaos.model.history import History
 from chaos.model.plan import Plan
 from chaos.model.watch import Watch
+from chaos.preflight.forecast import simulate
 from chaos.preflight.market import preset
 from chaos.preflight.question import changed
 from chaos.preflight.rules.rule import sound_question
-from chaos.preflight.simulate import simulate
 from chaos.run.clock import SystemClock
 from chaos.run.directory import create
 from chaos.run.journal import Journal, read_history

@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 from rich.console import Console
 
 from chaos.model.machine import Machine
-from chaos.report.doctor import Sign, doctor_table, signs
+from chaos.report.tables import Sign, doctor_table, signs
 from chaos.run.clock import SystemClock
 from chaos.run.machine import EXTRAS, look, version_of
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from chaos.cli import commands as cli
-from chaos.report.catalogue import explained, names
+from chaos.report.tables import explained, names
 
 ROOT = Path(__file__).parents[2]
 

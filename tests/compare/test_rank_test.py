@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.compare.statistics import doubled_ranks, fewer_p, holm, rank_test
+from chaos.compare.comparison import doubled_ranks, fewer_p, holm, rank_test
 
 # Coarse on purpose: recovery times in tenths of seconds are tied all the time.
 values = st.integers(0, 12).map(lambda tenth: tenth / 10)

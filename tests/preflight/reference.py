@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from chaos.preflight.forecast import goodput
+from chaos.preflight.forecast import default_horizon_s, goodput, simulate
 from chaos.preflight.market import Exponential, Weibull, preset
 from chaos.preflight.question import Question, changed
-from chaos.preflight.simulate import default_horizon_s, simulate
 from tests.preflight.questions import memoryless
 
 NEVER = math.inf

@@ -10,7 +10,7 @@ from chaos.errors import UsageError
 from chaos.preflight.advice import counsel
 from chaos.preflight.answer import answer
 from chaos.preflight.estimate import chance
-from chaos.preflight.forecast import Effort, forecast
+from chaos.preflight.forecast import Effort, Outcomes, forecast, simulate, simulate_each
 from chaos.preflight.intervals import interval_curve
 from chaos.preflight.market import preset
 from chaos.preflight.page import render_answer
@@ -18,7 +18,6 @@ from chaos.preflight.question import Question, changed, value_at
 from chaos.preflight.rules import findings
 from chaos.preflight.rules.rule import sound_question
 from chaos.preflight.saving import notice_sweep
-from chaos.preflight.simulate import Outcomes, simulate, simulate_each
 from chaos.preflight.verdict import EXIT, verdict
 from tests.preflight.questions import memoryless
 from tests.preflight.shown import shown

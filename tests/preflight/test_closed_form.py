@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
+from chaos.preflight.forecast import Outcomes, simulate
 from chaos.preflight.intervals import availability_optimal, daly, efficiency, exact, young
 from chaos.preflight.question import Question
-from chaos.preflight.simulate import Outcomes, simulate
 from tests.preflight.questions import memoryless
 
 SIGMAS = 5  # a false alarm once in two million

@@ -12,9 +12,8 @@ from chaos.cli import commands as cli
 from chaos.cli.preflight import _told, assigned
 from chaos.errors import UsageError
 from chaos.model import event as ev
-from chaos.preflight.load import question_of_runs
+from chaos.preflight.load import measured, question_of_runs
 from chaos.preflight.market import preset
-from chaos.preflight.measured import measured
 from chaos.report.live import MovingLine
 from chaos.run.clock import SystemClock
 from tests.check.story import Story, Strike

@@ -6,11 +6,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from chaos.preflight.answer import answer
-from chaos.preflight.fit import losses_in, resampled
 from chaos.preflight.forecast import Effort, forecast
 from chaos.preflight.market import Exponential, Market, Replay, preset
 from chaos.preflight.question import Question, changed
 from chaos.preflight.rules.rule import sound_question
+from chaos.preflight.trace import losses_in, resampled
 from chaos.preflight.verdict import doubt
 from tests.preflight.drawn import drawn
 

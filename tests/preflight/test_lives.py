@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from chaos.errors import UsageError
-from chaos.preflight.fit import fit, fit_weibull, law_of
 from chaos.preflight.market import Exponential, Notice, Weibull, at_worst
-from chaos.preflight.trace import NodeLife, lives_in
+from chaos.preflight.trace import NodeLife, fit, fit_weibull, law_of, lives_in
 from chaos.preflight.trace_files import read_trace
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy.stats import poisson
 
+from chaos.preflight.forecast import simulate
 from chaos.preflight.intervals import daly, efficiency
-from chaos.preflight.simulate import simulate
 from tests.preflight.questions import memoryless
 
 

@@ -16,7 +16,7 @@ from chaos.model.plan import Op, Plan, Shape
 from chaos.model.scenario import Expect, Job, Limits
 from chaos.model.trigger import AtStep
 from chaos.preflight.calibration import struck_places
-from chaos.preflight.replay import FollowedNodes, JobPace, PoolChange, TraceWalk, follow_nodes
+from chaos.preflight.compression import FollowedNodes, JobPace, PoolChange, TraceWalk, follow_nodes
 from chaos.preflight.trace import Trace, trace_of_counts
 from chaos.scenario_file.load import load_scenario
 from tests.check.story import Story

@@ -6,12 +6,11 @@ import pytest
 
 from chaos.errors import UsageError
 from chaos.preflight.estimate import chance
-from chaos.preflight.forecast import Effort, forecast
+from chaos.preflight.forecast import Effort, forecast, simulate
 from chaos.preflight.intervals import interval_curve
 from chaos.preflight.question import Question, changed
 from chaos.preflight.rules import RULES, findings
 from chaos.preflight.rules.rule import Predictions, Rule, sound_question
-from chaos.preflight.simulate import simulate
 
 RULE = {rule.id: rule for rule in RULES}
 every_rule = pytest.mark.parametrize("rule", RULES, ids=[rule.id for rule in RULES])

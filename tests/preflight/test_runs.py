@@ -5,10 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from chaos.preflight.forecast import costs_of, on_demand_s
+from chaos.preflight.forecast import costs_of, on_demand_s, simulate
 from chaos.preflight.question import Question
 from chaos.preflight.runs import SimulatedRuns, packed_luck
-from chaos.preflight.simulate import simulate
 from tests.preflight.questions import memoryless
 
 NODES = 4

@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 
 from chaos.errors import UsageError
 from chaos.preflight.estimate import chance
-from chaos.preflight.forecast import forecast, goodput
+from chaos.preflight.forecast import Outcomes, forecast, goodput, simulate, simulate_each
 from chaos.preflight.market import MARKETS, Exponential, Market, Notice, Shock, Weibull
 from chaos.preflight.question import Question, changed
 from chaos.preflight.rules.rule import sound_question
-from chaos.preflight.simulate import Outcomes, simulate, simulate_each
 from tests.preflight.questions import memoryless
 
 PARTS = ("useful_s", "save_s", "lost_s", "restart_s", "wait_s")

@@ -10,14 +10,12 @@ from rich.console import Console
 
 from chaos.cli.preflight import assigned
 from chaos.preflight.answer import Answer, answer
-from chaos.preflight.estimate import Estimate
-from chaos.preflight.figures import figure_rows
+from chaos.preflight.estimate import Estimate, in_hours
 from chaos.preflight.forecast import Effort
-from chaos.preflight.format import in_hours
 from chaos.preflight.market import preset
 from chaos.preflight.page import render_answer
 from chaos.preflight.question import changed
-from chaos.preflight.render import pasted, render_summary, show_answer
+from chaos.preflight.render import figure_rows, pasted, render_summary, show_answer
 from chaos.preflight.rules.rule import sound_question
 from chaos.preflight.validation import FigureComparison, Validation
 from chaos.preflight.verdict import Word, verdict

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos.preflight.fit import fit
 from chaos.preflight.market import Notice
-from chaos.preflight.trace import Trace, trace_of_counts
+from chaos.preflight.trace import Trace, fit, trace_of_counts
 from chaos.preflight.trace_files import read_trace
 
 

@@ -9,12 +9,11 @@ import pytest
 
 from chaos.errors import UsageError
 from chaos.preflight.capacity import capacity
-from chaos.preflight.fit import fit, replayed
+from chaos.preflight.forecast import simulate
 from chaos.preflight.market import Exponential, Market, Notice, Shock, at_worst
 from chaos.preflight.question import Question
 from chaos.preflight.rules.rule import sound_question
-from chaos.preflight.simulate import simulate
-from chaos.preflight.trace import trace_of_counts
+from chaos.preflight.trace import fit, replayed, trace_of_counts
 from chaos.preflight.trace_files import parcae, read_advisor, read_trace
 from tests.preflight.drawn import drawn
 

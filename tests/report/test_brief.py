@@ -6,8 +6,8 @@ from chaos.model.diagnosis import Part, Resume
 from chaos.model.event import StepDone
 from chaos.model.history import History
 from chaos.model.verdict import Anomaly, CheckResult
-from chaos.report.brief import broken_off, explanation, line_of, plain_text
 from chaos.report.outcome import FinishedRun
+from chaos.report.terminal import broken_off, explanation, line_of, plain_text
 
 
 def lines(run: FinishedRun) -> list[str]:

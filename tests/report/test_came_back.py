@@ -3,7 +3,7 @@
 import pytest
 
 from chaos.model.diagnosis import Part, Resume
-from chaos.report.state_table import resume_table
+from chaos.report.outcome import resume_table
 
 
 @pytest.mark.parametrize(

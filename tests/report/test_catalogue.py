@@ -6,7 +6,7 @@ from rich.console import Console
 from chaos.check.judge import CHECKS
 from chaos.model.fault_entry import FAULTS
 from chaos.model.trigger import KINDS, MOMENTS
-from chaos.report.catalogue import TOPICS, Topic, catalogue, check_rows, fault_rows, place_rows
+from chaos.report.tables import TOPICS, Topic, catalogue, check_rows, fault_rows, place_rows
 
 
 def test_every_fault_moment_and_check_is_listed_with_what_it_is() -> None:

@@ -3,7 +3,7 @@
 from rich.console import Console
 
 from chaos.plan.permitted import NodeFacts, Permissions
-from chaos.report.dry_run import dry_run
+from chaos.report.tables import dry_run
 from tests.plan.test_permitted import ALL, HERE, plan_of
 
 NODES = [

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.report.ci import Place, annotations, render
+from chaos.report.ci import Place, annotations, render, run_in_json
 from chaos.report.markdown import run_in_markdown, suite_in_markdown
 from chaos.report.outcome import FinishedRun, not_run, row_of
 from chaos.report.screen import harmless, on_one_line, without_commands
-from chaos.report.summary import run_in_json
 from tests.report.hostile import HOSTILE, OBEYED, named
 
 

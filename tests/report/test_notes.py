@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from chaos.report.brief import explanation, plain_text
 from chaos.report.html import render_run
 from chaos.report.markdown import run_in_markdown
 from chaos.report.outcome import FinishedRun, row_of
-from chaos.report.terminal import findings
+from chaos.report.terminal import explanation, findings, plain_text
 
 NOTE = "all ranks train the same samples"
 

@@ -7,11 +7,10 @@ import pytest
 from chaos.cli.run import exit_code
 from chaos.compare.comparison import compare
 from chaos.report import ci
-from chaos.report.ci import Place, annotations
+from chaos.report.ci import Place, annotations, summary_of
 from chaos.report.html import render_suite, render_trend
 from chaos.report.markdown import suite_in_markdown
 from chaos.report.outcome import FinishedRun, SuiteRow, not_run, row_of, skipped
-from chaos.report.summary import summary_of
 from chaos.report.terminal import closing_line
 from tests.report.past import past_run, past_suite
 

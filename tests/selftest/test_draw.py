@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from chaos.model.trigger import AtMoment, AtStep, Trigger
 from chaos.selftest.catalogue import BUGS, CONTROLS, EXHIBITS, Layout
-from chaos.selftest.draw import CONTROL_FAULTS, WORKERS, Case, cases, sample
+from chaos.selftest.trials import CONTROL_FAULTS, WORKERS, Case, cases, sample
 
 seeds = st.integers(0, 10_000)
 

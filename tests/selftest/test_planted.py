@@ -23,7 +23,7 @@ from chaos.model.verdict import Verdict
 from chaos.run.directory import create
 from chaos.run.journal import read_history
 from chaos.selftest.catalogue import BUGS, CONTROLS, EXHIBITS, Exhibit, Variant
-from chaos.selftest.draw import Case, Ops, plan_of
+from chaos.selftest.trials import Case, Ops, plan_of
 
 pytestmark = [pytest.mark.embedded, pytest.mark.timeout(120)]
 

@@ -14,8 +14,7 @@ from chaos.model.history import History
 from chaos.model.plan import Op, Plan
 from chaos.model.trigger import AtStep
 from chaos.selftest.catalogue import EXHIBITS, Variant
-from chaos.selftest.draw import Case
-from chaos.selftest.trials import Judged, Trials
+from chaos.selftest.trials import Case, Judged, Trials
 from tests.audit.backend import ENV, Defect, FakeBackend, Ticking, loses_momentum
 
 VARIANT = Variant(epochs=4, steps_per_epoch=5, cadence=2, seed=0, batch_size=8, optimizer="sgd")

@@ -14,8 +14,15 @@ import numpy as np
 from scipy import stats
 
 from chaos.check.prediction_band import PROFILES, student
-from chaos.compare.comparison import MEASURES, compare, repeats_needed
-from chaos.compare.statistics import doubled_ranks, fewer_p, holm, rank_test
+from chaos.compare.comparison import (
+    MEASURES,
+    compare,
+    doubled_ranks,
+    fewer_p,
+    holm,
+    rank_test,
+    repeats_needed,
+)
 from chaos.model.bounds import Tolerance
 from chaos.model.summary import RunSummary
 from chaos.report.markdown import table

@@ -13,7 +13,7 @@ import typer
 from chaos.check.judge import CHECKS
 from chaos.cli.commands import app
 from chaos.model.fault_entry import FAULTS
-from chaos.report.catalogue import explained, place_rows
+from chaos.report.tables import explained, place_rows
 from chaos.scenario_file.messages import json_schema
 
 FOLDER = Path(__file__).parents[2] / "docs/reference"

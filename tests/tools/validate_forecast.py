@@ -29,9 +29,8 @@ from chaos.preflight.calibration import (
     validation_case,
 )
 from chaos.preflight.compression import Losses
-from chaos.preflight.load import question_of_runs
+from chaos.preflight.load import analyses_in, question_of_runs
 from chaos.preflight.market import preset
-from chaos.preflight.measured import analyses_in
 from chaos.preflight.question import changed
 from chaos.preflight.validation import FigureComparison, Validation
 from chaos.run.clock import SystemClock, seconds_since

@@ -3,7 +3,7 @@
 import math
 
 from chaos.preflight.capacity import held_quantile
-from chaos.preflight.format import in_hours, in_s
+from chaos.preflight.estimate import in_hours, in_s
 from chaos.preflight.question import Question
 from chaos.preflight.rules.rule import Predictions, Rule
 

@@ -3,7 +3,7 @@
 import math
 import re
 
-from chaos.preflight.format import in_s
+from chaos.preflight.estimate import in_s
 from chaos.preflight.intervals import efficiency, exact
 from chaos.preflight.market import loss_interval_s
 from chaos.preflight.question import Question

@@ -1,6 +1,6 @@
 """Rules on time-outs: their idle time, and the order in which they end."""
 
-from chaos.preflight.format import in_s
+from chaos.preflight.estimate import in_s
 from chaos.preflight.question import Question
 from chaos.preflight.rules.rule import Rule
 
