@@ -4,8 +4,10 @@ import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count, groupby
+from itertools import count
 from typing import Literal, TypeAlias
+
+import numpy as np
 
 from chaos.model.summary import RunSummary
 
@@ -294,12 +296,8 @@ def rank_test(first: Sequence[float], second: Sequence[float]) -> RankTest:
     # All sums are doubled, to stay in whole numbers: the mean is size * (n + 1).
     out = abs(mine - count[1] * (len(ranks) + 1))
     p = _exact_p(ranks, min(count), out) if exact else _normal_p(ranks, count, out)
-    above = sum((b > a) - (b < a) for a in first for b in second)
-    return RankTest(
-        p=p,
-        delta=above / (count[0] * count[1]),
-        least_p=least_p(*count),
-    )
+    delta = (mine - count[1] * (len(ranks) + 1)) / (count[0] * count[1])
+    return RankTest(p, delta, least_p(*count))
 
 
 def least_p(first: int, second: int) -> float:
@@ -319,13 +317,8 @@ def holm(values: Sequence[float]) -> list[float]:
 
 def doubled_ranks(values: Sequence[float]) -> list[int]:
     """Return twice the rank of each value, so that shared ranks are whole numbers."""
-    order = sorted(range(len(values)), key=lambda place: values[place])
-    ranks, seen = [0] * len(values), 0
-    for _, group in groupby(order, key=lambda place: values[place]):
-        places = list(group)
-        for place in places:
-            ranks[place] = 2 * seen + len(places) + 1
-        seen += len(places)
+    _, group, sizes = np.unique(values, return_inverse=True, return_counts=True)
+    ranks: list[int] = (2 * sizes.cumsum() - sizes + 1)[group].tolist()
     return ranks
 
 

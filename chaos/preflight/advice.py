@@ -19,7 +19,7 @@ from chaos.preflight.forecast import (
 )
 from chaos.preflight.intervals import Curve, Simulate
 from chaos.preflight.market import at_worst
-from chaos.preflight.question import Question, changed
+from chaos.preflight.question import BUDGETS, PARTS, Question, changed, without_limits
 from chaos.preflight.verdict import reaches, why_impossible
 from chaos.words import plural
 
@@ -28,10 +28,8 @@ _SHORT = 0.001
 _DEARER = 0.005
 ENOUGH = 0.999
 SLACK = 1.2  # the factor on the retries that were needed: a market may be worse than its fit
-BUDGETS = ("settings.max_failures", "settings.max_preemption_failures")
 SPARES = "job.spare_nodes"
 RUNGS_MAX = 6
-_LIMITS = set(BUDGETS)
 
 
 @dataclass(frozen=True)
@@ -74,7 +72,9 @@ class Counsel:
     @property
     def stages(self) -> tuple[dict[str, Any], ...]:
         """Sets of the useful changes, without budgets: none, those that cost no more, all."""
-        worth = [one for one in self.settings if one.is_worth_it and not set(one.values) & _LIMITS]
+        worth = [
+            one for one in self.settings if one.is_worth_it and not set(one.values) & set(BUDGETS)
+        ]
         free = _together([one for one in worth if not one.is_dearer])
         return ({}, free, _together(worth))
 
@@ -93,7 +93,7 @@ def counsel(question: Question, curve: Curve, simulate: Simulate) -> Counsel:
     If retries run out, no other effect can be seen. So all changes but the budgets
     themselves are judged with unlimited retries.
     """
-    free = changed(question, dict.fromkeys(BUDGETS, -1))
+    free = without_limits(question)
     (free_base,) = simulate([free])
     budgets = [
         (f"{place.partition('.')[2]} {value}", {place: value})
@@ -182,12 +182,11 @@ def enough_retries(question: Question, unlimited: Outcomes) -> dict[str, Any]:
 
 def _proposals(question: Question, curve: Curve) -> Iterator[tuple[str, dict[str, Any]]]:
     job, notice = question.job, question.market.notice
-    assert question.costs is not None
     here = next(p for p in curve.points if p.steps == job.checkpoint_every_steps)
     if curve.best.simulated - here.simulated > _SHORT:
         text = f"a checkpoint every {curve.best_steps} steps instead of {here.steps}"
         yield text, {"job.checkpoint_every_steps": curve.best_steps}
-    if question.settings.checkpoint_upload_mode == "sync" and question.costs.upload_s:
+    if question.settings.checkpoint_upload_mode == "sync" and question.known_costs.upload_s:
         beside = {"settings.checkpoint_upload_mode": "async"}
         yield "upload beside training (async)", kept_up(question, beside)
     if notice.seconds:
@@ -199,26 +198,20 @@ def _proposals(question: Question, curve: Curve) -> Iterator[tuple[str, dict[str
 
 
 def _of_notices(question: Question) -> Iterator[tuple[str, dict[str, Any]]]:
-    settings, costs = question.settings, question.costs
-    assert costs is not None
+    settings = question.settings
     watch = {} if settings.preemption_watcher else {"settings.preemption_watcher": True}
     if not question.job.saves_on_notice:
         yield "save on notice", {**watch, "job.saves_on_notice": True}
-    need_s = settings.preemption_poll_s + costs.step_s + costs.save_s + costs.upload_s
-    short_s = need_s - question.market.notice.seconds
+    short_s = question.notice_save_s - question.market.notice.seconds
     is_relaxed = settings.relax_collectives_on_preemption
     if short_s > 0 and (settings.preemption_grace_s < short_s or not is_relaxed):
         grace_s = float(math.ceil(short_s))
         text = f"save on notice, with preemption_grace_s {grace_s:g} and relaxed collectives"
-        yield (
-            text,
-            {
-                **watch,
-                "job.saves_on_notice": True,
-                "settings.preemption_grace_s": grace_s,
-                "settings.relax_collectives_on_preemption": True,
-            },
-        )
+        relaxed = {
+            "settings.preemption_grace_s": grace_s,
+            "settings.relax_collectives_on_preemption": True,
+        }
+        yield text, {**watch, "job.saves_on_notice": True, **relaxed}
 
 
 def kept_up(question: Question, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -230,17 +223,13 @@ def kept_up(question: Question, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _levers(question: Question) -> Iterator[tuple[str, dict[str, Any]]]:
-    costs = question.costs
-    assert costs is not None
-    names = ("detect_s", "teardown_s", "schedule_s", "start_s", "restore_s")
-    halved = {f"costs.{name}": getattr(costs, name) * LEVER for name in names}
-    yield f"half the restart ({in_s(costs.restart_s)} → {in_s(costs.restart_s / 2)})", halved
-    if costs.save_s:
-        text = f"half the save ({in_s(costs.save_s)} → {in_s(costs.save_s * LEVER)})"
-        yield text, {"costs.save_s": costs.save_s * LEVER}
-    if costs.upload_s:
-        text = f"half the upload ({in_s(costs.upload_s)} → {in_s(costs.upload_s * LEVER)})"
-        yield text, {"costs.upload_s": costs.upload_s * LEVER}
+    costs = question.known_costs
+    kinds = {"restart": (costs.restart_s, PARTS), "save": (costs.save_s, ("save_s",))}
+    kinds["upload"] = (costs.upload_s, ("upload_s",))
+    for name, (now_s, parts) in kinds.items():
+        if now_s or name == "restart":
+            halved = {f"costs.{part}": getattr(costs, part) * LEVER for part in parts}
+            yield f"half the {name} ({in_s(now_s)} → {in_s(now_s * LEVER)})", halved
     if question.market.away_h:
         text = f"replacements in half the time ({question.market.away_h * 60:.0f} min now)"
         yield text, {"market.away_h": question.market.away_h * LEVER}
@@ -253,7 +242,6 @@ Improved: TypeAlias = tuple[Changes, Forecast | None]
 INTERVAL = "job.checkpoint_every_steps"
 _A_CHANGE = 0.002  # share of the on-demand price that one change less may cost
 _LIKELY = 3  # sets of changes that are tried with all runs
-_INF = float("inf")
 
 
 def improved(question: Question, effort: Effort, advised: Counsel, curve: Curve) -> Improved:
@@ -305,7 +293,7 @@ def _with_retries(question: Question, stage: Changes, effort: Effort) -> Improve
     staged = changed(question, stage)
     worst = at_worst(question.market)
     hard = staged if worst is None else changed(staged, {"market": worst.model_dump(mode="json")})
-    (unlimited,) = effort.try_each([_free(hard)])
+    (unlimited,) = effort.try_each([without_limits(hard)])
     values = stage | enough_retries(staged, unlimited)
     if not values:
         return {}, None
@@ -313,15 +301,11 @@ def _with_retries(question: Question, stage: Changes, effort: Effort) -> Improve
     return values, forecast(other, effort.simulate(other))
 
 
-def _free(question: Question) -> Question:
-    return changed(question, dict.fromkeys(BUDGETS, -1))
-
-
 def _tried(
     question: Question, sets: Sequence[Changes], effort: Effort
 ) -> list[tuple[Changes, tuple[Question, Outcomes]]]:
     """Try sets of changes with few runs each and unlimited retries."""
-    asked = [_free(changed(question, values)) for values in sets]
+    asked = [without_limits(changed(question, values)) for values in sets]
     return list(zip(sets, zip(asked, effort.try_each(asked), strict=True), strict=True))
 
 
@@ -387,7 +371,7 @@ def _price(question: Question, asked: Question, outcomes: Outcomes) -> float:
     """Return a run's mean price, as a share of on-demand; infinite if a goal may be missed."""
     seen = forecast(asked, outcomes)
     if any(chance.share < question.goal.confidence for chance in seen.meets.values()):
-        return _INF
+        return math.inf
     costs = costs_of(asked, outcomes)
     return float(costs[np.isfinite(costs)].mean())
 

@@ -159,8 +159,7 @@ class ValidationCase:
     @property
     def run_s(self) -> float:
         """The time limit of a run, for which losses are drawn."""
-        assert self.question.costs is not None
-        return max(LIMIT_S, _UNTIL * (self.question.work_s + self.question.costs.begin_s))
+        return max(LIMIT_S, _UNTIL * (self.question.work_s + self.question.known_costs.begin_s))
 
 
 def validate_forecast(
@@ -185,8 +184,7 @@ def validation_case(
     question = question_of_runs(calibrated, source="other runs", market=market)
     if settings.losses == "notices":
         question = changed(question, {"job.saves_on_notice": asked.job.saves_on_notice})
-    nodes, costs = question.job.nodes, question.costs
-    assert costs is not None
+    nodes, costs = question.job.nodes, question.known_costs
     work_s = question.work_s + costs.begin_s
     scale = settings.scale or scale_for(market, nodes=nodes, work_s=work_s)
     save_s = costs.step_s + costs.save_s + costs.upload_s + question.settings.preemption_poll_s
@@ -278,9 +276,8 @@ def _recosted(question: Question, calibrated: Sequence[RunAnalysis]) -> Iterator
     draws = random.Random(0)  # noqa: S311
     for _ in range(COSTS_DRAWN):
         again = draws.choices(calibrated, k=len(calibrated))
-        costs = question_of_runs(again, source="other runs", market=question.market).costs
-        assert costs is not None
-        yield costs.model_dump(mode="json")
+        other = question_of_runs(again, source="other runs", market=question.market)
+        yield other.known_costs.model_dump(mode="json")
 
 
 def joined_late_s(analyses: Sequence[RunAnalysis], *, join_s: float) -> float:
@@ -310,8 +307,7 @@ def _losses_before_end(analysis: RunAnalysis) -> int:
 
 def _plan(settings: RunSettings, plan: Plan, case: ValidationCase, number: int) -> Plan:
     """Return the plan of one run: unlimited retries, and the ops of the market."""
-    nodes, costs, seed = case.question.job.nodes, case.question.costs, settings.seed + number
-    assert costs is not None
+    nodes, costs, seed = case.question.job.nodes, case.question.known_costs, settings.seed + number
     if settings.losses == "kills":
         losses = drawn_losses(
             case.market, nodes=nodes, pool=case.pool, until_s=case.run_s, seed=seed

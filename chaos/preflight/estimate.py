@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Z_95 = 1.96
+from chaos.words import Z_95, wilson_interval
+
 MEANS_DRAWN = 2_000
 
 
@@ -63,12 +64,7 @@ def spread(values: NDArray[np.float64]) -> Spread:
 
 def chance(hits: int, n: int) -> Chance:
     """Return a share with its Wilson interval; without any run, that is 0 to 1."""
-    if n == 0:
-        return Chance(0.0, 0.0, 1.0, 0)
-    share, z2 = hits / n, Z_95**2
-    middle = (share + z2 / (2 * n)) / (1 + z2 / n)
-    half = Z_95 / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
-    return Chance(share, max(0.0, middle - half), min(1.0, middle + half), n)
+    return Chance(hits / n if n else 0.0, *wilson_interval(hits, n), n)
 
 
 ROUND_S = 100

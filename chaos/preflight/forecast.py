@@ -262,14 +262,12 @@ def on_demand_s(question: Question) -> float:
 
 
 def _with_saves_s(question: Question, saves: int) -> float:
-    costs = question.costs
-    assert costs is not None
+    costs = question.known_costs
     return question.work_s + saves * question.stop_s + question.behind_s + costs.begin_s
 
 
 def forecast(question: Question, outcomes: Outcomes) -> Forecast:
     """Return the forecast by the outcomes of all runs."""
-    assert question.costs is not None
     good, done = goodput(outcomes), outcomes.finished > 0
     spent = outcomes.spent > 0
     cut_off, n = ~done & ~spent, len(done)

@@ -9,7 +9,7 @@ import numpy as np
 from chaos.preflight.estimate import mean_of_runs
 from chaos.preflight.forecast import Outcomes, goodput
 from chaos.preflight.market import loss_interval_s
-from chaos.preflight.question import Question, changed
+from chaos.preflight.question import Question, changed, without_limits
 
 _EXPONENT_MAX = 700.0  # beyond it e^x is no number
 SMALL = 0.1  # a first-order formula is trusted up to C = 0.1 M
@@ -154,9 +154,8 @@ def interval_curve(question: Question, simulate: Simulate) -> Curve:
 
     It has unlimited retries: otherwise an interval could look good because runs fail early.
     """
-    assert question.costs is not None
     every_s = loss_interval_s(question.market, question.job.nodes)
-    free = changed(question, {"settings.max_failures": -1, "settings.max_preemption_failures": -1})
+    free = without_limits(question)
     all_steps = _steps(question, every_s)
     asked = [changed(free, {"job.checkpoint_every_steps": steps}) for steps in all_steps]
     pairs = zip(asked, simulate(asked), strict=True)
@@ -164,14 +163,13 @@ def interval_curve(question: Question, simulate: Simulate) -> Curve:
     kept_up = [point for point in points if point.steps >= question.shortest_steps]
     best = max(kept_up, key=lambda point: point.simulated)
     flat = [p.seconds for p in points if p.simulated >= best.simulated - FLAT]
-    costs = question.costs
+    costs = question.known_costs
     theory = intervals(question.stop_s, every_s, costs.restart_s)
     return Curve(points, best.steps, (min(flat), max(flat)), theory)
 
 
 def _steps(question: Question, every_s: float) -> list[int]:
-    costs, job = question.costs, question.job
-    assert costs is not None
+    costs, job = question.known_costs, question.job
     middle = max(
         1.0, exact(question.stop_s, min(every_s, 10 * question.work_s)).seconds / costs.step_s
     )
@@ -181,8 +179,7 @@ def _steps(question: Question, every_s: float) -> list[int]:
 
 
 def _point(question: Question, outcomes: Outcomes, every_s: float) -> CurvePoint:
-    costs, steps = question.costs, question.job.checkpoint_every_steps
-    assert costs is not None
+    costs, steps = question.known_costs, question.job.checkpoint_every_steps
     seen = mean_of_runs(goodput(outcomes))
     theory = efficiency(
         question.interval_s,

@@ -232,62 +232,26 @@ def loss_interval_s(market: Market, pool: int) -> float:
 
 # -- markets by name ----------------------------------------------------------------------------
 
-_OURS = "synthetic, made by chaos"
-_TWO_MINUTES = Notice(seconds=120, reliability=0.95)
-_HALF_A_MINUTE = Notice(seconds=30, reliability=0.8)
 
+def _synthetic(
+    name: str, lifetime: Lifetime, away_h: float, price_ratio: float, **others: Shock | Notice
+) -> Market:
+    """Return a market made by chaos; its notices are of two minutes if not given."""
+    told = {"notice": Notice(seconds=120, reliability=0.95), **others}
+    base = Market(name=name, lifetime=lifetime, source="synthetic, made by chaos")
+    return base.model_copy(update={"away_h": away_h, "price_ratio": price_ratio, **told})
+
+
+_BATHTUB = Bathtub(early_share=0.5, early_h=0.8, late_h=22, late_shape=4, cap_h=24)
 MARKETS: tuple[Market, ...] = (
-    Market(
-        name="calm-500h",
-        lifetime=Exponential(mtbf_h=500),
-        away_h=0.1,
-        notice=_TWO_MINUTES,
-        price_ratio=0.4,
-        source=_OURS,
+    _synthetic("calm-500h", Exponential(mtbf_h=500), 0.1, 0.4),
+    _synthetic(
+        "mixed-50h", Exponential(mtbf_h=60), 0.25, 0.35, shock=Shock(every_h=120, share=0.4)
     ),
-    Market(
-        name="mixed-50h",
-        lifetime=Exponential(mtbf_h=60),
-        shock=Shock(every_h=120, share=0.4),
-        away_h=0.25,
-        notice=_TWO_MINUTES,
-        price_ratio=0.35,
-        source=_OURS,
-    ),
-    Market(
-        name="busy-16h",
-        lifetime=Exponential(mtbf_h=20),
-        shock=Shock(every_h=24, share=0.3),
-        away_h=0.5,
-        notice=_TWO_MINUTES,
-        price_ratio=0.35,
-        source=_OURS,
-    ),
-    Market(
-        name="hot-4h",
-        lifetime=Exponential(mtbf_h=6),
-        shock=Shock(every_h=4, share=0.3),
-        away_h=0.75,
-        notice=_TWO_MINUTES,
-        price_ratio=0.3,
-        source=_OURS,
-    ),
-    Market(
-        name="bathtub-24h-cap",
-        lifetime=Bathtub(early_share=0.5, early_h=0.8, late_h=22, late_shape=4, cap_h=24),
-        away_h=0.1,
-        notice=_HALF_A_MINUTE,
-        price_ratio=0.25,
-        source=_OURS,
-    ),
-    Market(
-        name="unannounced-16h",
-        lifetime=Exponential(mtbf_h=16),
-        away_h=0.25,
-        notice=Notice(),
-        price_ratio=0.35,
-        source=_OURS,
-    ),
+    _synthetic("busy-16h", Exponential(mtbf_h=20), 0.5, 0.35, shock=Shock(every_h=24, share=0.3)),
+    _synthetic("hot-4h", Exponential(mtbf_h=6), 0.75, 0.3, shock=Shock(every_h=4, share=0.3)),
+    _synthetic("bathtub-24h-cap", _BATHTUB, 0.1, 0.25, notice=Notice(seconds=30, reliability=0.8)),
+    _synthetic("unannounced-16h", Exponential(mtbf_h=16), 0.25, 0.35, notice=Notice()),
 )
 
 

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import altair as alt
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 
 from chaos import __version__
 from chaos.preflight.answer import Answer
@@ -29,6 +27,7 @@ from chaos.preflight.render import (
 )
 from chaos.preflight.verdict import Word
 from chaos.report import chart as ch
+from chaos.report.html import drawings, pages
 from chaos.report.page import Tone
 from chaos.words import plural
 
@@ -316,14 +315,7 @@ _LOOKS: dict[Word, tuple[Tone, str]] = {
     "no-go": ("bad", "✗"),
     "cannot tell": ("calm", "?"),
 }
-_env = Environment(
-    # The frame, the style and the words are those of the report of a run.
-    loader=ChoiceLoader([PackageLoader("chaos.preflight"), PackageLoader("chaos.report")]),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
+_env = pages("chaos.preflight")
 
 
 def render_answer(answer: Answer) -> str:
@@ -340,8 +332,7 @@ def render_answer(answer: Answer) -> str:
         border=border(answer),
         rows=(*figure_rows(answer), *goal_rows(answer)),
         charts=drawn,
-        svg={one.name: Markup(one.svg) for one in drawn},  # noqa: S704 (Vega escapes it)
-        bundle=Markup(ch.bundle()) if drawn else None,  # noqa: S704 (a library)
+        **drawings(drawn),
         points=points,
         signed=signed,
         struck="" if answer.loss_every_s is None else in_hours(answer.loss_every_s / 3600),

@@ -204,6 +204,11 @@ class RaySettings(FiniteRecord):
         "loss hang until Ray ends them, gloo's end at once",
     )
 
+    @property
+    def relaxed_s(self) -> float:
+        """The seconds after the deadline in which survivors may still commit."""
+        return self.preemption_grace_s if self.relax_collectives_on_preemption else 0.0
+
 
 class Goal(FiniteRecord):
     """Goals to be met with probability `confidence`; without any, to finish."""
@@ -227,38 +232,45 @@ class Question(FiniteRecord):
     goal: Goal = Goal()
 
     @property
+    def known_costs(self) -> Costs:
+        """The costs of a question that has them."""
+        assert self.costs is not None
+        return self.costs
+
+    @property
     def interval_s(self) -> float:
         """The seconds of training between two checkpoints, without the checkpoint itself."""
-        assert self.costs is not None
-        return self.job.checkpoint_every_steps * self.costs.step_s
+        return self.job.checkpoint_every_steps * self.known_costs.step_s
 
     @property
     def stop_s(self) -> float:
         """The seconds that training stands still for one checkpoint."""
-        assert self.costs is not None
-        return self.costs.save_s + self.costs.upload_s - self.behind_s
+        return self.known_costs.save_s + self.known_costs.upload_s - self.behind_s
 
     @property
     def behind_s(self) -> float:
         """The seconds from then until it is committed, if no other upload is waiting."""
-        assert self.costs is not None
         is_sync = self.settings.checkpoint_upload_mode == "sync"
-        return 0.0 if is_sync else self.costs.upload_s
+        return 0.0 if is_sync else self.known_costs.upload_s
 
     @property
     def shortest_steps(self) -> int:
         """The shortest interval, in steps, at which Ray's one upload thread keeps up with saves."""
-        assert self.costs is not None
         if self.settings.checkpoint_upload_mode != "async":
             return 1
-        least = math.ceil((self.behind_s - self.stop_s) / self.costs.step_s)
+        least = math.ceil((self.behind_s - self.stop_s) / self.known_costs.step_s)
         return min(self.job.steps, max(1, least))
+
+    @property
+    def notice_save_s(self) -> float:
+        """The longest time of a save on notice: poll, step, save, upload."""
+        costs = self.known_costs
+        return self.settings.preemption_poll_s + costs.step_s + costs.save_s + costs.upload_s
 
     @property
     def work_s(self) -> float:
         """The seconds of the whole training on all nodes, without checkpoints and losses."""
-        assert self.costs is not None
-        return self.job.steps * self.costs.step_s
+        return self.job.steps * self.known_costs.step_s
 
 
 # -- changed values -----------------------------------------------------------------------------
@@ -276,6 +288,14 @@ def changed(question: Question, values: Mapping[str, Any]) -> Question:
         where = ".".join(str(part) for part in first["loc"])
         text = str(first["msg"]).removeprefix("Value error, ")
         raise UsageError(f"{where}: {text}", place="the question") from None
+
+
+BUDGETS = ("settings.max_failures", "settings.max_preemption_failures")
+
+
+def without_limits(question: Question) -> Question:
+    """Return the question with unlimited retries."""
+    return changed(question, dict.fromkeys(BUDGETS, -1))
 
 
 def value_at(plain: Mapping[str, Any], place: str) -> Any:  # noqa: ANN401 (a plain value)

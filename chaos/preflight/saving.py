@@ -50,9 +50,8 @@ class JobTerms(NamedTuple):
 
 def terms_of(question: Question) -> list[float]:
     """Return the terms of one question, in their order."""
-    job, settings, costs = question.job, question.settings, question.costs
-    assert costs is not None
-    notice, grace_s = question.market.notice, settings.preemption_grace_s
+    job, settings, costs = question.job, question.settings, question.known_costs
+    notice = question.market.notice
     is_told = settings.preemption_watcher and notice.seconds > 0
     return [
         job.nodes,
@@ -68,8 +67,8 @@ def terms_of(question: Question) -> list[float]:
         notice.reliability if is_told else 0.0,
         notice.seconds,
         settings.preemption_poll_s,
-        grace_s if settings.relax_collectives_on_preemption else 0.0,
-        grace_s if settings.torch_backend == "nccl" else 0.0,
+        settings.relaxed_s,
+        settings.preemption_grace_s if settings.torch_backend == "nccl" else 0.0,
         costs.detect_s,
         costs.teardown_s,
         costs.schedule_s,
@@ -194,8 +193,7 @@ def notice_sweep(question: Question) -> tuple[NoticeCell, ...]:
     Closed form except for the poll: a loss may be anywhere between two periodic
     checkpoints with equal chance.
     """
-    costs = question.costs
-    assert costs is not None
+    costs = question.known_costs
     base_s = costs.upload_s or 1.0
     return tuple(
         _cell(question, float(notice_s), base_s * factor)
@@ -205,14 +203,11 @@ def notice_sweep(question: Question) -> tuple[NoticeCell, ...]:
 
 
 def _cell(question: Question, notice_s: float, upload_s: float) -> NoticeCell:
-    costs, settings = question.costs, question.settings
-    assert costs is not None
+    costs, settings = question.known_costs, question.settings
     luck = (np.arange(_DRAWS) + 0.5) / _DRAWS
     latency_s = signal_s(luck, settings.preemption_poll_s, costs.step_s)
-    grace_s = settings.preemption_grace_s if settings.relax_collectives_on_preemption else 0.0
-    fits = (latency_s < notice_s) & (
-        latency_s + costs.save_s + upload_s <= notice_s + grace_s * (notice_s > 0)
-    )
+    window_s = notice_s + settings.relaxed_s * (notice_s > 0)
+    fits = (latency_s < notice_s) & (latency_s + costs.save_s + upload_s <= window_s)
     reliability = question.market.notice.reliability if question.market.notice.seconds else 1.0
     with_s = np.maximum(0.0, notice_s - latency_s - costs.save_s)
     each_s = np.where(fits, _mean_saved_s(question.interval_s, upload_s, with_s), 0.0)

@@ -19,51 +19,36 @@ KNOWN = (
     '(`2021-12-11, 11:11:30, 55`), Parcae\'s lines (`[0, "add", {"nodes": [...]}]`) and '
     'SkyPilot\'s JSON (`{"metadata": {"gap_seconds": 300}, "data": [4, 4, 3]}`).'
 )
-_RESEMBLES = (
-    (
-        re.compile(r"-?\d+(\.\d+)?\s*[;\t|]\s*(add|remove)\b"),
-        "It resembles Bamboo's events with another separator: put commas between the columns.",
+_RESEMBLES = {
+    r"-?\d+(\.\d+)?\s*[;\t|]\s*(add|remove)\b": (
+        "It resembles Bamboo's events with another separator: put commas between the columns."
     ),
-    (
-        re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?\S*\s*[,;\t]"),
-        (
-            "It resembles a count series: write the date and the time as two columns, "
-            "`2021-12-11, 11:11:30, 55`."
-        ),
+    r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?\S*\s*[,;\t]": (
+        "It resembles a count series: write the date and the time as two columns, "
+        "`2021-12-11, 11:11:30, 55`."
     ),
-    (
-        re.compile(r"\d{4}-\d\d-\d\d\s*[;\t]"),
-        "It resembles a count series with another separator: put commas between the columns.",
+    r"\d{4}-\d\d-\d\d\s*[;\t]": (
+        "It resembles a count series with another separator: put commas between the columns."
     ),
-    (
-        re.compile(r"\d{9,13}(\.\d+)?\s*[,;\t]\s*\d+\s*$"),
-        (
-            "It resembles a count series with times since 1970: write date and time, "
-            "`2021-12-11, 11:11:30, 55`."
-        ),
+    r"\d{9,13}(\.\d+)?\s*[,;\t]\s*\d+\s*$": (
+        "It resembles a count series with times since 1970: write date and time, "
+        "`2021-12-11, 11:11:30, 55`."
     ),
-    (
-        re.compile(r"-?\d+(\.\d+)?\s*,"),
-        "It resembles Bamboo's events: three columns, milliseconds, `add` or `remove`, and a node.",
+    r"-?\d+(\.\d+)?\s*,": (
+        "It resembles Bamboo's events: three columns, milliseconds, `add` or `remove`, and a node."
     ),
-    (
-        re.compile(r"(?i)[^\d]*(time|date|stamp)[^\d]*[,;\t]"),
-        "It looks like a row of headings: delete it.",
+    r"(?i)[^\d]*(time|date|stamp)[^\d]*[,;\t]": "It looks like a row of headings: delete it.",
+    r"[\[{]": (
+        "It resembles Parcae's lines, each a list of milliseconds, what, and "
+        '`{"nodes": [...]}`, or SkyPilot\'s JSON with `metadata` and `data`.'
     ),
-    (
-        re.compile(r"[\[{]"),
-        (
-            "It resembles Parcae's lines, each a list of milliseconds, what, and "
-            '`{"nodes": [...]}`, or SkyPilot\'s JSON with `metadata` and `data`.'
-        ),
-    ),
-)
+}
 
 
 def resembled(line: str) -> str:
     """Return the format that a line resembles and the correction; otherwise all formats."""
     text = line.strip()
-    return next((hint for pattern, hint in _RESEMBLES if pattern.match(text)), KNOWN)
+    return next((hint for form, hint in _RESEMBLES.items() if re.match(form, text)), KNOWN)
 
 
 COUNT_MAX = 1_000_000
@@ -107,12 +92,8 @@ def parcae(name: str, lines: Sequence[str]) -> Trace:
             ) from None
         if nodes and what not in ("add", "remove"):  # without nodes: notes, such as "migration"
             text = f"a node is added or removed, not {str(what)[:40]!r}"
-            raise TraceError(
-                name,
-                number,
-                text,
-                'Known are "add" and "remove"; what has no nodes is passed over.',
-            )
+            hint = 'Known are "add" and "remove"; what has no nodes is passed over.'
+            raise TraceError(name, number, text, hint)
         rows.append((float(at) / 1000, number, what if nodes else "no-op", nodes))
     return _from_events(name, rows, "Parcae", span_s=last_ms / 1000)
 
@@ -137,9 +118,8 @@ def count_series(name: str, lines: Sequence[str]) -> Trace:
         try:
             at = datetime.fromisoformat(f"{day}T{clock}+00:00").timestamp()
         except ValueError:
-            raise TraceError(
-                name, number, f"there is no such moment: {day} {clock}", "Mend or delete the row."
-            ) from None
+            text = f"there is no such moment: {day} {clock}"
+            raise TraceError(name, number, text, "Mend or delete the row.") from None
         counts.append((at, _count(name, number, int(count))))
     return _from_counts(name, counts, "count series")
 
@@ -154,16 +134,11 @@ def skypilot(name: str, text: str) -> Trace:
     try:
         gap_s, counts = float(value["metadata"]["gap_seconds"]), list(value["data"])
     except (KeyError, TypeError, ValueError):
-        raise TraceError(
-            name, 1, "neither metadata.gap_seconds nor data as SkyPilot has", KNOWN
-        ) from None
+        text = "neither metadata.gap_seconds nor data as SkyPilot has"
+        raise TraceError(name, 1, text, KNOWN) from None
     if not 0 < gap_s < math.inf or not counts:
-        raise TraceError(
-            name,
-            1,
-            "gap_seconds must be above 0 and data not empty",
-            "It is the time between two counts, in seconds.",
-        )
+        hint = "It is the time between two counts, in seconds."
+        raise TraceError(name, 1, "gap_seconds must be above 0 and data not empty", hint)
     rows = [(n * gap_s, _count(name, 1, count)) for n, count in enumerate(counts)]
     kind: Kind = "held" if "preemption" in name.lower() else "probes"
     span_s = gap_s * len(rows)
@@ -179,27 +154,15 @@ def _from_events(name: str, rows: list[Row], format_: str, *, span_s: float | No
     counts: list[tuple[float, int]] = []
     for at_s, number, what, nodes in rows:
         if at_s < 0:
-            raise TraceError(
-                name,
-                number,
-                f"a time of {at_s:g} s lies before the beginning",
-                "Times count from 0.",
-            )
+            text = f"a time of {at_s:g} s lies before the beginning"
+            raise TraceError(name, number, text, "Times count from 0.")
         for node in nodes:
             if what == "remove" and node not in live:
-                raise TraceError(
-                    name,
-                    number,
-                    f"{node} is removed and was never added",
-                    "Add it in a row before, at 0 if it was there from the beginning.",
-                )
+                hint = "Add it in a row before, at 0 if it was there from the beginning."
+                raise TraceError(name, number, f"{node} is removed and was never added", hint)
             if what == "add" and node in live:
-                raise TraceError(
-                    name,
-                    number,
-                    f"{node} is added and was there already",
-                    "Delete the row, or put its removal before it.",
-                )
+                hint = "Delete the row, or put its removal before it."
+                raise TraceError(name, number, f"{node} is added and was there already", hint)
             (live.add if what == "add" else live.discard)(node)
         if counts and counts[-1][0] == at_s:
             counts.pop()
@@ -262,24 +225,20 @@ def _gaps(counts: list[tuple[float, int]]) -> frozenset[int]:
 
 def _count(name: str, line: int, count: object) -> int:
     if not isinstance(count, int) or isinstance(count, bool):
-        raise TraceError(
-            name,
-            line,
+        problem, hint = (
             f"a number of nodes must be whole, got {count!r}",
             "Round it, or delete the row.",
         )
-    if count < 0:
-        raise TraceError(
-            name,
-            line,
+    elif count < 0:
+        problem, hint = (
             f"a number of nodes cannot be negative, got {count}",
             "Mend or delete the row.",
         )
-    if count > COUNT_MAX:
-        raise TraceError(
-            name, line, f"{count} nodes at once", "Is that a time in the wrong column?"
-        )
-    return count
+    elif count > COUNT_MAX:
+        problem, hint = f"{count} nodes at once", "Is that a time in the wrong column?"
+    else:
+        return count
+    raise TraceError(name, line, problem, hint)
 
 
 def _rows(lines: Sequence[str]) -> list[tuple[int, str]]:

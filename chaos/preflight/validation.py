@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 from typing import Any
 
@@ -19,7 +19,7 @@ from chaos.preflight.estimate import Estimate, mean_of
 from chaos.preflight.forecast import goodput, simulate
 from chaos.preflight.load import step_s
 from chaos.preflight.market import Market
-from chaos.preflight.question import Question, changed
+from chaos.preflight.question import Question, changed, without_limits
 from chaos.preflight.runs import SimulatedRuns, packed_luck
 
 
@@ -54,16 +54,10 @@ class FigureComparison:
 
     def to_json(self) -> dict[str, Any]:
         """Return the figure as plain values."""
-        return {
-            "figure": self.figure,
-            "unit": self.unit,
-            "runs": self.runs,
-            "predicted": vars(self.predicted),
-            "measured": vars(self.measured),
-            "difference": self.difference,
-            "agrees": self.agrees,
-            "inside_5_to_95": self.inside,
-        }
+        plain = asdict(self)
+        inside = plain.pop("inside")
+        own = {"difference": self.difference, "agrees": self.agrees, "inside_5_to_95": inside}
+        return plain | own
 
 
 @dataclass(frozen=True)
@@ -176,8 +170,7 @@ def _row(name: str, unit: str, pairs: Sequence[tuple[float, float]]) -> FigureCo
 
 
 def _pair(question: Question, analysis: RunAnalysis) -> tuple[RunFigures, RunFigures] | None:
-    attempts, restarts, costs = analysis.run.attempts, analysis.restarts, question.costs
-    assert costs is not None
+    attempts, restarts, costs = analysis.run.attempts, analysis.restarts, question.known_costs
     ended = [commit.number for attempt in attempts for commit in attempt.commits]
     is_whole = analysis.run.ending.is_finished and restarts and ended and attempts[0].steps
     if not is_whole or any(injection.is_preemption for injection in analysis.injections):
@@ -202,8 +195,7 @@ def predicted(question: Question, struck: Sequence[int]) -> RunFigures:
     Nodes are available. A rank at the place of an op is held until all reports before it
     are committed, so the model waits for that as well.
     """
-    costs, every = question.costs, question.job.checkpoint_every_steps
-    assert costs is not None
+    costs, every = question.known_costs, question.job.checkpoint_every_steps
     asked = changed(
         question, {"job.min_nodes": None, "settings.max_failures": -1, "job.spare_nodes": 0}
     )
@@ -237,10 +229,8 @@ def question_of_validation(question: Question, market: Market, *, pool: int) -> 
         "market": market.model_dump(mode="json"),
         "goal": {},
         "job.spare_nodes": pool - question.job.nodes,
-        "settings.max_failures": -1,
-        "settings.max_preemption_failures": -1,
     }
-    return changed(question, values)
+    return without_limits(changed(question, values))
 
 
 def compared_figures(

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from chaos.report import page
@@ -26,13 +26,19 @@ if TYPE_CHECKING:
 PAGE_NAME = "report.html"
 FINDINGS_LINKED = 8  # in the banner; the section of each check has all of them
 
-_env = Environment(
-    loader=PackageLoader("chaos.report"),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
+
+def pages(*packages: str) -> Environment:
+    """Return the templates of these packages, in the frame, style and words of a run's report."""
+    return Environment(
+        loader=ChoiceLoader([PackageLoader(name) for name in (*packages, "chaos.report")]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+_env = pages()
 
 
 def render_run(run: FinishedRun) -> str:
@@ -65,7 +71,7 @@ def render_run(run: FinishedRun) -> str:
         findings=[anomaly for row in checks for anomaly in row.anomalies],
         excerpt=excerpt(run.history, run.verdict, (n for op in ops for n in op.events)),
         settings=settings(run),
-        **_drawings(charts),
+        **drawings(charts),
     )
 
 
@@ -74,7 +80,7 @@ def render_trend(suites: "Suites") -> str:
     from chaos.report.trend import trend
 
     found = trend(suites)
-    return _env.get_template("trend.html.j2").render(trend=found, **_drawings(found.charts))
+    return _env.get_template("trend.html.j2").render(trend=found, **drawings(found.charts))
 
 
 def render_suite(
@@ -101,7 +107,7 @@ def render_suite(
     )
 
 
-def _drawings(charts: "Sequence[ch.Chart]") -> dict[str, Any]:
+def drawings(charts: "Sequence[ch.Chart]") -> dict[str, Any]:
     """Return the charts of a page: as SVG, as specifications, and the script to draw these."""
     from chaos.report.chart import bundle
 
@@ -113,13 +119,9 @@ def _drawings(charts: "Sequence[ch.Chart]") -> dict[str, Any]:
 
 
 def _tone_of_all(rows: Sequence[SuiteRow]) -> page.Tone:
-    standings = {row.standing for row in rows}
-    if standings & {"unexpected", "not_run"}:
-        return "bad"
-    is_open = standings <= {"skipped"} or any(
-        row.verdict and row.verdict.status == "inconclusive" for row in rows
+    return page.tone_of_all(
+        [(row.standing, row.verdict.status if row.verdict else None) for row in rows]
     )
-    return "open" if is_open else "good"
 
 
 def _headline(groups: Sequence[Runs]) -> str:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import altair as alt
@@ -354,13 +354,8 @@ def _height(point: StepPoint) -> float:
 def _rows(points: Iterable[StepPoint]) -> ch.Rows:
     return [
         {
-            "series": point.series,
+            **asdict(point),
             "strand": point.strand,
-            "attempt": point.attempt,
-            "rank": point.rank,
-            "epoch": point.epoch,
-            "step": point.step,
-            "position": point.position,
             "loss": None if point.loss is None else float(f"{point.loss:.9g}"),
         }
         for point in points

@@ -6,7 +6,16 @@ from collections.abc import Iterable, Sequence
 from chaos.check.goodput import ledger, ledger_of
 from chaos.model.verdict import CheckResult
 from chaos.report import page
-from chaos.report.outcome import FinishedRun, PartRow, Runs, SuiteRow, by_scenario, in_words, lost
+from chaos.report.outcome import (
+    FinishedRun,
+    PartRow,
+    Runs,
+    SuiteRow,
+    by_scenario,
+    in_words,
+    known,
+    lost,
+)
 from chaos.report.screen import on_one_line
 from chaos.words import plural
 
@@ -79,11 +88,11 @@ def _cells(runs: Runs, *passed: str) -> tuple[str, ...]:
         f"{_sign(worst)} {plain(worst.scenario)}",
         plain(in_words(worst.verdict) if worst.verdict else worst.word),
         *passed,
-        _count(runs.middle(lambda row: row.attempts)),
-        _count(runs.middle(lambda row: row.lost_steps)),
-        _seconds(runs.middle(lambda row: row.recovery_s)),
-        _percent(runs.middle(lambda row: row.goodput)),
-        _seconds(runs.middle(lambda row: row.duration_s)),
+        known(runs.middle(lambda row: row.attempts), "{}"),
+        known(runs.middle(lambda row: row.lost_steps), "{}"),
+        known(runs.middle(lambda row: row.recovery_s), "{:.1f} s"),
+        known(runs.middle(lambda row: row.goodput), "{:.0%}"),
+        known(runs.middle(lambda row: row.duration_s), "{:.1f} s"),
     )
 
 
@@ -174,15 +183,3 @@ def _goodput(run: FinishedRun) -> list[str]:
 
 def _sign(row: SuiteRow) -> str:
     return SKIPPED if row.standing == "skipped" else SIGNS[page.tone_of(row)]
-
-
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{share:.0%}"
-
-
-def _count(value: int | None) -> str:
-    return "-" if value is None else str(value)
-
-
-def _seconds(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f} s"

@@ -164,6 +164,11 @@ def standing(verdict: Verdict) -> Standing:
     return "undecided" if verdict.status == "inconclusive" else "unexpected"
 
 
+def known(value: float | None, form: str) -> str:
+    """Return a figure in this form; a dash if it is not known."""
+    return "-" if value is None else form.format(value)
+
+
 def in_words(verdict: Verdict) -> str:
     """Return the verdict for display: its word, and whether it was expected."""
     if verdict.is_news:

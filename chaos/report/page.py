@@ -2,7 +2,7 @@
 
 import json
 import statistics
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -13,9 +13,10 @@ from chaos.check.restarts import Restart
 from chaos.model.event import FitCalled, WatchCost, WorkersPrestarted, WorkerStarted
 from chaos.model.history import History
 from chaos.model.masked import masked
-from chaos.model.verdict import Anomaly, CheckResult, Restarts, Verdict
+from chaos.model.scenario import VerdictStatus
+from chaos.model.verdict import Anomaly, CheckResult, Restarts, Standing, Verdict
 from chaos.report.live import is_notable
-from chaos.report.outcome import FinishedRun, SuiteRow, row_of
+from chaos.report.outcome import FinishedRun, SuiteRow, known, row_of
 from chaos.words import plural
 
 AROUND = 2
@@ -151,6 +152,15 @@ def tone_of(row: SuiteRow) -> Tone:
     return tone(row.verdict)
 
 
+def tone_of_all(runs: Collection[tuple[Standing, VerdictStatus | None]]) -> Tone:
+    """Return the look of a suite, by the standing of its runs and the status of their verdicts."""
+    standings = {standing for standing, _ in runs}
+    if standings & {"unexpected", "not_run"}:
+        return "bad"
+    is_open = standings <= {"skipped"} or any(status == "inconclusive" for _, status in runs)
+    return "open" if is_open else "good"
+
+
 def tone(verdict: Verdict) -> Tone:
     """Return the look of a verdict; an inconclusive one never looks like success."""
     if verdict.status == "inconclusive":
@@ -274,7 +284,7 @@ def _anomaly_row(name: str, history: History, anomaly: Anomaly) -> AnomalyRow:
 
 
 def _seconds(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f} s"
+    return known(value, "{:.2f} s")
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from chaos.report.outcome import (
     SuiteRow,
     by_scenario,
     in_words,
+    known,
     lost,
     no_resume,
     standing,
@@ -62,10 +63,10 @@ def verdict_table(rows: Sequence[SuiteRow]) -> Table:
         table.add_row(
             Text(runs.worst.scenario),
             _verdict(runs.worst),
-            _tally(runs) if has_repeats else _count(runs.middle(lambda row: row.attempts)),
-            _count(runs.middle(lambda row: row.lost_steps)),
-            _seconds(runs.middle(lambda row: row.recovery_s)),
-            _seconds(runs.middle(lambda row: row.duration_s)),
+            _tally(runs) if has_repeats else known(runs.middle(lambda row: row.attempts), "{}"),
+            known(runs.middle(lambda row: row.lost_steps), "{}"),
+            known(runs.middle(lambda row: row.recovery_s), "{:.1f} s"),
+            known(runs.middle(lambda row: row.duration_s), "{:.1f} s"),
         )
     return table
 
@@ -140,7 +141,7 @@ def print_whole(table: Table, console: Console) -> None:
 
 def row_line(row: SuiteRow) -> Text:
     """Return the line of one run as it ends, if several go on at once."""
-    return Text.assemble(_verdict(row), f"  {row.scenario}  {_seconds(row.duration_s)}")
+    return Text.assemble(_verdict(row), f"  {row.scenario}  {row.duration_s:.1f} s")
 
 
 def closing_line(rows: Sequence[SuiteRow]) -> Text:
@@ -226,14 +227,6 @@ def _tail(verdict: Verdict) -> str:
     if verdict.status == "pass":
         return no_resume(verdict) if verdict.as_expected else ", unexpected"
     return ", expected" if verdict.as_expected else ""
-
-
-def _count(value: int | None) -> str:
-    return "-" if value is None else str(value)
-
-
-def _seconds(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f} s"
 
 
 # -- in brief -----------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import altair as alt
 from chaos.model.summary import RunSummary, SuiteSummary
 from chaos.model.verdict import Standing
 from chaos.report import chart as ch
-from chaos.report.page import Tone
+from chaos.report.page import Tone, tone_of_all
 from chaos.words import plural
 
 SCENARIOS_DRAWN = 8
@@ -115,11 +115,7 @@ def _sentence(suites: Suites) -> str:
 
 
 def _tone(runs: Sequence[RunSummary]) -> Tone:
-    found = {run.standing for run in runs}
-    if found & {"unexpected", "not_run"}:
-        return "bad"
-    is_open = found <= {"skipped"} or any(run.status == "inconclusive" for run in runs)
-    return "open" if is_open else "good"
+    return tone_of_all([(run.standing, run.status) for run in runs])
 
 
 def _row(scenario: str, shown: Suites) -> TrendRow:

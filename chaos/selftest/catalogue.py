@@ -136,6 +136,11 @@ _FILES: dict[Saves, str] = {
     "every few steps": "in_reports",
     "in its own directory": "own_directory",
 }
+_LIKE: dict[Saves, str] = {
+    "every epoch": "N01",
+    "every few steps": "N02",
+    "in its own directory": "N03",
+}
 IN_ITS_OWN: tuple[Place, ...] = ("step", "step", "saving", "reported", "committed")
 
 
@@ -143,7 +148,7 @@ IN_ITS_OWN: tuple[Place, ...] = ("step", "step", "saving", "reported", "committe
 class Exhibit:
     """One train loop, a planted bug or a control.
 
-    `name` is its function; `like` is the control that a bug differs from. `first` are
+    `name` is its function. `first` are
     the checks of which one must come first, `parts` the parts of the state of which one
     must be named as well. Places are drawn from `places`, epochs from `epochs`; `savers`
     are the ranks that write files. `reveals` decides whether faults can show the bug.
@@ -155,7 +160,6 @@ class Exhibit:
     title: str
     name: str
     saves: Saves
-    like: str
     first: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
     places: tuple[Place, ...] = IN_REPORTS
@@ -168,7 +172,12 @@ class Exhibit:
     @property
     def is_control(self) -> bool:
         """Whether it has no bug."""
-        return self.like == self.id
+        return self.reveals is never
+
+    @property
+    def like(self) -> str:
+        """The control that a bug differs from; of a control its own id."""
+        return self.id if self.is_control else _LIKE[self.saves]
 
     @property
     def train_loop(self) -> str:
@@ -186,14 +195,13 @@ class Exhibit:
 
 
 CONTROLS: tuple[Exhibit, ...] = (
-    Exhibit("N01", "saves every epoch", "saves_every_epoch", "every epoch", like="N01"),
-    Exhibit("N02", "saves mid-epoch", "saves_mid_epoch", "every few steps", like="N02"),
+    Exhibit("N01", "saves every epoch", "saves_every_epoch", "every epoch"),
+    Exhibit("N02", "saves mid-epoch", "saves_mid_epoch", "every few steps"),
     Exhibit(
         "N03",
         "saves atomically, itself",
         "saves_atomically",
         "in its own directory",
-        like="N03",
         places=IN_ITS_OWN,
         savers=(0,),
     ),
@@ -202,7 +210,6 @@ CONTROLS: tuple[Exhibit, ...] = (
         "stops early",
         "stops_early",
         "every epoch",
-        like="N04",
         epochs=(6, 8),
         stops_after=5,
     ),
@@ -214,7 +221,6 @@ BUGS: tuple[Exhibit, ...] = (
         "forgets its checkpoint",
         "forgets_checkpoint",
         "every epoch",
-        like="N01",
         first=("resume-point", "lost-work"),
         reveals=after_a_save,
     ),
@@ -223,7 +229,6 @@ BUGS: tuple[Exhibit, ...] = (
         "repeats the finished epoch",
         "repeats_epoch",
         "every epoch",
-        like="N01",
         first=("cursor", "samples"),
         reveals=after_a_save,
     ),
@@ -232,7 +237,6 @@ BUGS: tuple[Exhibit, ...] = (
         "restarts the epoch",
         "restarts_epoch",
         "every few steps",
-        like="N02",
         first=("cursor", "samples"),
         reveals=inside_an_epoch,
     ),
@@ -241,7 +245,6 @@ BUGS: tuple[Exhibit, ...] = (
         "loses momentum",
         "loses_momentum",
         "every epoch",
-        like="N01",
         first=("state",),
         parts=("optimizer.exp_avg", "optimizer.momentum_buffer"),
         reveals=between_saves,
@@ -251,7 +254,6 @@ BUGS: tuple[Exhibit, ...] = (
         "restarts its schedule",
         "restarts_schedule",
         "every epoch",
-        like="N01",
         first=("state",),
         parts=("schedule",),
         reveals=between_saves,
@@ -261,7 +263,6 @@ BUGS: tuple[Exhibit, ...] = (
         "forgets its random state",
         "forgets_random_state",
         "every epoch",
-        like="N01",
         first=("state",),
         parts=("rng.torch",),
         reveals=between_saves,
@@ -271,7 +272,6 @@ BUGS: tuple[Exhibit, ...] = (
         "resets its average",
         "resets_average",
         "every epoch",
-        like="N01",
         first=("state",),
         parts=("declared.ema",),
         reveals=between_saves,
@@ -281,7 +281,6 @@ BUGS: tuple[Exhibit, ...] = (
         "reshuffles from its start",
         "reshuffles_from_start",
         "every epoch",
-        like="N01",
         first=("sample-order",),
         reveals=between_saves,
     ),
@@ -290,7 +289,6 @@ BUGS: tuple[Exhibit, ...] = (
         "trusts a torn file",
         "trusts_torn_file",
         "in its own directory",
-        like="N03",
         first=("checkpoints", "retry-budget"),
         places=("saving", "saving", "step"),
         savers=(0,),
@@ -301,7 +299,6 @@ BUGS: tuple[Exhibit, ...] = (
         "sorts names as text",
         "sorts_as_text",
         "in its own directory",
-        like="N03",
         first=("resume-point",),
         places=IN_ITS_OWN,
         savers=(0,),
@@ -313,7 +310,6 @@ BUGS: tuple[Exhibit, ...] = (
         "saves without a barrier",
         "saves_without_barrier",
         "in its own directory",
-        like="N03",
         first=("agreement",),
         places=("saving", "saving", "step"),
         reveals=inside_a_save,
@@ -324,7 +320,6 @@ BUGS: tuple[Exhibit, ...] = (
         "restarts its log",
         "restarts_log",
         "every epoch",
-        like="N01",
         first=("metrics",),
         reveals=between_saves,
     ),

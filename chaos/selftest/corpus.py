@@ -214,10 +214,7 @@ class CorpusScore:
             {
                 "exit_code": self.exit_code,
                 "seconds": self.seconds,
-                **{
-                    name: {"count": s.count, "of": s.total, "interval_95": list(s.bounds)}
-                    for name, s in shares.items()
-                },
+                **{name: share.to_json() for name, share in shares.items()},
                 "green_without_resume": list(self.green_without_resume),
                 "skipped": self.skipped,
                 "answers": [answer.model_dump(mode="json") for answer in self.answers],

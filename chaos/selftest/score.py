@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from math import sqrt
 
 from rich.console import Group, RenderableType
 from rich.table import Column, Table
@@ -13,8 +12,7 @@ from chaos.report.live import MovingLine
 from chaos.report.screen import bare_table, numbers
 from chaos.selftest.catalogue import Exhibit
 from chaos.selftest.trials import Judged
-
-Z_95 = 1.959963984540054  # the 97.5 % quantile of the standard normal distribution
+from chaos.words import wilson_interval
 
 
 @dataclass(frozen=True)
@@ -26,22 +24,12 @@ class Share:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The 95 % Wilson score interval; (0, 1) if nothing was counted.
+        """The 95 % interval of the share; (0, 1) if nothing was counted."""
+        return wilson_interval(self.count, self.total)
 
-        E. B. Wilson, Probable inference, the law of succession, and
-        statistical inference, Journal of the American Statistical Association
-        22 (1927) 209-212. It holds for few runs and for shares of 0 and 1,
-        where the usual plus-minus has no width.
-        """
-        if self.total == 0:
-            return 0.0, 1.0
-        n, share, z2 = self.total, self.count / self.total, Z_95**2
-        centre = (share + z2 / (2 * n)) / (1 + z2 / n)
-        half = Z_95 / (1 + z2 / n) * sqrt(share * (1 - share) / n + z2 / (4 * n * n))
-        # At both ends the bound is the end itself, which floating point may miss slightly.
-        low = 0.0 if self.count == 0 else max(0.0, centre - half)
-        high = 1.0 if self.count == n else min(1.0, centre + half)
-        return low, high
+    def to_json(self) -> dict[str, object]:
+        """Return the share as plain values."""
+        return {"count": self.count, "of": self.total, "interval_95": list(self.bounds)}
 
     def __str__(self) -> str:
         low, high = self.bounds
@@ -129,8 +117,8 @@ class Score:
                 "exit_code": self.exit_code,
                 "bugs": {bug.id: _bug_words(bug_score(self.of(bug))) for bug in self.bugs},
                 "all_bugs": _bug_words(self.on_bugs),
-                "controls": {c.id: _share_words(false_alarms(self.of(c))) for c in self.controls},
-                "false_alarms": _share_words(self.false_alarms),
+                "controls": {c.id: false_alarms(self.of(c)).to_json() for c in self.controls},
+                "false_alarms": self.false_alarms.to_json(),
                 "runs": [row.model_dump(mode="json") for row in self.rows],
             },
             indent=2,
@@ -151,15 +139,11 @@ def false_alarms(rows: Iterable[Judged]) -> Share:
     return Share(sum(row.is_false_alarm for row in decided), len(decided))
 
 
-def _share_words(share: Share) -> dict[str, object]:
-    return {"count": share.count, "of": share.total, "interval_95": list(share.bounds)}
-
-
 def _bug_words(score: BugScore) -> dict[str, object]:
     return {
         "runs": score.total,
-        "detected": _share_words(score.detected),
-        "named": _share_words(score.named),
+        "detected": score.detected.to_json(),
+        "named": score.named.to_json(),
     }
 
 

@@ -37,7 +37,6 @@ from chaos.model.watch import Watch
 from chaos.preflight.forecast import simulate
 from chaos.preflight.market import preset
 from chaos.preflight.question import changed
-from chaos.preflight.rules.rule import sound_question
 from chaos.run.clock import SystemClock
 from chaos.run.directory import create
 from chaos.run.journal import Journal, read_history
@@ -50,6 +49,7 @@ from tests.bench.spans import (
     restart_s,
     training_s,
 )
+from tests.preflight.questions import sound_question
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "scenarios/jobs/digits_ddp.py"

@@ -13,12 +13,12 @@ from chaos.preflight.forecast import Effort
 from chaos.preflight.market import preset
 from chaos.preflight.page import render_answer
 from chaos.preflight.question import changed
-from chaos.preflight.rules.rule import sound_question
 from chaos.report.ci import summary_of
 from chaos.report.html import render_run, render_suite, render_trend
 from chaos.report.outcome import not_run, row_of
 from tests.audit.backend import FakeBackend, audit_of, loses_momentum
 from tests.browser.chromium import Browser, Page, browser, find_browser
+from tests.preflight.questions import sound_question
 from tests.report.conftest import clean_history, run_of, struck_history
 
 

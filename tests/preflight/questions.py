@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from chaos.preflight.market import Exponential, Market
-from chaos.preflight.question import Costs, JobShape, Question, RaySettings, changed
+from chaos.preflight.market import Exponential, Market, Notice
+from chaos.preflight.question import Costs, Goal, JobShape, Question, RaySettings, changed
 
 
 def memoryless(
@@ -26,3 +26,49 @@ def memoryless(
     )
     places = {name.replace("__", "."): value for name, value in values.items()}
     return changed(question, places)
+
+
+def sound_question() -> Question:
+    """Return a job of eight nodes whose settings fit its market."""
+    return Question(
+        preflight="sound settings on a calm market",
+        job=JobShape(
+            nodes=8,
+            min_nodes=6,
+            spare_nodes=1,
+            steps=40_000,
+            checkpoint_every_steps=900,
+            saves_on_notice=True,
+            rescales_batch=True,
+        ),
+        settings=RaySettings(
+            max_failures=200,
+            num_to_keep=3,
+            storage_path="s3://bucket/runs",
+            run_name="big-run",
+            health_check_timeout_s=120,
+            collective_timeout_s=200,
+            group_start_timeout_s=180,
+            report_timeout_s=1800,
+            node_death_s=3,
+            checkpoint_upload_mode="async",
+        ),
+        costs=Costs(
+            step_s=1.0,
+            save_s=8.0,
+            upload_s=20.0,
+            detect_s=3.0,
+            teardown_s=6.0,
+            schedule_s=10.0,
+            start_s=15.0,
+            restore_s=12.0,
+        ),
+        market=Market(
+            name="sound",
+            lifetime=Exponential(mtbf_h=100.0),
+            away_h=0.2,
+            notice=Notice(seconds=120.0, reliability=0.9),
+            price_ratio=0.35,
+        ),
+        goal=Goal(deadline_h=24.0),
+    )

@@ -16,10 +16,9 @@ from chaos.preflight.market import preset
 from chaos.preflight.page import render_answer
 from chaos.preflight.question import Question, changed, value_at
 from chaos.preflight.rules import findings
-from chaos.preflight.rules.rule import sound_question
 from chaos.preflight.saving import notice_sweep
 from chaos.preflight.verdict import EXIT, verdict
-from tests.preflight.questions import memoryless
+from tests.preflight.questions import memoryless, sound_question
 from tests.preflight.shown import shown
 
 FEW = Effort(runs=400, jobs=1)

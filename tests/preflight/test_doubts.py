@@ -9,10 +9,10 @@ from chaos.preflight.answer import answer
 from chaos.preflight.forecast import Effort, forecast
 from chaos.preflight.market import Exponential, Market, Replay, preset
 from chaos.preflight.question import Question, changed
-from chaos.preflight.rules.rule import sound_question
 from chaos.preflight.trace import losses_in, resampled
 from chaos.preflight.verdict import doubt
 from tests.preflight.drawn import drawn
+from tests.preflight.questions import sound_question
 
 FEW = Effort(runs=200, jobs=1)
 

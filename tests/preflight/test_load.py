@@ -7,7 +7,7 @@ import pytest
 from chaos.errors import ScenarioError, UsageError
 from chaos.preflight.load import load_question
 from chaos.preflight.question import changed
-from chaos.preflight.rules.rule import sound_question
+from tests.preflight.questions import sound_question
 
 WHOLE = """\
 preflight: a model on eight nodes

@@ -10,7 +10,8 @@ from chaos.preflight.forecast import Effort, forecast, simulate
 from chaos.preflight.intervals import interval_curve
 from chaos.preflight.question import Question, changed
 from chaos.preflight.rules import RULES, findings
-from chaos.preflight.rules.rule import Predictions, Rule, sound_question
+from chaos.preflight.rules.rule import Predictions, Rule
+from tests.preflight.questions import sound_question
 
 RULE = {rule.id: rule for rule in RULES}
 every_rule = pytest.mark.parametrize("rule", RULES, ids=[rule.id for rule in RULES])

@@ -12,8 +12,7 @@ from chaos.preflight.estimate import chance
 from chaos.preflight.forecast import Outcomes, forecast, goodput, simulate, simulate_each
 from chaos.preflight.market import MARKETS, Exponential, Market, Notice, Shock, Weibull
 from chaos.preflight.question import Question, changed
-from chaos.preflight.rules.rule import sound_question
-from tests.preflight.questions import memoryless
+from tests.preflight.questions import memoryless, sound_question
 
 PARTS = ("useful_s", "save_s", "lost_s", "restart_s", "wait_s")
 

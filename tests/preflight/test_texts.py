@@ -16,9 +16,9 @@ from chaos.preflight.market import preset
 from chaos.preflight.page import render_answer
 from chaos.preflight.question import changed
 from chaos.preflight.render import figure_rows, pasted, render_summary, show_answer
-from chaos.preflight.rules.rule import sound_question
 from chaos.preflight.validation import FigureComparison, Validation
 from chaos.preflight.verdict import Word, verdict
+from tests.preflight.questions import sound_question
 from tests.preflight.shown import shown
 
 HELD = Validation(

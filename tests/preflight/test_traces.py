@@ -12,10 +12,10 @@ from chaos.preflight.capacity import capacity
 from chaos.preflight.forecast import simulate
 from chaos.preflight.market import Exponential, Market, Notice, Shock, at_worst
 from chaos.preflight.question import Question
-from chaos.preflight.rules.rule import sound_question
 from chaos.preflight.trace import fit, replayed, trace_of_counts
 from chaos.preflight.trace_files import parcae, read_advisor, read_trace
 from tests.preflight.drawn import drawn
+from tests.preflight.questions import sound_question
 
 BAMBOO = (
     "0,add,a\n0,add,b\n0,add,c\n60000,remove,b\n120000,add,d\n180000,remove,a\n180000,remove,c\n"

@@ -11,9 +11,8 @@ from chaos.preflight.forecast import Effort, forecast
 from chaos.preflight.market import preset
 from chaos.preflight.page import render_answer
 from chaos.preflight.question import Question, changed
-from chaos.preflight.rules.rule import sound_question
 from chaos.preflight.verdict import verdict
-from tests.preflight.questions import memoryless
+from tests.preflight.questions import memoryless, sound_question
 from tests.preflight.shown import shown
 
 FEW = Effort(runs=200, jobs=1)

@@ -4,11 +4,11 @@ from collections.abc import Collection
 
 from chaos.errors import UsageError
 from chaos.preflight.question import Question
-from chaos.preflight.rules import losses, saving, waiting
-from chaos.preflight.rules.rule import Predictions, Rule, RuleFinding
+from chaos.preflight.rules import losses, saving, waiting  # noqa: F401 - they add their rules
+from chaos.preflight.rules.rule import RULES, Predictions, RuleFinding
 from chaos.scenario_file.messages import nearest
 
-RULES: tuple[Rule, ...] = (*losses.RULES, *saving.RULES, *waiting.RULES)
+__all__ = ["RULES", "findings", "refuse_unknown"]
 
 
 def findings(
@@ -32,7 +32,7 @@ def refuse_unknown(ids: Collection[str]) -> None:
         if name not in names:
             near = nearest(name.replace("-", "_"), [n.replace("-", "_") for n in names])
             hint = (
-                f"Did you mean {near.replace('_', '-')}?"
+                f"Did you mean {near}?".replace("_", "-")
                 if near
                 else "See `chaos preflight --list`."
             )

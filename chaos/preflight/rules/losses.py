@@ -5,7 +5,7 @@ import math
 from chaos.preflight.capacity import held_quantile
 from chaos.preflight.estimate import in_hours, in_s
 from chaos.preflight.question import Question
-from chaos.preflight.rules.rule import Predictions, Rule
+from chaos.preflight.rules.rule import Predictions, advises, stops, wastes
 
 LOW = 0.05
 SHORT_H = 1 / 60
@@ -13,24 +13,13 @@ _LEEWAY_S = 5.0  # the tolerance of a grace, which is not set to the second
 
 
 def worst_save_s(question: Question) -> float | None:
-    """Return the longest time of a save on notice: poll, step, save, upload.
-
-    None if it is unknown.
-    """
-    costs = question.costs
-    if costs is None or not question.market.notice.seconds:
+    """Return the longest time of a save on notice, None if it is unknown."""
+    if question.costs is None or not question.market.notice.seconds:
         return None
-    return question.settings.preemption_poll_s + costs.step_s + costs.save_s + costs.upload_s
+    return question.notice_save_s
 
 
 # -- budgets of retries ------------------------------------------------------------------------
-
-
-def _no_retry(question: Question) -> str | None:
-    notice = question.market.notice
-    if question.settings.max_failures != 0 or (notice.seconds and notice.reliability == 1):
-        return None
-    return "max_failures is 0: the first loss without a notice ends the training"
 
 
 def _no_retry_foretold(question: Question, told: Predictions) -> str | None:
@@ -38,12 +27,44 @@ def _no_retry_foretold(question: Question, told: Predictions) -> str | None:
     return text and f"max_failures is 0: the first loss without a notice ends {text}"
 
 
+@stops(
+    "no-retry",
+    simulated=_no_retry_foretold,
+    reason="Ray's default is no retry at all: one lost worker ends the training.",
+    source="Ray 2.60, FailureConfig(max_failures=0)",
+    bad={"settings.max_failures": 0},
+    good={"settings.max_failures": 10},
+)
+def _no_retry(question: Question) -> str | None:
+    notice = question.market.notice
+    if question.settings.max_failures != 0 or (notice.seconds and notice.reliability == 1):
+        return None
+    return "max_failures is 0: the first loss without a notice ends the training"
+
+
+@stops(
+    "retry-budget",
+    by="simulated",
+    reason="Every unannounced loss of a running group takes one retry, over the whole run; "
+    "none is given back.",
+    source="Ray 2.60, DefaultFailurePolicy",
+    bad={"settings.max_failures": 1, "market.lifetime.mtbf_h": 5.0},
+    good={"settings.max_failures": 60, "market.lifetime.mtbf_h": 5.0},
+)
 def _few_retries(question: Question, told: Predictions) -> str | None:
     limit = question.settings.max_failures
     text = _ended(question, told, "max_failures") if limit else None
     return text and f"max_failures is {limit}, and using it up ends {text}"
 
 
+@stops(
+    "preemption-budget",
+    by="simulated",
+    reason="Announced losses have a budget of their own; the default, -1, is no limit.",
+    source="Ray 2.60, FailureConfig(max_preemption_failures)",
+    bad={"settings.max_preemption_failures": 0},
+    good={"settings.max_preemption_failures": 30},
+)
 def _few_preemptions(question: Question, told: Predictions) -> str | None:
     limit = question.settings.max_preemption_failures
     text = _ended(question, told, "max_preemption_failures")
@@ -66,6 +87,19 @@ def _ended(question: Question, told: Predictions, budget: str) -> str | None:
     return f"{chance.share:.1%} of runs ({100 * accepted:.3g}% may)"
 
 
+@stops(
+    "controller-failure-limit",
+    simulated=_few_starts,
+    reason="A try to place the group that ends after group_start_timeout_s is one failure of "
+    "the controller, counted over the whole run. The default, -1, is no limit.",
+    source="Ray 2.60, FailureConfig(controller_failure_limit), DefaultFailurePolicy",
+    bad={
+        "settings.controller_failure_limit": 2,
+        "job.min_nodes": None,
+        "job.spare_nodes": 0,
+    },
+    good={"settings.controller_failure_limit": -1, "job.min_nodes": None, "job.spare_nodes": 0},
+)
 def _one_wait_too_long(question: Question) -> str | None:
     settings, market, job = question.settings, question.market, question.job
     limit, away_s = settings.controller_failure_limit, market.away_h * 3600
@@ -78,6 +112,14 @@ def _one_wait_too_long(question: Question) -> str | None:
     )
 
 
+@advises(
+    "endless-retries",
+    reason="A failure of the script's own is charged as a lost worker is. A finite number, "
+    "well above the losses that are expected, is as safe and ends.",
+    source="Ray 2.60, FailureConfig(max_failures=-1), DefaultFailurePolicy",
+    bad={"settings.max_failures": -1},
+    good={"settings.max_failures": 200},
+)
 def _endless(question: Question) -> str | None:
     if question.settings.max_failures != -1:
         return None
@@ -87,12 +129,26 @@ def _endless(question: Question) -> str | None:
 # -- notices -----------------------------------------------------------------------------------
 
 
+@wastes(
+    "watcher-off",
+    reason="Without it an announced loss may be charged to max_failures, and no save is made.",
+    source="Ray 2.60, RAY_TRAIN_ENABLE_PREEMPTION_WATCHER; seen: charged as a failure",
+    bad={"settings.preemption_watcher": False},
+    good={"settings.preemption_watcher": True},
+)
 def _watcher_off(question: Question) -> str | None:
     if question.settings.preemption_watcher or not question.market.notice.seconds:
         return None
     return "the market gives notice, and the preemption watcher is off"
 
 
+@wastes(
+    "poll-against-notice",
+    reason="Part of every notice passes before anyone knows of it.",
+    source="Ray 2.60, RAY_TRAIN_PREEMPTION_POLL_INTERVAL_S (5 s)",
+    bad={"settings.preemption_poll_s": 60.0},
+    good={"settings.preemption_poll_s": 5.0},
+)
 def _poll(question: Question) -> str | None:
     notice_s, poll_s = question.market.notice.seconds, question.settings.preemption_poll_s
     if not notice_s or poll_s <= notice_s / 4:
@@ -103,11 +159,21 @@ def _poll(question: Question) -> str | None:
     )
 
 
+@wastes(
+    "notice-too-short",
+    reason="A save that is not committed at the deadline is lost. Survivors may commit later "
+    "with preemption_grace_s and relax_collectives_on_preemption together.",
+    source="Ray 2.60, FailureConfig; Ray pull request 66225",
+    bad={"costs.upload_s": 200.0},
+    good={
+        "costs.upload_s": 200.0,
+        "settings.preemption_grace_s": 96.0,
+        "settings.relax_collectives_on_preemption": True,
+    },
+)
 def _too_slow(question: Question) -> str | None:
-    need_s, settings = worst_save_s(question), question.settings
-    window_s = question.market.notice.seconds
-    if settings.relax_collectives_on_preemption:
-        window_s += settings.preemption_grace_s
+    need_s = worst_save_s(question)
+    window_s = question.market.notice.seconds + question.settings.relaxed_s
     if need_s is None or not question.job.saves_on_notice or need_s <= window_s:
         return None
     return (
@@ -116,6 +182,18 @@ def _too_slow(question: Question) -> str | None:
     )
 
 
+@wastes(
+    "grace-alone",
+    reason="Survivors that wait for lost ranks in a collective gain nothing from more time. "
+    "Relaxing does not help where rank 0 itself is lost.",
+    source="Ray 2.60, FailureConfig(preemption_grace_s)",
+    bad={"settings.preemption_grace_s": 60.0},
+    good={
+        "costs.upload_s": 160.0,
+        "settings.preemption_grace_s": 60.0,
+        "settings.relax_collectives_on_preemption": True,
+    },
+)
 def _grace_alone(question: Question) -> str | None:
     settings = question.settings
     if not settings.preemption_grace_s or settings.relax_collectives_on_preemption:
@@ -123,6 +201,21 @@ def _grace_alone(question: Question) -> str | None:
     return "preemption_grace_s is set, relax_collectives_on_preemption is not"
 
 
+@wastes(
+    "grace-too-long",
+    reason="Survivors that hang in a collective, as NCCL's do, are ended at the deadline and "
+    "the grace, not when the save is done: all of it is a wait.",
+    source="Ray 2.60, TrainController._handle_preempting_state",
+    bad={
+        "settings.preemption_grace_s": 600.0,
+        "settings.relax_collectives_on_preemption": True,
+    },
+    good={
+        "costs.upload_s": 200.0,
+        "settings.preemption_grace_s": 96.0,
+        "settings.relax_collectives_on_preemption": True,
+    },
+)
 def _grace_too_long(question: Question) -> str | None:
     need_s, grace_s = worst_save_s(question), question.settings.preemption_grace_s
     if need_s is None or not question.job.saves_on_notice:
@@ -136,6 +229,13 @@ def _grace_too_long(question: Question) -> str | None:
     )
 
 
+@advises(
+    "notice-unused",
+    reason="A checkpoint just before the loss leaves almost nothing to do again.",
+    source="Ray pull request 65047: 82 % fewer wasted steps",
+    bad={"job.saves_on_notice": False},
+    good={"job.saves_on_notice": True},
+)
 def _unused(question: Question) -> str | None:
     need_s, notice = worst_save_s(question), question.market.notice
     if need_s is None or question.job.saves_on_notice or notice.reliability == 0:
@@ -148,6 +248,14 @@ def _unused(question: Question) -> str | None:
 # -- nodes -------------------------------------------------------------------------------------
 
 
+@stops(
+    "nodes-above-maximum",
+    reason="Ray asks the autoscaler's configuration before it places a group. A group above "
+    "its maximum is an error that is not retried; spares above it never come.",
+    source="Ray 2.60, WorkerGroup._check_cluster_resources_and_raise_if_insufficient",
+    bad={"job.nodes_max": 8},
+    good={"job.nodes_max": 9},
+)
 def _above_maximum(question: Question) -> str | None:
     job = question.job
     if job.nodes_max is None or job.pool <= job.nodes_max:
@@ -156,6 +264,14 @@ def _above_maximum(question: Question) -> str | None:
     return f"{job.nodes} nodes{spares} are held, and the autoscaler starts {job.nodes_max} at most"
 
 
+@stops(
+    "head-on-spot",
+    reason="A lost head is not a restart: the driver, the controller and the record of nodes "
+    "are gone, and someone must start the job again.",
+    source="kuberay issue 2153; the simulation knows no loss of the head",
+    bad={"settings.head_on_spot": True},
+    good={"settings.head_on_spot": False},
+)
 def _head_on_spot(question: Question) -> str | None:
     if not question.settings.head_on_spot:
         return None
@@ -165,12 +281,27 @@ def _head_on_spot(question: Question) -> str | None:
     )
 
 
+@stops(
+    "workers-on-head",
+    reason="A lost head is not a restart: the driver must be started again, by someone.",
+    source="kuberay issue 2153",
+    bad={"settings.workers_on_head": True},
+    good={"settings.workers_on_head": False},
+)
 def _on_head(question: Question) -> str | None:
     if not question.settings.workers_on_head:
         return None
     return "workers stand on the head node: its loss ends driver and controller as well"
 
 
+@wastes(
+    "min-nodes-above-market",
+    reason="While fewer nodes are there than the job needs it stands still, and the rest is "
+    "paid for.",
+    source="the market's own low quantile",
+    bad={"job.min_nodes": None, "job.spare_nodes": 0, "market.away_h": 10.0},
+    good={"job.min_nodes": 4, "market.away_h": 10.0},
+)
 def _above_market(question: Question) -> str | None:
     least = question.job.min_nodes or question.job.nodes
     held = held_quantile(question.market, question.job.pool, LOW)
@@ -182,6 +313,13 @@ def _above_market(question: Question) -> str | None:
     )
 
 
+@wastes(
+    "no-spare",
+    reason="A spare node or a smaller group turns a wait into a restart.",
+    source="discrete-event model; Ray 2.60, ScalingConfig(num_workers=(min, max))",
+    bad={"job.min_nodes": None, "job.spare_nodes": 0},
+    good={"job.min_nodes": None, "job.spare_nodes": 1},
+)
 def _no_spare(question: Question) -> str | None:
     job, away_h, replay = question.job, question.market.away_h, question.market.replay
     if job.spare_nodes or job.min_nodes is not None or (replay is None and away_h <= SHORT_H):
@@ -193,6 +331,15 @@ def _no_spare(question: Question) -> str | None:
     )
 
 
+@advises(
+    "elastic-batch",
+    reason="Ray starts the train function with fewer ranks and changes nothing else: batch, "
+    "learning rate and the split of the data are the script's. Where it follows, say so: "
+    "job.rescales_batch.",
+    source="Ray 2.60, ScalingConfig(num_workers=(min, max)); ElasticScalingPolicy",
+    bad={"job.rescales_batch": False},
+    good={"job.rescales_batch": True},
+)
 def _no_batch_plan(question: Question) -> str | None:
     job = question.job
     if job.min_nodes is None or job.rescales_batch:
@@ -202,192 +349,3 @@ def _no_batch_plan(question: Question) -> str | None:
         f"with {job.min_nodes} to {job.nodes} nodes a step sees as little as {least}% of the "
         "batch, unless the script makes up for it"
     )
-
-
-RULES = (
-    Rule(
-        id="no-retry",
-        weight="stops",
-        static=_no_retry,
-        simulated=_no_retry_foretold,
-        reason="Ray's default is no retry at all: one lost worker ends the training.",
-        source="Ray 2.60, FailureConfig(max_failures=0)",
-        bad={"settings.max_failures": 0},
-        good={"settings.max_failures": 10},
-    ),
-    Rule(
-        id="retry-budget",
-        weight="stops",
-        simulated=_few_retries,
-        reason="Every unannounced loss of a running group takes one retry, over the whole run; "
-        "none is given back.",
-        source="Ray 2.60, DefaultFailurePolicy",
-        bad={"settings.max_failures": 1, "market.lifetime.mtbf_h": 5.0},
-        good={"settings.max_failures": 60, "market.lifetime.mtbf_h": 5.0},
-    ),
-    Rule(
-        id="preemption-budget",
-        weight="stops",
-        simulated=_few_preemptions,
-        reason="Announced losses have a budget of their own; the default, -1, is no limit.",
-        source="Ray 2.60, FailureConfig(max_preemption_failures)",
-        bad={"settings.max_preemption_failures": 0},
-        good={"settings.max_preemption_failures": 30},
-    ),
-    Rule(
-        id="controller-failure-limit",
-        weight="stops",
-        static=_one_wait_too_long,
-        simulated=_few_starts,
-        reason="A try to place the group that ends after group_start_timeout_s is one failure of "
-        "the controller, counted over the whole run. The default, -1, is no limit.",
-        source="Ray 2.60, FailureConfig(controller_failure_limit), DefaultFailurePolicy",
-        bad={
-            "settings.controller_failure_limit": 2,
-            "job.min_nodes": None,
-            "job.spare_nodes": 0,
-        },
-        good={"settings.controller_failure_limit": -1, "job.min_nodes": None, "job.spare_nodes": 0},
-    ),
-    Rule(
-        id="endless-retries",
-        weight="advice",
-        static=_endless,
-        reason="A failure of the script's own is charged as a lost worker is. A finite number, "
-        "well above the losses that are expected, is as safe and ends.",
-        source="Ray 2.60, FailureConfig(max_failures=-1), DefaultFailurePolicy",
-        bad={"settings.max_failures": -1},
-        good={"settings.max_failures": 200},
-    ),
-    Rule(
-        id="watcher-off",
-        weight="costs",
-        static=_watcher_off,
-        reason="Without it an announced loss may be charged to max_failures, and no save is made.",
-        source="Ray 2.60, RAY_TRAIN_ENABLE_PREEMPTION_WATCHER; seen: charged as a failure",
-        bad={"settings.preemption_watcher": False},
-        good={"settings.preemption_watcher": True},
-    ),
-    Rule(
-        id="poll-against-notice",
-        weight="costs",
-        static=_poll,
-        reason="Part of every notice passes before anyone knows of it.",
-        source="Ray 2.60, RAY_TRAIN_PREEMPTION_POLL_INTERVAL_S (5 s)",
-        bad={"settings.preemption_poll_s": 60.0},
-        good={"settings.preemption_poll_s": 5.0},
-    ),
-    Rule(
-        id="notice-too-short",
-        weight="costs",
-        static=_too_slow,
-        reason="A save that is not committed at the deadline is lost. Survivors may commit later "
-        "with preemption_grace_s and relax_collectives_on_preemption together.",
-        source="Ray 2.60, FailureConfig; Ray pull request 66225",
-        bad={"costs.upload_s": 200.0},
-        good={
-            "costs.upload_s": 200.0,
-            "settings.preemption_grace_s": 96.0,
-            "settings.relax_collectives_on_preemption": True,
-        },
-    ),
-    Rule(
-        id="grace-alone",
-        weight="costs",
-        static=_grace_alone,
-        reason="Survivors that wait for lost ranks in a collective gain nothing from more time. "
-        "Relaxing does not help where rank 0 itself is lost.",
-        source="Ray 2.60, FailureConfig(preemption_grace_s)",
-        bad={"settings.preemption_grace_s": 60.0},
-        good={
-            "costs.upload_s": 160.0,
-            "settings.preemption_grace_s": 60.0,
-            "settings.relax_collectives_on_preemption": True,
-        },
-    ),
-    Rule(
-        id="grace-too-long",
-        weight="costs",
-        static=_grace_too_long,
-        reason="Survivors that hang in a collective, as NCCL's do, are ended at the deadline and "
-        "the grace, not when the save is done: all of it is a wait.",
-        source="Ray 2.60, TrainController._handle_preempting_state",
-        bad={
-            "settings.preemption_grace_s": 600.0,
-            "settings.relax_collectives_on_preemption": True,
-        },
-        good={
-            "costs.upload_s": 200.0,
-            "settings.preemption_grace_s": 96.0,
-            "settings.relax_collectives_on_preemption": True,
-        },
-    ),
-    Rule(
-        id="notice-unused",
-        weight="advice",
-        static=_unused,
-        reason="A checkpoint just before the loss leaves almost nothing to do again.",
-        source="Ray pull request 65047: 82 % fewer wasted steps",
-        bad={"job.saves_on_notice": False},
-        good={"job.saves_on_notice": True},
-    ),
-    Rule(
-        id="nodes-above-maximum",
-        weight="stops",
-        static=_above_maximum,
-        reason="Ray asks the autoscaler's configuration before it places a group. A group above "
-        "its maximum is an error that is not retried; spares above it never come.",
-        source="Ray 2.60, WorkerGroup._check_cluster_resources_and_raise_if_insufficient",
-        bad={"job.nodes_max": 8},
-        good={"job.nodes_max": 9},
-    ),
-    Rule(
-        id="head-on-spot",
-        weight="stops",
-        static=_head_on_spot,
-        reason="A lost head is not a restart: the driver, the controller and the record of nodes "
-        "are gone, and someone must start the job again.",
-        source="kuberay issue 2153; the simulation knows no loss of the head",
-        bad={"settings.head_on_spot": True},
-        good={"settings.head_on_spot": False},
-    ),
-    Rule(
-        id="workers-on-head",
-        weight="stops",
-        static=_on_head,
-        reason="A lost head is not a restart: the driver must be started again, by someone.",
-        source="kuberay issue 2153",
-        bad={"settings.workers_on_head": True},
-        good={"settings.workers_on_head": False},
-    ),
-    Rule(
-        id="min-nodes-above-market",
-        weight="costs",
-        static=_above_market,
-        reason="While fewer nodes are there than the job needs it stands still, and the rest is "
-        "paid for.",
-        source="the market's own low quantile",
-        bad={"job.min_nodes": None, "job.spare_nodes": 0, "market.away_h": 10.0},
-        good={"job.min_nodes": 4, "market.away_h": 10.0},
-    ),
-    Rule(
-        id="no-spare",
-        weight="costs",
-        static=_no_spare,
-        reason="A spare node or a smaller group turns a wait into a restart.",
-        source="discrete-event model; Ray 2.60, ScalingConfig(num_workers=(min, max))",
-        bad={"job.min_nodes": None, "job.spare_nodes": 0},
-        good={"job.min_nodes": None, "job.spare_nodes": 1},
-    ),
-    Rule(
-        id="elastic-batch",
-        weight="advice",
-        static=_no_batch_plan,
-        reason="Ray starts the train function with fewer ranks and changes nothing else: batch, "
-        "learning rate and the split of the data are the script's. Where it follows, say so: "
-        "job.rescales_batch.",
-        source="Ray 2.60, ScalingConfig(num_workers=(min, max)); ElasticScalingPolicy",
-        bad={"job.rescales_batch": False},
-        good={"job.rescales_batch": True},
-    ),
-)

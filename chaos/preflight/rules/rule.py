@@ -1,13 +1,13 @@
-"""A rule, its findings, and the question on which rules show their examples."""
+"""A rule and its findings."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from functools import partial
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from chaos.preflight.forecast import Forecast
 from chaos.preflight.intervals import Curve
-from chaos.preflight.market import Exponential, Market, Notice
-from chaos.preflight.question import Costs, Goal, JobShape, Question, RaySettings
+from chaos.preflight.question import Question
 
 Weight: TypeAlias = Literal["stops", "costs", "advice"]
 
@@ -26,7 +26,7 @@ class Rule:
 
     `simulated` replaces it if runs were simulated, so that a rule and a forecast on one page
     have the same figures; a rule without `static` needs them. `bad` and `good` are its two
-    examples: changes to `sound_question()`, keyed by the value's place
+    examples: changes to a sound question, keyed by the value's place
     (`settings.max_failures`), of which one triggers it. `stops`: the training may end for good.
     `costs`: it wastes time or money.
     """
@@ -47,6 +47,29 @@ class Rule:
         return None if self.static is None else self.static(question)
 
 
+RULES: list[Rule] = []  # in the order in which they are defined
+Finds = TypeVar("Finds", bound=Callable[..., str | None])
+
+
+def _rule(
+    weight: Weight,
+    name: str,
+    *,
+    by: Literal["static", "simulated"] = "static",
+    **facts: Any,  # noqa: ANN401 - the other fields of `Rule`
+) -> Callable[[Finds], Finds]:
+    """Make a function a rule of this weight and id."""
+
+    def added(finds: Finds) -> Finds:
+        RULES.append(Rule(id=name, weight=weight, **facts | {by: finds}))
+        return finds
+
+    return added
+
+
+stops, wastes, advises = (partial(_rule, weight) for weight in ("stops", "costs", "advice"))
+
+
 @dataclass(frozen=True)
 class RuleFinding:
     """The finding of one rule."""
@@ -56,49 +79,3 @@ class RuleFinding:
     text: str
     reason: str
     source: str
-
-
-def sound_question() -> Question:
-    """Return a job of eight nodes whose settings fit its market."""
-    return Question(
-        preflight="sound settings on a calm market",
-        job=JobShape(
-            nodes=8,
-            min_nodes=6,
-            spare_nodes=1,
-            steps=40_000,
-            checkpoint_every_steps=900,
-            saves_on_notice=True,
-            rescales_batch=True,
-        ),
-        settings=RaySettings(
-            max_failures=200,
-            num_to_keep=3,
-            storage_path="s3://bucket/runs",
-            run_name="big-run",
-            health_check_timeout_s=120,
-            collective_timeout_s=200,
-            group_start_timeout_s=180,
-            report_timeout_s=1800,
-            node_death_s=3,
-            checkpoint_upload_mode="async",
-        ),
-        costs=Costs(
-            step_s=1.0,
-            save_s=8.0,
-            upload_s=20.0,
-            detect_s=3.0,
-            teardown_s=6.0,
-            schedule_s=10.0,
-            start_s=15.0,
-            restore_s=12.0,
-        ),
-        market=Market(
-            name="sound",
-            lifetime=Exponential(mtbf_h=100.0),
-            away_h=0.2,
-            notice=Notice(seconds=120.0, reliability=0.9),
-            price_ratio=0.35,
-        ),
-        goal=Goal(deadline_h=24.0),
-    )

@@ -8,7 +8,7 @@ from chaos.preflight.intervals import efficiency, exact
 from chaos.preflight.market import loss_interval_s
 from chaos.preflight.question import Question
 from chaos.preflight.rules.losses import worst_save_s
-from chaos.preflight.rules.rule import Predictions, Rule
+from chaos.preflight.rules.rule import Predictions, advises, stops, wastes
 
 _SELDOM = 0.01
 FLAT = 0.02  # of goodput: within this of the best is as good
@@ -19,6 +19,29 @@ _CHANGES = re.compile(r"\{(time|now|date|uuid|random|pid)\b|\$\(|`")
 # -- the interval ------------------------------------------------------------------------------
 
 
+def _far_from_best_simulated(question: Question, told: Predictions) -> str | None:
+    if told.curve is None:
+        return None
+    best, every = told.curve.best, question.job.checkpoint_every_steps
+    here = next(point for point in told.curve.points if point.steps == every)
+    more = best.simulated - here.simulated
+    if more <= FLAT:
+        return None
+    side = "too long" if here.steps > best.steps else "too short"
+    return (
+        f"an interval of {in_s(here.seconds)} is {side}: {in_s(best.seconds)} gives "
+        f"{100 * more:.0f} pt more goodput in the simulation"
+    )
+
+
+@wastes(
+    "interval",
+    simulated=_far_from_best_simulated,
+    reason="Too seldom throws work away at every loss, too often stands still for saves.",
+    source="Daly 2006, equation for the wall time; exact for memoryless losses",
+    bad={"job.checkpoint_every_steps": 9000, "job.saves_on_notice": False},
+    good={"job.checkpoint_every_steps": 700},
+)
 def _far_from_best(question: Question) -> str | None:
     costs = question.costs
     if costs is None or question.stop_s == 0:
@@ -38,21 +61,6 @@ def _far_from_best(question: Question) -> str | None:
     )
 
 
-def _far_from_best_simulated(question: Question, told: Predictions) -> str | None:
-    if told.curve is None:
-        return None
-    best, every = told.curve.best, question.job.checkpoint_every_steps
-    here = next(point for point in told.curve.points if point.steps == every)
-    more = best.simulated - here.simulated
-    if more <= FLAT:
-        return None
-    side = "too long" if here.steps > best.steps else "too short"
-    return (
-        f"an interval of {in_s(here.seconds)} is {side}: {in_s(best.seconds)} gives "
-        f"{100 * more:.0f} pt more goodput in the simulation"
-    )
-
-
 def unsaved_every_s(question: Question) -> float:
     """Return the mean time between losses without a save on notice."""
     return _loss_s(question) / max(1e-3, 1 - _softened(question))
@@ -68,12 +76,24 @@ def _softened(question: Question) -> float:
         return 0.0
     if need_s <= notice.seconds:
         return notice.reliability
-    grace_s = settings.preemption_grace_s if settings.relax_collectives_on_preemption else 0.0
-    if need_s > notice.seconds + grace_s:
+    if need_s > notice.seconds + settings.relaxed_s:
         return 0.0
     return notice.reliability * (1 - 1 / question.job.nodes)
 
 
+@wastes(
+    "interval-above-losses",
+    reason="What is lost before it commits is done again, over and over. How long that "
+    "takes, and whether it ever ends, the simulation says; the share is that of memoryless "
+    "losses.",
+    source="pytorch/elastic issue 97; P(no loss within t) = e^(-t/M)",
+    bad={
+        "job.checkpoint_every_steps": 39_000,
+        "job.saves_on_notice": False,
+        "market.lifetime.mtbf_h": 50.0,
+    },
+    good={"job.checkpoint_every_steps": 39_000, "market.lifetime.mtbf_h": 50.0},
+)
 def _longer_than_losses(question: Question) -> str | None:
     if question.costs is None:
         return None
@@ -99,6 +119,14 @@ def _share(share: float) -> str:
 # -- uploads -----------------------------------------------------------------------------------
 
 
+@stops(
+    "upload-behind-interval",
+    reason="Ray uploads one checkpoint at a time. What waits its turn is lost with the group, "
+    "so that a loss throws away ever more, in the end all of an attempt.",
+    source="Ray 2.60, execution/context.py: MAX_CHECKPOINT_UPLOAD_THREADS = 1",
+    bad={"costs.upload_s": 1000.0},
+    good={"costs.upload_s": 100.0},
+)
 def _upload_behind(question: Question) -> str | None:
     costs = question.costs
     if costs is None or question.settings.checkpoint_upload_mode != "async":
@@ -112,6 +140,14 @@ def _upload_behind(question: Question) -> str | None:
     )
 
 
+@wastes(
+    "upload-mode",
+    reason="report() returns once the checkpoint is uploaded; with ASYNC training goes on "
+    "meanwhile, for one upload at a time.",
+    source="Ray 2.60, ray.train.report(checkpoint_upload_mode=CheckpointUploadMode.SYNC)",
+    bad={"settings.checkpoint_upload_mode": "sync", "costs.upload_s": 100.0},
+    good={"settings.checkpoint_upload_mode": "async", "costs.upload_s": 100.0},
+)
 def _upload_blocks(question: Question) -> str | None:
     costs = question.costs
     if costs is None or question.settings.checkpoint_upload_mode != "sync":
@@ -124,6 +160,15 @@ def _upload_blocks(question: Question) -> str | None:
     )
 
 
+@advises(
+    "upload-not-retried",
+    reason="What Ray retries are the error texts of AWS. Any other that the store's own "
+    "client does not mend is raised in report() or by the next poll: one failure, charged to "
+    "max_failures.",
+    source="Ray 2.60, AWS_RETRYABLE_TOKENS; TrainContext._upload_checkpoint",
+    bad={"settings.storage_path": "gs://bucket/runs"},
+    good={"settings.storage_path": "s3://bucket/runs"},
+)
 def _upload_once(question: Question) -> str | None:
     path = question.settings.storage_path or ""
     scheme, sign, _ = path.partition("://")
@@ -137,23 +182,53 @@ def _upload_once(question: Question) -> str | None:
 # -- retention and storage -----------------------------------------------------------------------
 
 
+@advises(
+    "kept-by-score",
+    reason="Ray 2.60 keeps the latest beside the best; a job that looks for the best itself, "
+    "or an older Ray, resumes from an old one.",
+    source="Ray 2.60, CheckpointManager.register_checkpoint",
+    bad={"settings.checkpoint_score_attribute": "accuracy"},
+    good={"settings.checkpoint_score_attribute": None},
+)
 def _by_score(question: Question) -> str | None:
     name = question.settings.checkpoint_score_attribute
     return None if name is None else f"checkpoints are kept by {name}; a resume needs the latest"
 
 
+@advises(
+    "one-checkpoint-kept",
+    reason="A torn checkpoint is loaded again by every retry until the retries are spent.",
+    source="seen with Ray 2.60: a truncated file, no fallback",
+    bad={"settings.num_to_keep": 1},
+    good={"settings.num_to_keep": 2},
+)
 def _one_kept(question: Question) -> str | None:
     if question.settings.num_to_keep != 1:
         return None
     return "num_to_keep is 1: where the newest checkpoint is damaged there is none to go back to"
 
 
+@stops(
+    "no-storage-path",
+    reason="Several nodes need one place that all of them see and that outlives each of them.",
+    source="Ray Train user guide, persistent storage",
+    bad={"settings.storage_path": None},
+    good={"settings.storage_path": "s3://other/runs"},
+)
 def _none(question: Question) -> str | None:
     if question.settings.storage_path is not None:
         return None
     return "there is no storage_path: checkpoints go to ~/ray_results of whichever node runs"
 
 
+@stops(
+    "storage-not-shared",
+    reason="A checkpoint on one node's disk cannot be loaded on another. Where the folder is a "
+    "network mount, say so: settings.storage_is_shared.",
+    source="Ray Train user guide, persistent storage",
+    bad={"settings.storage_path": "/home/me/runs"},
+    good={"settings.storage_path": "/nfs/runs", "settings.storage_is_shared": True},
+)
 def _local(question: Question) -> str | None:
     path, is_shared = question.settings.storage_path, question.settings.storage_is_shared
     if path is None or is_shared or question.job.nodes == 1:
@@ -163,6 +238,13 @@ def _local(question: Question) -> str | None:
     return f"{path} looks like a folder of one node, and {question.job.nodes} nodes write"
 
 
+@stops(
+    "storage-not-durable",
+    reason="What a lost node takes with it cannot be resumed from.",
+    source="file-hierarchy conventions; cloud instance stores",
+    bad={"settings.storage_path": "/tmp/runs", "settings.storage_is_shared": True},  # noqa: S108
+    good={"settings.storage_path": "/nfs/tmp/runs", "settings.storage_is_shared": True},
+)
 def _volatile(question: Question) -> str | None:
     path = (question.settings.storage_path or "").removeprefix("file://")
     if not any(path == root or path.startswith(f"{root}/") for root in _VOLATILE):
@@ -170,6 +252,14 @@ def _volatile(question: Question) -> str | None:
     return f"{path} is gone when its node is"
 
 
+@wastes(
+    "run-name-changes",
+    reason="A driver that starts again (a lost head; a RayJob's retry makes a new cluster) "
+    "resumes only under the same storage_path and name; else it begins at step 0.",
+    source="Ray 2.60 resumes by storage_path and name; kuberay pull request 2192",
+    bad={"settings.run_name": "run-{time}"},
+    good={"settings.run_name": "big-run"},
+)
 def _name_changes(question: Question) -> str | None:
     name = question.settings.run_name
     if name is None:
@@ -177,120 +267,3 @@ def _name_changes(question: Question) -> str | None:
     if _CHANGES.search(name):
         return f"the run name {name} is another at every start"
     return None
-
-
-RULES = (
-    Rule(
-        id="interval",
-        weight="costs",
-        static=_far_from_best,
-        simulated=_far_from_best_simulated,
-        reason="Too seldom throws work away at every loss, too often stands still for saves.",
-        source="Daly 2006, equation for the wall time; exact for memoryless losses",
-        bad={"job.checkpoint_every_steps": 9000, "job.saves_on_notice": False},
-        good={"job.checkpoint_every_steps": 700},
-    ),
-    Rule(
-        id="interval-above-losses",
-        weight="costs",
-        static=_longer_than_losses,
-        reason="What is lost before it commits is done again, over and over. How long that "
-        "takes, and whether it ever ends, the simulation says; the share is that of memoryless "
-        "losses.",
-        source="pytorch/elastic issue 97; P(no loss within t) = e^(-t/M)",
-        bad={
-            "job.checkpoint_every_steps": 39_000,
-            "job.saves_on_notice": False,
-            "market.lifetime.mtbf_h": 50.0,
-        },
-        good={"job.checkpoint_every_steps": 39_000, "market.lifetime.mtbf_h": 50.0},
-    ),
-    Rule(
-        id="upload-behind-interval",
-        weight="stops",
-        static=_upload_behind,
-        reason="Ray uploads one checkpoint at a time. What waits its turn is lost with the group, "
-        "so that a loss throws away ever more, in the end all of an attempt.",
-        source="Ray 2.60, execution/context.py: MAX_CHECKPOINT_UPLOAD_THREADS = 1",
-        bad={"costs.upload_s": 1000.0},
-        good={"costs.upload_s": 100.0},
-    ),
-    Rule(
-        id="upload-mode",
-        weight="costs",
-        static=_upload_blocks,
-        reason="report() returns once the checkpoint is uploaded; with ASYNC training goes on "
-        "meanwhile, for one upload at a time.",
-        source="Ray 2.60, ray.train.report(checkpoint_upload_mode=CheckpointUploadMode.SYNC)",
-        bad={"settings.checkpoint_upload_mode": "sync", "costs.upload_s": 100.0},
-        good={"settings.checkpoint_upload_mode": "async", "costs.upload_s": 100.0},
-    ),
-    Rule(
-        id="upload-not-retried",
-        weight="advice",
-        static=_upload_once,
-        reason="What Ray retries are the error texts of AWS. Any other that the store's own "
-        "client does not mend is raised in report() or by the next poll: one failure, charged to "
-        "max_failures.",
-        source="Ray 2.60, AWS_RETRYABLE_TOKENS; TrainContext._upload_checkpoint",
-        bad={"settings.storage_path": "gs://bucket/runs"},
-        good={"settings.storage_path": "s3://bucket/runs"},
-    ),
-    Rule(
-        id="kept-by-score",
-        weight="advice",
-        static=_by_score,
-        reason="Ray 2.60 keeps the latest beside the best; a job that looks for the best itself, "
-        "or an older Ray, resumes from an old one.",
-        source="Ray 2.60, CheckpointManager.register_checkpoint",
-        bad={"settings.checkpoint_score_attribute": "accuracy"},
-        good={"settings.checkpoint_score_attribute": None},
-    ),
-    Rule(
-        id="one-checkpoint-kept",
-        weight="advice",
-        static=_one_kept,
-        reason="A torn checkpoint is loaded again by every retry until the retries are spent.",
-        source="seen with Ray 2.60: a truncated file, no fallback",
-        bad={"settings.num_to_keep": 1},
-        good={"settings.num_to_keep": 2},
-    ),
-    Rule(
-        id="no-storage-path",
-        weight="stops",
-        static=_none,
-        reason="Several nodes need one place that all of them see and that outlives each of them.",
-        source="Ray Train user guide, persistent storage",
-        bad={"settings.storage_path": None},
-        good={"settings.storage_path": "s3://other/runs"},
-    ),
-    Rule(
-        id="storage-not-shared",
-        weight="stops",
-        static=_local,
-        reason="A checkpoint on one node's disk cannot be loaded on another. Where the folder is a "
-        "network mount, say so: settings.storage_is_shared.",
-        source="Ray Train user guide, persistent storage",
-        bad={"settings.storage_path": "/home/me/runs"},
-        good={"settings.storage_path": "/nfs/runs", "settings.storage_is_shared": True},
-    ),
-    Rule(
-        id="storage-not-durable",
-        weight="stops",
-        static=_volatile,
-        reason="What a lost node takes with it cannot be resumed from.",
-        source="file-hierarchy conventions; cloud instance stores",
-        bad={"settings.storage_path": "/tmp/runs", "settings.storage_is_shared": True},  # noqa: S108
-        good={"settings.storage_path": "/nfs/tmp/runs", "settings.storage_is_shared": True},
-    ),
-    Rule(
-        id="run-name-changes",
-        weight="costs",
-        static=_name_changes,
-        reason="A driver that starts again (a lost head; a RayJob's retry makes a new cluster) "
-        "resumes only under the same storage_path and name; else it begins at step 0.",
-        source="Ray 2.60 resumes by storage_path and name; kuberay pull request 2192",
-        bad={"settings.run_name": "run-{time}"},
-        good={"settings.run_name": "big-run"},
-    ),
-)

@@ -2,17 +2,36 @@
 
 from chaos.preflight.estimate import in_s
 from chaos.preflight.question import Question
-from chaos.preflight.rules.rule import Rule
+from chaos.preflight.rules.rule import advises, stops, wastes
 
 MANY = 5  # times a restart: a longer wait for a hang costs more than many losses
 CONFIRMED_S = 600.0  # RAY_TRAIN_NCCL_RAS_CONFIRM_DURATION_S: before it the detector does nothing
 
 
+@wastes(
+    "health-check-timeout",
+    reason="A worker process that is stopped or frozen answers no poll, and this time-out "
+    "ends it. A train function that hangs answers polls: its collective's time-out ends it, "
+    "or nothing.",
+    source="Ray 2.60, WorkerGroup._poll_workers_and_collect_errors; "
+    "RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S (600 s)",
+    bad={"settings.health_check_timeout_s": 600.0},
+    good={"settings.health_check_timeout_s": 180.0},
+)
 def _health(question: Question) -> str | None:
     name, timeout_s = "health_check_timeout_s", question.settings.health_check_timeout_s
     return _long(name, timeout_s, question, "a worker process that is frozen")
 
 
+@wastes(
+    "collective-timeout",
+    reason="Where one rank hangs in the train function, the others wait for it in a collective "
+    "until this ends them. A lost node is another matter: once Ray declares it dead it ends "
+    "the survivors itself.",
+    source="Ray 2.60, TorchConfig(timeout_s=1800); pytorch issue 111646",
+    bad={"settings.collective_timeout_s": 1800.0},
+    good={"settings.collective_timeout_s": 200.0},
+)
 def _collective(question: Question) -> str | None:
     name, timeout_s = "collective_timeout_s", question.settings.collective_timeout_s
     return _long(name, timeout_s, question, "a rank that hangs in the train function")
@@ -30,6 +49,15 @@ def _long(name: str, timeout_s: float, question: Question, who: str) -> str | No
     )
 
 
+@advises(
+    "report-timeout",
+    reason="report() and get_preemption_info() return once every rank has called them, and "
+    "Ray's own default is to wait without end. With a limit it is one failure, charged to "
+    "max_failures.",
+    source="Ray 2.60, constants.py: DEFAULT_COLLECTIVE_TIMEOUT_S = None; SynchronizationActor",
+    bad={"settings.report_timeout_s": None},
+    good={"settings.report_timeout_s": 1800.0},
+)
 def _endless_report(question: Question) -> str | None:
     if question.settings.report_timeout_s is not None or question.job.nodes == 1:
         return None
@@ -39,6 +67,14 @@ def _endless_report(question: Question) -> str | None:
     )
 
 
+@advises(
+    "nccl-hang-observed",
+    reason="RAY_TRAIN_NCCL_RAS_ACTION is `observe` unless it is set: a hang is logged, with "
+    "stacks, and nothing ends it. `fail` makes it a failure that is retried.",
+    source="Ray 2.60, callbacks/nccl_ras.py: DEFAULT_NCCL_RAS_ACTION",
+    bad={"settings.nccl_hang_detector": "observe", "settings.collective_timeout_s": 900.0},
+    good={"settings.nccl_hang_detector": "fail", "settings.collective_timeout_s": 900.0},
+)
 def _only_observes(question: Question) -> str | None:
     settings = question.settings
     if settings.torch_backend != "nccl" or settings.nccl_hang_detector != "observe":
@@ -52,6 +88,16 @@ def _only_observes(question: Question) -> str | None:
     )
 
 
+@wastes(
+    "detection-below-ray",
+    reason="A process that dies closes its connections, and is missed within a second; so are "
+    "all nodes of a calibration on one machine. A host that freezes or drops off the network "
+    "closes nothing, and Ray's health checks must run out. Where yours are set shorter, say "
+    "so: settings.node_death_s.",
+    source="Ray 2.60, RAY_health_check_period_ms, _timeout_ms, _failure_threshold; seen: 63 s",
+    bad={"costs.detect_s": 0.05},
+    good={"costs.detect_s": 4.0},
+)
 def _faster_than_ray(question: Question) -> str | None:
     costs, notice = question.costs, question.market.notice
     if costs is None or (notice.seconds and notice.reliability == 1):
@@ -67,6 +113,16 @@ def _faster_than_ray(question: Question) -> str | None:
     )
 
 
+@wastes(
+    "group-start-timeout",
+    reason="It bounds the wait for places alone, not the start of workers. A try that ends is "
+    "a failure of the controller, retried without limit unless controller_failure_limit is "
+    "set, and the next asks again. An elastic job that asks for nodes that are gone waits it "
+    "out, so no longer than places take.",
+    source="Ray 2.60, WorkerGroup._start_impl; Ray pull request 60376",
+    bad={"settings.group_start_timeout_s": 10.0},
+    good={"settings.group_start_timeout_s": 20.0},
+)
 def _slow_places(question: Question) -> str | None:
     costs, timeout_s = question.costs, question.settings.group_start_timeout_s
     if costs is None or costs.schedule_s < timeout_s:
@@ -77,6 +133,14 @@ def _slow_places(question: Question) -> str | None:
     )
 
 
+@stops(
+    "timeout-order",
+    reason="Each time-out must be longer than what runs under it, or the outer one fires "
+    "while the inner one is at work.",
+    source="torchtitan issue 2899",
+    bad={"settings.collective_timeout_s": 8.0},
+    good={"settings.collective_timeout_s": 60.0},
+)
 def _order(question: Question) -> str | None:
     settings, costs = question.settings, question.costs
     pairs = [
@@ -94,6 +158,13 @@ def _order(question: Question) -> str | None:
     return "; ".join(wrong) or None
 
 
+@wastes(
+    "reports-throttled",
+    reason="Ray takes one report of each worker per poll; report() returns only then.",
+    source="Ray 2.60, RAY_TRAIN_HEALTH_CHECK_INTERVAL_S (2 s)",
+    bad={"job.reports_every_steps": 1},
+    good={"job.reports_every_steps": 10},
+)
 def _throttled(question: Question) -> str | None:
     costs, job = question.costs, question.job
     every = job.reports_every_steps or job.checkpoint_every_steps
@@ -103,94 +174,3 @@ def _throttled(question: Question) -> str | None:
         f"a report every {in_s(every * costs.step_s)}, and one is taken per poll, every "
         f"{in_s(question.settings.health_check_interval_s)}: training waits in report()"
     )
-
-
-RULES = (
-    Rule(
-        id="health-check-timeout",
-        weight="costs",
-        static=_health,
-        reason="A worker process that is stopped or frozen answers no poll, and this time-out "
-        "ends it. A train function that hangs answers polls: its collective's time-out ends it, "
-        "or nothing.",
-        source="Ray 2.60, WorkerGroup._poll_workers_and_collect_errors; "
-        "RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S (600 s)",
-        bad={"settings.health_check_timeout_s": 600.0},
-        good={"settings.health_check_timeout_s": 180.0},
-    ),
-    Rule(
-        id="collective-timeout",
-        weight="costs",
-        static=_collective,
-        reason="Where one rank hangs in the train function, the others wait for it in a collective "
-        "until this ends them. A lost node is another matter: once Ray declares it dead it ends "
-        "the survivors itself.",
-        source="Ray 2.60, TorchConfig(timeout_s=1800); pytorch issue 111646",
-        bad={"settings.collective_timeout_s": 1800.0},
-        good={"settings.collective_timeout_s": 200.0},
-    ),
-    Rule(
-        id="report-timeout",
-        weight="advice",
-        static=_endless_report,
-        reason="report() and get_preemption_info() return once every rank has called them, and "
-        "Ray's own default is to wait without end. With a limit it is one failure, charged to "
-        "max_failures.",
-        source="Ray 2.60, constants.py: DEFAULT_COLLECTIVE_TIMEOUT_S = None; SynchronizationActor",
-        bad={"settings.report_timeout_s": None},
-        good={"settings.report_timeout_s": 1800.0},
-    ),
-    Rule(
-        id="nccl-hang-observed",
-        weight="advice",
-        static=_only_observes,
-        reason="RAY_TRAIN_NCCL_RAS_ACTION is `observe` unless it is set: a hang is logged, with "
-        "stacks, and nothing ends it. `fail` makes it a failure that is retried.",
-        source="Ray 2.60, callbacks/nccl_ras.py: DEFAULT_NCCL_RAS_ACTION",
-        bad={"settings.nccl_hang_detector": "observe", "settings.collective_timeout_s": 900.0},
-        good={"settings.nccl_hang_detector": "fail", "settings.collective_timeout_s": 900.0},
-    ),
-    Rule(
-        id="detection-below-ray",
-        weight="costs",
-        static=_faster_than_ray,
-        reason="A process that dies closes its connections, and is missed within a second; so are "
-        "all nodes of a calibration on one machine. A host that freezes or drops off the network "
-        "closes nothing, and Ray's health checks must run out. Where yours are set shorter, say "
-        "so: settings.node_death_s.",
-        source="Ray 2.60, RAY_health_check_period_ms, _timeout_ms, _failure_threshold; seen: 63 s",
-        bad={"costs.detect_s": 0.05},
-        good={"costs.detect_s": 4.0},
-    ),
-    Rule(
-        id="group-start-timeout",
-        weight="costs",
-        static=_slow_places,
-        reason="It bounds the wait for places alone, not the start of workers. A try that ends is "
-        "a failure of the controller, retried without limit unless controller_failure_limit is "
-        "set, and the next asks again. An elastic job that asks for nodes that are gone waits it "
-        "out, so no longer than places take.",
-        source="Ray 2.60, WorkerGroup._start_impl; Ray pull request 60376",
-        bad={"settings.group_start_timeout_s": 10.0},
-        good={"settings.group_start_timeout_s": 20.0},
-    ),
-    Rule(
-        id="timeout-order",
-        weight="stops",
-        static=_order,
-        reason="Each time-out must be longer than what runs under it, or the outer one fires "
-        "while the inner one is at work.",
-        source="torchtitan issue 2899",
-        bad={"settings.collective_timeout_s": 8.0},
-        good={"settings.collective_timeout_s": 60.0},
-    ),
-    Rule(
-        id="reports-throttled",
-        weight="costs",
-        static=_throttled,
-        reason="Ray takes one report of each worker per poll; report() returns only then.",
-        source="Ray 2.60, RAY_TRAIN_HEALTH_CHECK_INTERVAL_S (2 s)",
-        bad={"job.reports_every_steps": 1},
-        good={"job.reports_every_steps": 10},
-    ),
-)
