@@ -20,6 +20,7 @@ from chaos.check.regrid import relaid
 from chaos.check.restarts import RepeatedSteps, Restart, repeated_steps, restarts
 from chaos.check.state_at_resume import Beside, Row, began_anew, unstable
 from chaos.check.state_snapshots import StateSnapshots
+from chaos.check.terms import Terms, terms_of
 from chaos.check.tolerance import EXACT, Allowance, Bands
 from chaos.model.event import EpochEnded, FaultInvoked
 from chaos.model.history import Baseline, History
@@ -109,6 +110,11 @@ class RunAnalysis:
     def run(self) -> RunTables:
         """The tables of the run that is judged."""
         return RunTables(self.history, self.reference, has_other_reports=self.is_by_steps)
+
+    @property
+    def terms(self) -> Terms:
+        """The terms of the job's launcher."""
+        return terms_of(self.plan.job.launcher)
 
     @property
     def is_by_steps(self) -> bool:
@@ -346,7 +352,7 @@ class RunAnalysis:
         if not all(injection.landed for injection in self.injections):
             return None
         if self.error_was_expected:
-            return "fit() raised, as expected, and nothing restarted"
+            return f"{self.terms.call} raised, as expected, and nothing restarted"
         return self._why_it_went_on() if self.run.ending.is_finished else None
 
     def _why_it_went_on(self) -> str | None:

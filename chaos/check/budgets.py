@@ -8,6 +8,7 @@ from itertools import pairwise
 from chaos.check.analysis import RunAnalysis
 from chaos.check.attempt import Attempt
 from chaos.check.result import conclude, inconclusive, own_check
+from chaos.check.terms import RAY_TRAIN
 from chaos.check.time_limits import for_recovery
 from chaos.model.event import ControllerState, FailureDecided, FitCalled
 from chaos.model.verdict import Anomaly, CheckResult
@@ -51,18 +52,19 @@ def check_retry_budget(analysis: RunAnalysis) -> CheckResult:
     if not analysis.run.ending.is_over:
         doubts.append("the run was not seen to its end")
     counts = {budget: len(made.to(budget)) for budget in (*SETTINGS, "controller")}
+    told = [plural(counts[budget], budget.removesuffix("s")) for budget in analysis.terms.budgets]
     return conclude(
         RETRY_BUDGET,
         anomalies=anomalies,
         doubts=doubts,
         evidence=len(analysis.run.attempts),
-        summary=f"{plural(counts['failures'], 'failure')} and "
-        f"{plural(counts['preemptions'], 'preemption')} charged, as due",
+        summary=f"{' and '.join(told)} charged, as due",
         measures={f"charged_{budget}": count for budget, count in counts.items()},
     )
 
 
 def _broken_limits(analysis: RunAnalysis) -> Iterator[Anomaly]:
+    again, gave_up = (f"and {analysis.terms.name} {did}" for did in ("tried again", "gave up"))
     for charge in charges(analysis):
         what = f"{plural(charge.spent, charge.event.charged.removesuffix('s'))} charged"
         is_open = charge.limit == UNLIMITED
@@ -70,10 +72,10 @@ def _broken_limits(analysis: RunAnalysis) -> Iterator[Anomaly]:
             "is without limit" if is_open else f"allows {charge.limit}"
         )
         if charge.is_overrun:
-            message = f"{what}, {limit}, and Ray tried again after attempt {charge.event.attempt}"
+            message = f"{what}, {limit}, {again} after attempt {charge.event.attempt}"
             yield Anomaly(message=message, events=(charge.number,))
         if charge.was_given_up:
-            message = f"{what}, {limit}, and Ray gave up after attempt {charge.event.attempt}"
+            message = f"{what}, {limit}, {gave_up} after attempt {charge.event.attempt}"
             yield Anomaly(
                 message=f"{message}: {_first_error(charge.event)}", events=(charge.number,)
             )
@@ -89,7 +91,7 @@ class _Charges:
     """The decisions of Ray's controller that cost a retry, compared with the faults."""
 
     def __init__(self, analysis: RunAnalysis) -> None:
-        self.analysis = analysis
+        self.analysis, self.terms = analysis, analysis.terms
         decided = analysis.history.of(FailureDecided)
         self.rows = [(number, event) for number, event in decided if event.decision != "NOOP"]
         budgets = {a: {s.budget for s in hits} - {None} for a, hits in analysis.hits.items()}
@@ -108,7 +110,7 @@ class _Charges:
         for number, event in self.to("controller"):
             due = self._waits_for_room(event) or self._was_struck_in_its_start(event)
             if not self.analysis.error_was_expected and not due:
-                message = f"Ray's controller itself failed in attempt {event.attempt}"
+                message = f"{self.terms.controller} itself failed in attempt {event.attempt}"
                 yield Anomaly(message=f"{message}: {event.error}", events=(number,))
 
     def _waits_for_room(self, event: FailureDecided) -> bool:
@@ -143,8 +145,9 @@ class _Charges:
                 continue
             what = "a preemption" if due == "preemptions" else "a failure"
             yield Anomaly(
-                message=f"attempt {event.attempt} ended by {what}, and Ray charged it to "
-                f"{SETTINGS[event.charged]} instead of {SETTINGS[due]}: {event.error}",
+                message=f"attempt {event.attempt} ended by {what}, and {self.terms.name} charged "
+                f"it to {self.terms.settings[event.charged]} instead of "
+                f"{self.terms.settings[due]}: {event.error}",
                 events=(number,),
             )
 
@@ -169,7 +172,8 @@ class _Charges:
                 continue
             if event.attempt not in self.due or event.attempt in charged:
                 again = "a second time" if event.attempt in charged else "though no fault hit it"
-                message = f"attempt {event.attempt} was charged to {SETTINGS[event.charged]}"
+                to = self.terms.settings[event.charged]
+                message = f"attempt {event.attempt} was charged to {to}"
                 yield Anomaly(message=f"{message} {again}: {_first_error(event)}", events=(number,))
             charged.add(event.attempt)
 
@@ -180,7 +184,9 @@ class _Charges:
         charged = {event.attempt for _, event in self.rows}
         for attempt in sorted(set(self.due) - charged - self._resized()):
             events = tuple(n for s in self.analysis.hits[attempt] for n in s.events)
-            message = f"a fault ended attempt {attempt}, and Ray charged it to no budget"
+            message = (
+                f"a fault ended attempt {attempt}, and {self.terms.name} charged it to no budget"
+            )
             yield Anomaly(message=message, events=events)
 
     def _resized(self) -> set[int]:
@@ -216,7 +222,7 @@ class _Charges:
 
     def _count(self, budget: str, due: int) -> str:
         count = plural(len(self.to(budget)), "charge")
-        return f"{count} to {SETTINGS[budget]}, {due} expected"
+        return f"{count} to {self.terms.settings[budget]}, {due} expected"
 
 
 def _first_error(event: FailureDecided) -> str:
@@ -358,26 +364,23 @@ def _too_few(analysis: RunAnalysis, opened: list[Attempt], due: int) -> Anomaly:
 # -- charges ---------------------------------------------------------------------------------------
 
 
-SETTINGS: Mapping[str, str] = {
-    "failures": "max_failures",
-    "preemptions": "max_preemption_failures",
-}
+# In the call of either launcher; torchrun's own name of the first is in its terms.
+SETTINGS = RAY_TRAIN.settings
 UNLIMITED = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """One decision: its place among the charges to its budget, and the limit, None if unknown."""
+    """One decision: its place among the charges to its budget, and the limit, None if unknown.
+
+    `setting`: the name of the setting that sets the limit.
+    """
 
     number: int
     event: FailureDecided
     spent: int
     limit: int | None
-
-    @property
-    def setting(self) -> str:
-        """The name of the budget's setting."""
-        return SETTINGS[self.event.charged]
+    setting: str
 
     @property
     def is_beyond(self) -> bool:
@@ -411,7 +414,8 @@ def charges(analysis: RunAnalysis) -> Iterator[Charge]:
             limits = _budget_limits(analysis, calls.pop(0)[1])
         if event.decision != "NOOP" and event.charged in SETTINGS:
             spent[event.charged] += 1
-            yield Charge(number, event, spent[event.charged], limits[event.charged])
+            setting = analysis.terms.settings[event.charged]
+            yield Charge(number, event, spent[event.charged], limits[event.charged], setting)
 
 
 def _budget_limits(analysis: RunAnalysis, called: FitCalled | None) -> Mapping[str, int | None]:

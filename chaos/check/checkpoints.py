@@ -73,12 +73,20 @@ def check_checkpoints(analysis: RunAnalysis) -> CheckResult:
         anomalies=anomalies,
         doubts=tuple(dict.fromkeys(doubts)),
         evidence=looked + loaded,
-        summary=f"{plural(len(whole), 'checkpoint')} whole, each time of {len(seen)} that storage "
-        f"was looked at{_other_bytes_note(beside)}",
+        summary=_told(analysis, whole=len(whole), looks=len(seen)) + _other_bytes_note(beside),
         measures={"files_with_other_bytes": ", ".join(beside.other_bytes()) or None}
         if beside
         else None,
     )
+
+
+def _told(analysis: RunAnalysis, *, whole: int, looks: int) -> str:
+    if not analysis.run.reports_nothing:
+        kept = plural(whole, "checkpoint")
+        return f"{kept} whole, each time of {looks} that storage was looked at"
+    every = (load for (index, _), of in analysis.run.files.loads.items() if index for load in of)
+    read = sum(load.error is None for _, load in every)
+    return f"restarts read {plural(read, 'file')}, none of them cut short"
 
 
 def _saved_files(analysis: RunAnalysis) -> SavedFiles | None:

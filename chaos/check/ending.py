@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import TypeVar
 
+from chaos.check.terms import terms_of
 from chaos.model.event import (
     LATER_FIT,
     DeadlinePassed,
@@ -53,7 +54,8 @@ class Ending:
             how = f"ended with code {self.exited[1].code}"
         if how is None or self.returned is None:
             return None
-        return f"after fit(), which is no part of the training, the script {how}"
+        terms = terms_of(self.returned[1].launcher)
+        return f"after {terms.end}, which is no part of the training, {terms.driver} {how}"
 
 
 def ending(history: History) -> Ending:

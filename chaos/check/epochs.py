@@ -6,6 +6,7 @@ from chaos.check.analysis import RunAnalysis, RunTables
 from chaos.check.attempt import Commit, Start
 from chaos.check.restarts import RepeatedSteps, Restart, surplus_steps
 from chaos.check.result import conclude, inconclusive, nothing_due, own_check, without_restart
+from chaos.check.terms import Terms
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.words import plural
 
@@ -142,7 +143,7 @@ def check_epochs(analysis: RunAnalysis) -> CheckResult:
     whole run.
     """
     ours = analysis.run.lineage
-    anomalies = [*_contiguity(_done_epochs(analysis.run))]
+    anomalies = [*_contiguity(_done_epochs(analysis.run), analysis.terms)]
     doubts = []
     if analysis.reference is not None and analysis.is_by_steps:
         anomalies += _steps_in_all(analysis, analysis.reference)
@@ -199,16 +200,16 @@ def _done_epochs(course: RunTables) -> list[tuple[int, int]]:
     return done
 
 
-def _contiguity(done: list[tuple[int, int]]) -> Iterator[Anomaly]:
+def _contiguity(done: list[tuple[int, int]], terms: Terms) -> Iterator[Anomaly]:
     due = 0
     for epoch, number in done:
         if epoch < due:
-            message = f"epoch {epoch} was committed twice"
+            message = f"epoch {epoch} was {terms.ended} twice"
             yield Anomaly(message=message, events=(number,))
         elif epoch > due:
             one = epoch == due + 1
             lost = f"epoch {due} was" if one else f"epochs {due}-{epoch - 1} were"
-            message = f"{lost} never committed, and epoch {epoch} was"
+            message = f"{lost} never {terms.ended}, and epoch {epoch} was"
             yield Anomaly(message=message, events=(number,))
         due = max(due, epoch + 1)
 

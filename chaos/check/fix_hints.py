@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from chaos.check.state_at_resume import Row
 from chaos.check.state_snapshots import holds_nothing
+from chaos.check.terms import Terms
 from chaos.model.event import Component
 from chaos.words import ranks
 
@@ -50,7 +51,7 @@ _RESHARDED = (
 )
 
 
-def sentence(rows: Sequence[Row]) -> str:
+def sentence(rows: Sequence[Row], terms: Terms) -> str:
     """Return in words the defect and its likely reason, by the rows of one cause, nearest first."""
     row = rows[0]
     others = [name for name in dict.fromkeys(of.component for of in rows) if name != row.component]
@@ -62,11 +63,11 @@ def sentence(rows: Sequence[Row]) -> str:
     fix = _FIXES.get(kind, _FIXES.get(row.group, _FIXES["declared"]))
     if row.is_resharded and row.standing == "different":
         fix = _RESHARDED
-    told = f"{who}: {row.component} {verb} after {where}: {values(row)}"
+    told = f"{who}: {row.component} {verb} after {where}: {values(row, terms)}"
     return f"{told}; with it {', '.join(others)}; {fix}" if others else f"{told}; {fix}"
 
 
-def values(row: Row) -> str:
+def values(row: Row, terms: Terms) -> str:
     """Return in words a component's value in the run, and the baseline's."""
     due, ours = value(row.due, row.group), value(row.ours, row.group)
     if not due and ours in ("empty", "missing"):
@@ -75,7 +76,7 @@ def values(row: Row) -> str:
         return "it is not what was due there"
     if due == ours or not due:
         return f"{ours} here, but not the same to the last bit"
-    where = "at the commit" if row.of_own else "in the baseline"
+    where = f"at the {terms.save}" if row.of_own else "in the baseline"
     return f"{due} {where}, {ours or 'something else'} here"
 
 

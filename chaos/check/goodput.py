@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 from chaos.check.analysis import RunAnalysis, RunTables
 from chaos.check.attempt import Attempt
 from chaos.check.injections import Injection
+from chaos.check.terms import Terms
 from chaos.model.event import (
     ControllerState,
     DriverExited,
@@ -159,18 +160,23 @@ Phase: TypeAlias = Literal[
 ]
 PHASES: tuple[Phase, ...] = get_args(Phase)
 
-MEANINGS: Mapping[Phase, str] = {
+_MEANINGS: Mapping[Phase, str] = {
     "productive": "led to a finished step, or the report, of work that survived",
     "checkpoint": "a rank was inside report() and no step was finished: saving and uploading",
     "replay": "led to work that a restart threw away: it has to be done a second time",
-    "detect": "from the harm (else the last sign of life) until Ray's controller decided",
-    "teardown": "from the decision until Ray schedules anew and the old workers are silent",
+    "detect": "from the harm (else the last sign of life) until {controller} decided",
+    "teardown": "from the decision until {name} schedules anew and the old workers are silent",
     "schedule": "from SCHEDULING until the worker group is up: room, placement, processes",
     "start": "from there until the train functions run; without a checkpoint, to the first step",
     "restore": "from there until the first step is finished, with a checkpoint to go on from",
     "other": "the script before the first scheduling and after the last report; a rank was held "
     "by chaos, or all stood still under a fault that spares them",
 }
+
+
+def meaning(phase: Phase, terms: Terms) -> str:
+    """Return in words the use of the time in a phase."""
+    return _MEANINGS[phase].format(controller=terms.controller, name=terms.name)
 
 
 @dataclass(frozen=True, slots=True)

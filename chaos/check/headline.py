@@ -2,12 +2,14 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import PurePath
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.diagnosis import cause
 from chaos.check.divergence import difference, divergence
 from chaos.check.injections import Injection
-from chaos.check.resumes import in_words, nothing_was_left, untested
+from chaos.check.restarts import Restart
+from chaos.check.resumes import in_words, is_resumed, nothing_was_left, untested
 from chaos.check.trajectory import TRAJECTORY
 from chaos.model.scenario import VerdictStatus
 from chaos.model.trigger import AtMoment, AtRecovery, AtStart, AtState, AtStep, AtTime
@@ -111,7 +113,7 @@ def _good(analysis: RunAnalysis, *, accepted: int) -> str:
     if analysis.error_was_expected:
         raised = analysis.run.ending.raised
         assert raised is not None
-        return f"{went_on}fit() raised {raised[1].error}, as expected, after {size}"
+        return f"{went_on}{analysis.terms.call} raised {raised[1].error}, as expected, after {size}"
     if not analysis.plan.ops:
         return f"{went_on}it finished: {size}"
     if analysis.comparison is not None and analysis.comparison.resized:
@@ -138,14 +140,27 @@ def _went_on(analysis: RunAnalysis) -> str:
         return ""
     if nothing_was_left(analysis):
         return f"the job was restarted after its end ({in_words(analysis)}) and "
-    last = restarts[-1]
-    start = next(iter(last.handed.values()), None)
-    where = "from scratch"
-    if start is not None:
-        where = f"from {start}" + (f" (epoch {last.epoch - 1})" if last.epoch else "")
+    source = _source(analysis, restarts[-1])
+    where = f"from {source or 'scratch'}"
     if len(restarts) > 1:
         return f"the job restarted {len(restarts)} times, the last time {where}, and "
-    return f"the job {'started again' if start is None else 'resumed'} {where} and "
+    return f"the job {'started again' if source is None else 'resumed'} {where} and "
+
+
+def _source(analysis: RunAnalysis, restart: Restart) -> str | None:
+    """Return the checkpoint, or else the file of the job's own, that a restart continued from."""
+    handed = next(iter(restart.handed.values()), None)
+    if handed is not None:
+        return handed + (f" (epoch {restart.epoch - 1})" if restart.epoch else "")
+    if not is_resumed(analysis, restart):
+        return None
+    attempt = restart.attempt
+    loads = (analysis.run.files.newest_loaded(attempt.index, rank) for rank in attempt.starts)
+    paths = [load.path for _, load in filter(None, loads)]
+    paths += [start.path for start in attempt.starts.values() if start.path is not None]
+    epoch, step = attempt.place or (0, 0)
+    place = f"epoch {epoch}, step {step}" if step else f"epoch {epoch - 1}"
+    return PurePath(paths[0]).name + (f" ({place})" if (epoch, step) > (0, 0) else "")
 
 
 def _bad(analysis: RunAnalysis, results: Sequence[CheckResult]) -> str:

@@ -24,7 +24,6 @@ from chaos.check.diagnosis import diagnosis
 from chaos.check.evidence import nothing_happened
 from chaos.check.grade import accepted, graded
 from chaos.check.headline import headline
-from chaos.check.launcher_words import for_torchrun
 from chaos.check.others import Others
 from chaos.check.regrid import BY_REPORTS, WHY_NOT
 from chaos.check.result import nothing_due
@@ -112,7 +111,7 @@ def judge_analysis(analysis: RunAnalysis, others: Others = NO_OTHERS) -> Verdict
     found = graded(analysis, tuple(_results(analysis, others)))
     results, accepting = accepted(analysis.plan.expect.accept, found)
     status = _overall(analysis, results)
-    verdict = Verdict(
+    return Verdict(
         status=status,
         headline=headline(analysis, results, status, accepted=len(accepting)),
         as_expected=_is_expected(analysis, status, results),
@@ -123,7 +122,6 @@ def judge_analysis(analysis: RunAnalysis, others: Others = NO_OTHERS) -> Verdict
         notes=(*accepting, *_idle(analysis), *_noted(analysis)),
         restarts=count_restarts(analysis),
     )
-    return for_torchrun(verdict) if analysis.plan.job.launcher == "torchrun" else verdict
 
 
 def _idle(analysis: RunAnalysis) -> Iterator[str]:
@@ -282,7 +280,7 @@ def _is_news(
 
     On the embedded backend it is no news: most of Ray is not there.
     """
-    return analysis.plan.backend == "ray" and _shows_no_defect(analysis, status, results)
+    return analysis.plan.backend != "fork" and _shows_no_defect(analysis, status, results)
 
 
 def _without_grounds(results: tuple[CheckResult, ...]) -> CheckResult | None:
@@ -297,7 +295,11 @@ def _expectation(
     how = "first named" if expect.verdict == "fail" else "told"
     due = expect.verdict + (f", {how} by {expect.check}" if expect.check else "")
     if _shows_no_defect(analysis, status, results):
-        seen = f" (seen in Ray {', '.join(expect.seen_in)})" if expect.seen_in else ""
+        seen = (
+            f" (seen in {analysis.terms.name} {', '.join(expect.seen_in)})"
+            if expect.seen_in
+            else ""
+        )
         is_news = _is_news(analysis, status, results)
         news = "fixed?" if is_news else "only a cluster can show the defect"
         found = "it passes" if status == "pass" else "it did not show"

@@ -38,7 +38,8 @@ def check_outcome(analysis: RunAnalysis) -> CheckResult:
     ending = analysis.run.ending
     words = (ending.returned, ending.raised, ending.script_raised, ending.exited, ending.deadline)
     raised = ending.raised
-    said = f"fit() raised {raised[1].error}, as expected" if raised else "the job finished"
+    call = analysis.terms.call
+    said = f"{call} raised {raised[1].error}, as expected" if raised else "the job finished"
     if nothing_was_left(analysis):
         said = f"restarted after the end: {in_words(analysis)}"
     return conclude(
@@ -52,14 +53,14 @@ def check_outcome(analysis: RunAnalysis) -> CheckResult:
 
 
 def _judged_ending(analysis: RunAnalysis) -> _Found:
-    ending = analysis.run.ending
+    ending, call = analysis.run.ending, analysis.terms.call
     if ending.deadline is not None:
         return [], ["the run was ended by us, at its limit"]
     if ending.ended is not None and ending.ended[1].interrupted:
         return [], ["the run was interrupted"]
     if ending.script_raised is not None:
         number, raised = ending.script_raised
-        message = f"the script failed outside fit(): {raised.error}: {gist(raised.message)}"
+        message = f"the script failed outside {call}: {raised.error}: {gist(raised.message)}"
         return [Anomaly(message=message, events=(number,))], []
     if analysis.plan.expect.outcome == "error":
         return _failed(analysis)
@@ -67,17 +68,17 @@ def _judged_ending(analysis: RunAnalysis) -> _Found:
 
 
 def _finished(analysis: RunAnalysis) -> _Found:
-    ending = analysis.run.ending
+    ending, call, driver = analysis.run.ending, analysis.terms.call, analysis.terms.driver
     if ending.raised is not None:
         number, raised = ending.raised
-        message = f"fit() raised {raised.error}: {gist(raised.message)}"
+        message = f"{call} raised {raised.error}: {gist(raised.message)}"
         return [Anomaly(message=message, events=(number,))], []
     if ending.exited is not None and ending.returned is None:
         number, exited = ending.exited
-        message = f"the script ended with code {exited.code} before fit() returned"
+        message = f"{driver} ended with code {exited.code} before {call} returned"
         return [Anomaly(message=message, events=(number,))], []
     if ending.returned is not None and not _has_trained(analysis):
-        message = "fit() returned, and not one step was trained"
+        message = f"{call} returned, and not one step was trained"
         return [Anomaly(message=message, events=(ending.returned[0],))], []
     if ending.exited is None:
         return [], ["the end of the script was not seen"]
@@ -159,9 +160,9 @@ def _has_trained(analysis: RunAnalysis) -> bool:
 
 
 def _failed(analysis: RunAnalysis) -> _Found:
-    ending = analysis.run.ending
+    ending, call, driver = analysis.run.ending, analysis.terms.call, analysis.terms.driver
     if ending.returned is not None:
-        message = "fit() returned, and was expected to raise"
+        message = f"{call} returned, and was expected to raise"
         if analysis.excuse is not None:
             return [], [f"{message}, but {analysis.excuse}"]
         return [Anomaly(message=message, events=(ending.returned[0],))], []
@@ -169,7 +170,7 @@ def _failed(analysis: RunAnalysis) -> _Found:
         foreign = foreign_cause(analysis)
         return [], [] if foreign is None else [foreign]
     if ending.exited is not None:
-        message = f"the script ended with code {ending.exited[1].code} before fit() raised"
+        message = f"{driver} ended with code {ending.exited[1].code} before {call} raised"
         return [Anomaly(message=message, events=(ending.exited[0],))], []
     return [], ["the end of the script was not seen"]
 
@@ -210,10 +211,8 @@ def foreign_cause(analysis: RunAnalysis) -> str | None:
     rank, text = next(iter(causes.items()))
     who = "" if rank is None else f"rank {rank} had "
     faults = " and ".join(dict.fromkeys(str(injection.op) for injection in injections))
-    return (
-        f"fit() raised {raised[1].error}: {who}{text.strip()[:200]}; whether that came of "
-        f"{faults} is not known"
-    )
+    said = f"{analysis.terms.call} raised {raised[1].error}: {who}{text.strip()[:200]}"
+    return f"{said}; whether that came of {faults} is not known"
 
 
 def _errors_by_rank(raised: FitRaised, decided: FailureDecided | None) -> Mapping[int | None, str]:

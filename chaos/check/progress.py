@@ -326,10 +326,13 @@ def _in_circles(analysis: RunAnalysis) -> Iterator[Anomaly]:
     """Yield attempts that failed one after the other, up to the limit, and committed nothing."""
     if analysis.run.ending.deadline is None:
         return
+    # Without reports, a file of the job's own that was written to its end is the sign of progress.
+    files = analysis.run.files.saves if analysis.run.reports_nothing else ()
+    saving = {save.attempt for save in files if save.digest is not None}
     vain: list[Attempt] = []
     for attempt in reversed(analysis.run.attempts):
         is_last = attempt is analysis.run.attempts[-1]
-        if attempt.commits or not (attempt.decisions or is_last):
+        if attempt.commits or attempt.index in saving or not (attempt.decisions or is_last):
             break
         vain.insert(0, attempt)
     failed = [attempt for attempt in vain if attempt.decisions]
@@ -338,8 +341,8 @@ def _in_circles(analysis: RunAnalysis) -> Iterator[Anomaly]:
     last = failed[-1].decisions[-1]
     yield Anomaly(
         message=f"it goes in circles: attempts {failed[0].index} to {failed[-1].index} each failed "
-        f"and committed nothing, up to the limit of {analysis.run.ending.deadline[1].limit_s:g} s; "
-        f"the last one of {last.event.error}",
+        f"and {analysis.terms.saved} nothing, up to the limit of "
+        f"{analysis.run.ending.deadline[1].limit_s:g} s; the last one of {last.event.error}",
         events=(*(attempt.decisions[-1].number for attempt in failed),),
     )
 

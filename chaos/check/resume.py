@@ -150,7 +150,7 @@ def check_committed_only(analysis: RunAnalysis) -> CheckResult:
         anomalies=anomalies,
         doubts=[f"no rank of attempt {index} said what it was handed" for index in unheard],
         evidence=sum(len(restart.handed) for restart in analysis.restarts),
-        summary=f"{plural(len(analysis.restarts), 'restart')} from what was committed, or anew",
+        summary=f"{plural(len(analysis.restarts), 'restart')} from {analysis.terms.whole}, or anew",
     )
 
 
@@ -360,7 +360,8 @@ def check_resume_point(analysis: RunAnalysis) -> CheckResult:
         anomalies=anomalies,
         doubts=doubts,
         evidence=sum(len(restart.handed) for restart in analysis.restarts),
-        summary=f"{plural(len(analysis.restarts), 'restart')} from the newest commit on every rank",
+        summary=f"{plural(len(analysis.restarts), 'restart')} from the newest "
+        f"{analysis.terms.save} on every rank",
     )
 
 

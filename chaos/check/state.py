@@ -9,6 +9,7 @@ from chaos.check.fix_hints import sentence
 from chaos.check.result import blind, conclude, nothing_due, own_check, without_restart
 from chaos.check.state_at_resume import Row, group_of
 from chaos.check.state_snapshots import holds_nothing, is_rng, parts_of
+from chaos.check.terms import Terms
 from chaos.model.event import StateSeen
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.words import plural, ranks
@@ -79,7 +80,7 @@ def _state_anomalies(analysis: RunAnalysis) -> Iterator[Anomaly]:
         for cause in blame.causes:
             is_random = blame.at_once and all(is_rng(row.component) for row in cause.rows)
             yield Anomaly(
-                message=sentence(cause.rows),
+                message=sentence(cause.rows, analysis.terms),
                 events=tuple(row.number for row in cause.rows),
                 parts=tuple(dict.fromkeys(row.component for row in cause.rows)),
                 severity="not reproducible" if is_random else "wrong result",
@@ -220,8 +221,8 @@ def check_replicas(analysis: RunAnalysis) -> CheckResult:
     parted = _unequal_parts(analysis.run.snapshots.all, only=copied)
     anomalies = [
         Anomaly(
-            message=f"from {_place_words(place)} on, {name} is not the same on all ranks "
-            f"(attempt {place[0]})",
+            message=f"from {_place_words(place, analysis.terms)} on, {name} is not the same on all "
+            f"ranks (attempt {place[0]})",
             events=events,
         )
         for name, (place, events) in sorted(parted.items(), key=lambda item: item[1][1])
@@ -270,6 +271,8 @@ def _unequal(one: StateSeen, other: StateSeen) -> Iterator[str]:
             yield part.name
 
 
-def _place_words(place: _Place) -> str:
+def _place_words(place: _Place, terms: Terms) -> str:
     _, epoch, step, moment = place
-    return f"epoch {epoch}, step {step}" if moment != "left" else f"the report of epoch {epoch}"
+    if moment == "left":
+        return f"{terms.end_of_epoch} {epoch}"
+    return f"epoch {epoch}, step {step}"

@@ -17,9 +17,8 @@ from chaos.check.result import (
 )
 from chaos.check.state_at_resume import SHIPPED, group_of
 from chaos.check.state_comparison import StateComparison, compare_states, surviving_snapshots
-from chaos.check.state_snapshots import (
-    Place,
-)
+from chaos.check.state_snapshots import Place
+from chaos.check.terms import Terms
 from chaos.check.values import NumberPair
 from chaos.model.history import Baseline
 from chaos.model.verdict import Anomaly, CheckResult
@@ -71,7 +70,10 @@ def check_trajectory(analysis: RunAnalysis) -> CheckResult:
     )
     if states is not None and not anomalies:
         lasting = states.of(SHIPPED)
-        anomalies, doubts = list(_state_apart(lasting)), [*doubts, *_state_doubts(lasting)]
+        anomalies, doubts = (
+            list(_state_apart(lasting, analysis.terms)),
+            [*doubts, *_state_doubts(lasting)],
+        )
     return conclude(
         TRAJECTORY,
         anomalies=anomalies,
@@ -100,7 +102,7 @@ def states_of(analysis: RunAnalysis) -> StateComparison | None:
     )
 
 
-def _state_apart(states: StateComparison) -> Iterator[Anomaly]:
+def _state_apart(states: StateComparison, terms: Terms) -> Iterator[Anomaly]:
     first = states.first
     if not first:
         return
@@ -111,7 +113,7 @@ def _state_apart(states: StateComparison) -> Iterator[Anomaly]:
     others = sorted({apart.due.name for apart in states.apart} - {name})
     more = f", and so do {', '.join(others)}" if others else ""
     yield Anomaly(
-        message=f"from {_where(first[0].at)} on ({who}) {name} differs from the baseline's "
+        message=f"from {_where(first[0].at, terms)} on ({who}) {name} differs from the baseline's "
         f"although no loss and no metric does: {values}{more}; {len(states.apart)} of "
         f"{states.compared} differ",
         events=tuple(apart.number for apart in first),
@@ -119,9 +121,9 @@ def _state_apart(states: StateComparison) -> Iterator[Anomaly]:
     )
 
 
-def _where(place: Place) -> str:
+def _where(place: Place, terms: Terms) -> str:
     _, epoch, step, moment = place
-    return f"the report of epoch {epoch}" if moment == "left" else f"epoch {epoch}, step {step}"
+    return f"{terms.end_of_epoch} {epoch}" if moment == "left" else f"epoch {epoch}, step {step}"
 
 
 def _state_doubts(states: StateComparison) -> Iterator[str]:

@@ -59,13 +59,15 @@ class RaiseInWorker(Fault):
         errors = world.failure_of(target, within_s=PROOF_WITHIN_S)
         who = f"rank {target.rank}"
         if errors is None:
-            told = f"{who} was ordered to raise, and Ray recorded no failure of attempt"
-            return Outcome("fail", f"{told} {target.attempt}: was the exception caught?")
+            told = (
+                f"{who} was ordered to raise, and no failure of attempt {target.attempt} followed"
+            )
+            return Outcome("fail", f"{told}: was the exception caught?")
         named = [rank for rank, error in sorted(errors.items()) if ERROR in error]
         if not named:
-            return Outcome("info", f"{who} was ordered to raise, and Ray recorded another error")
+            return Outcome("info", f"{who} was ordered to raise, and another error was recorded")
         where = " and ".join(f"rank {rank}" for rank in named)
-        return Outcome("ok", f"Ray recorded {ERROR} of {where}")
+        return Outcome("ok", f"{ERROR} of {where} was recorded")
 
     def __str__(self) -> str:
         return f"raise_in_worker{' (all ranks)' if self.ranks == 'all' else ''}"

@@ -7,7 +7,8 @@ from typing import Any
 import altair as alt
 
 from chaos.check.analysis import RunAnalysis
-from chaos.check.goodput import MEANINGS, PHASES, Ledger, Phase, ledger, ledger_of
+from chaos.check.goodput import PHASES, Ledger, Phase, ledger, ledger_of, meaning
+from chaos.check.terms import Terms
 from chaos.report import chart as ch
 from chaos.report.page import SHORT_NS
 
@@ -67,7 +68,7 @@ def goodput(analysis: RunAnalysis) -> Goodput | None:
         baseline_wall="" if clean is None else _s(clean.wall_ns / 1e9),
         attempts=shown,
         hidden=len(found.attempts) - len(shown),
-        rows=goodput_rows(found, clean, shown),
+        rows=goodput_rows(found, clean, shown, analysis.terms),
         chart=_drawn(found, clean, shown),
         is_short=found.wall_ns < SHORT_NS,
     )
@@ -86,7 +87,7 @@ def sentence(found: Ledger, clean: Ledger | None) -> str:
 
 
 def goodput_rows(
-    found: Ledger, clean: Ledger | None, attempts: Sequence[int]
+    found: Ledger, clean: Ledger | None, attempts: Sequence[int], terms: Terms
 ) -> tuple[PhaseRow, ...]:
     """Return a row per phase that took any time, here or in the baseline."""
     seconds = found.seconds()
@@ -96,7 +97,7 @@ def goodput_rows(
         PhaseRow(
             phase=phase,
             color=COLORS[phase],
-            meaning=MEANINGS[phase],
+            meaning=meaning(phase, terms),
             seconds=_s(seconds[phase]),
             share=f"{seconds[phase] * 1e9 / found.wall_ns:.1%}",
             baseline=_s(of_clean[phase]) if of_clean else "",

@@ -175,7 +175,7 @@ def _goodput(run: FinishedRun) -> list[str]:
     if not found.wall_ns:
         return []
     clean = ledger(run.analysis.reference) if run.analysis.reference else None
-    rows = goodput_rows(found, clean, ())
+    rows = goodput_rows(found, clean, (), run.analysis.terms)
     cells = [(row.phase, row.seconds, row.share, row.baseline or "-", row.meaning) for row in rows]
     head = ("phase", "this run", "share", "baseline", "what it is")
     return ["## Goodput", "", sentence(found, clean), "", *table(head, cells), ""]

@@ -5,6 +5,7 @@ import pytest
 from chaos.check.fix_hints import values
 from chaos.check.judge import judge
 from chaos.check.state_at_resume import Row
+from chaos.check.terms import RAY_TRAIN
 from chaos.model import event as ev
 from chaos.model.bounds import Tolerance
 from chaos.model.history import History
@@ -163,7 +164,7 @@ def test_what_is_gone_and_has_no_size_is_said_to_be_gone(
 ) -> None:
     due = ev.Component(name="optimizer.state", digest="due")
 
-    assert values(Row(1, 0, 1, 0, 9, "optimizer.state", "not restored", ours, due)) == (
+    assert values(Row(1, 0, 1, 0, 9, "optimizer.state", "not restored", ours, due), RAY_TRAIN) == (
         f"{words}, and not in the baseline"
     )
 

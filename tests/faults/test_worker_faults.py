@@ -55,7 +55,7 @@ def test_an_exception_counts_once_ray_names_it(release: Release) -> None:
     outcome = RaiseInWorker(message="m").inject(world, RANK_1, release)
 
     assert [order.message for order in release.orders if isinstance(order, Raise)] == ["m"]
-    assert (outcome.status, outcome.detail) == ("ok", "Ray recorded InjectedError of rank 1")
+    assert (outcome.status, outcome.detail) == ("ok", "InjectedError of rank 1 was recorded")
 
 
 def test_an_exception_that_the_job_catches_did_not_land(release: Release) -> None:

@@ -48,7 +48,7 @@ def test_an_exception_at_a_step_is_a_failure_that_ray_names(run: RunJob) -> None
     judged = run(ops=(FaultEntry(at=AT, raise_in_worker=RaiseInWorker()),), baseline=baseline)
 
     assert judged.verdict.status == "pass", judged.verdict.headline
-    assert ended(judged) == [("ok", "Ray recorded InjectedError of rank 0")]
+    assert ended(judged) == [("ok", "InjectedError of rank 0 was recorded")]
     assert decisions(judged) == ["RETRY"]
 
 

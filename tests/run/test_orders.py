@@ -44,7 +44,7 @@ def test_an_order_for_all_reaches_the_rank_that_came_first(world: Any, journal: 
 
     assert isinstance(order, Raise)
     assert early == [order]
-    assert ended(journal).detail == "Ray recorded InjectedError of rank 0 and rank 1"
+    assert ended(journal).detail == "InjectedError of rank 0 and rank 1 was recorded"
 
 
 def test_a_rank_beside_the_triggers_is_not_held_for_ever(world: Any, journal: Journal) -> None:

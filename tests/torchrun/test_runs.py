@@ -36,6 +36,7 @@ def test_a_ddp_job_goes_on_from_its_own_file_and_leaves_nothing(
 
     assert done.verdict.status == "pass", done.verdict.headline
     assert done.verdict.restarts.resumed == 1
+    assert "resumed from checkpoint.pt (epoch 0)" in done.verdict.headline
     ended = [e.epoch for _, e in done.history.of(EpochEnded) if (e.attempt, e.rank) == (1, 0)]
     assert ended == [1, 2, 3]
     decided = [event for _, event in done.history.of(FailureDecided)]

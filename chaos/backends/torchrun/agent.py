@@ -29,12 +29,13 @@ from chaos.model.event import (
     WorkerPlace,
 )
 from chaos.model.plan import Plan
+from chaos.model.scenario import Launcher
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal, driver_journal, read_journal
 from chaos.run.signals import DRIVER_STACKS, answer_with_stacks
 
-_ME = "torchrun"
+_ME: Launcher = "torchrun"
 
 
 def main(run_directory: str, harness: int) -> int:

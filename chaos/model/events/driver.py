@@ -1,6 +1,6 @@
 """Events of the user's script around `trainer.fit()`."""
 
-from typing import Any
+from typing import Any, Literal
 
 from chaos.model.events.base import Event
 from chaos.words import gist
@@ -25,7 +25,7 @@ class FitReturned(Event, frozen=True, kw_only=True):
 
     metrics: dict[str, Any]
     checkpoint: str | None
-    launcher: str = "ray"
+    launcher: Literal["ray", "torchrun"] = "ray"
 
     def _text(self) -> str:
         if self.launcher == "torchrun":
@@ -47,7 +47,7 @@ class FitRaised(Event, frozen=True, kw_only=True):
 
     error: str
     message: str
-    launcher: str = "ray"
+    launcher: Literal["ray", "torchrun"] = "ray"
 
     def _text(self) -> str:
         who = "torchrun" if self.launcher == "torchrun" else "fit()"

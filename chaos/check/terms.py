@@ -1,0 +1,65 @@
+"""The terms of the two launchers, for sentences: the same promise is kept by other means."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from chaos.model.scenario import Launcher
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The words for what starts the workers, and for what a restart continues from.
+
+    `call` starts the training, `end` is over when training is, and `driver` is the process that
+    makes the call. `budgets` are the retry budgets that the launcher knows, and `settings` the
+    setting that each kind of failure is charged to. `save` is the point to continue from, `whole`
+    what may be continued from, and `ended` an epoch that such a point has ended.
+    """
+
+    name: str
+    controller: str
+    call: str
+    end: str
+    driver: str
+    budgets: tuple[str, ...]
+    settings: Mapping[str, str]
+    save: str
+    whole: str
+    ended: str
+    saved: str
+    end_of_epoch: str
+
+
+RAY_TRAIN = Terms(
+    name="Ray",
+    controller="Ray's controller",
+    call="fit()",
+    end="fit()",
+    driver="the script",
+    budgets=("failures", "preemptions"),
+    settings={"failures": "max_failures", "preemptions": "max_preemption_failures"},
+    save="commit",
+    whole="what was committed",
+    ended="committed",
+    saved="committed",
+    end_of_epoch="the report of epoch",
+)
+TORCHRUN = Terms(
+    name="torchrun",
+    controller="torchrun's agent",
+    call="torchrun",
+    end="the last worker's end",
+    driver="torchrun's agent",
+    budgets=("failures",),
+    settings=dict.fromkeys(("failures", "preemptions"), "--max-restarts"),
+    save="save",
+    whole="whole files",
+    ended="ended by a save",
+    saved="saved",
+    end_of_epoch="the end of epoch",
+)
+
+
+def terms_of(launcher: Launcher) -> Terms:
+    """Return the terms of a launcher."""
+    return TORCHRUN if launcher == "torchrun" else RAY_TRAIN
