@@ -1,7 +1,7 @@
 """Counts, shares, lists and errors, for sentences."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 
 def plural(count: int, noun: str, many: str = "") -> str:
@@ -31,12 +31,12 @@ def wilson_interval(count: int, total: int) -> tuple[float, float]:
     return low, high
 
 
-def ranks(named: Sequence[int]) -> str:
-    """Return the names of ranks: `rank 0`, `ranks 0 and 1`, `ranks 0, 2 and 3`."""
-    few = [str(rank) for rank in sorted(set(named))]
+def ranks(named: Iterable[int], noun: str = "rank") -> str:
+    """Return ranks, or epochs, by name: `rank 0`, `ranks 0 and 1`, `ranks 0, 2 and 3`."""
+    few = [str(number) for number in sorted(set(named))]
     if len(few) == 1:
-        return f"rank {few[0]}"
-    return f"ranks {', '.join(few[:-1])} and {few[-1]}"
+        return f"{noun} {few[0]}"
+    return f"{noun}s {', '.join(few[:-1])} and {few[-1]}"
 
 
 def gist(message: str) -> str:

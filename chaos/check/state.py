@@ -222,7 +222,7 @@ def check_replicas(analysis: RunAnalysis) -> CheckResult:
     anomalies = [
         Anomaly(
             message=f"from {_place_words(place, analysis.terms)} on, {name} is not the same on all "
-            f"ranks (attempt {place[0]})",
+            f"ranks (attempt {place[0]}){_carried_words(analysis, place)}",
             events=events,
         )
         for name, (place, events) in sorted(parted.items(), key=lambda item: item[1][1])
@@ -233,6 +233,25 @@ def check_replicas(analysis: RunAnalysis) -> CheckResult:
         evidence=len(analysis.run.snapshots.all),
         summary=f"{plural(len(copied), 'part')} equal on all ranks wherever they were seen",
     )
+
+
+def _carried_words(analysis: RunAnalysis, place: _Place) -> str:
+    """Return which checkpoints were committed with unequal copies, as the end of a sentence.
+
+    They are those of the attempt from that place on, and of later attempts that resumed from one.
+    """
+    index, epoch, _, _ = place
+    carried: dict[str, int] = {}
+    for attempt in analysis.run.attempts[index:]:
+        handed = {start.checkpoint for start in attempt.starts.values()}
+        if attempt.index != index and handed.isdisjoint(carried):
+            continue
+        for commit in attempt.commits:
+            if commit.checkpoint is not None and (attempt.index > index or commit.epoch >= epoch):
+                carried[commit.checkpoint] = commit.epoch
+    if not carried:
+        return ""
+    return f"; committed with it: the checkpoints of {ranks(carried.values(), 'epoch')}"
 
 
 def _copied_names(snapshots: Iterable[_Seen]) -> set[str]:

@@ -53,4 +53,17 @@ class FailWrite(msgspec.Struct, frozen=True, tag=True):
     token: str = msgspec.field(default_factory=_token)
 
 
-Order: TypeAlias = Raise | FailWrite | Slow | Hang | Exhaust
+class Corrupt(msgspec.Struct, frozen=True, tag=True):
+    """Change a number of a tensor as the next optimizer step begins, or each further one.
+
+    `bit` counts from the lowest; None: the highest of a 32-bit number's mantissa.
+    """
+
+    tensor: Literal["weight", "gradient", "optimizer"]
+    how: Literal["bit", "sign", "nan"]
+    bit: int | None
+    is_lasting: bool
+    token: str = msgspec.field(default_factory=_token)
+
+
+Order: TypeAlias = Raise | FailWrite | Slow | Hang | Exhaust | Corrupt

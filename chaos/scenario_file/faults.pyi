@@ -398,6 +398,27 @@ def corrupt_snapshot(
     rank: int | None = None,
     times: int = 1,
 ) -> FaultEntry: ...
+def corrupt_tensor(
+    *,
+    at: AtStep | AtMoment | AtRecovery | AtStart | AtState | AtTime | Mapping[str, Any] | None = None,
+    epoch: int | None = None,
+    step: int | None = None,
+    moment: Literal["validating", "saving", "renaming", "upload_begin", "upload_end", "reported", "committed"] | None = None,
+    attempt: int | None = None,
+    recovering_from: int | None = None,
+    stage: Literal["start", "loading", "first_step"] | None = None,
+    starting: int | None = None,
+    at_launch: bool | None = None,
+    state: Literal["SCHEDULING", "RUNNING", "PREEMPTING", "RESTARTING", "RESIZING", "RESCHEDULING", "SHUTTING_DOWN", "ERRORED", "FINISHED", "ABORTED"] | None = None,
+    visit: int | None = None,
+    seconds: float | None = None,
+    rank: int | None = None,
+    tensor: Literal["weight", "gradient", "optimizer"] = "weight",
+    how: Literal["bit", "sign", "nan"] = "bit",
+    bit: int | None = None,
+    lasting: bool = False,
+    ranks: Literal["one", "all"] = "one",
+) -> FaultEntry: ...
 def fail_save(
     *,
     at: AtStep | AtMoment | AtRecovery | AtStart | AtState | AtTime | Mapping[str, Any] | None = None,

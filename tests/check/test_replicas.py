@@ -36,6 +36,7 @@ def test_replicas_that_part_later_are_found() -> None:
 
     assert verdict.broken[0].check == "replicas"
     assert "from the report of epoch 2 on, model is not the same on all ranks" in verdict.headline
+    assert "committed with it: the checkpoints of epochs 2 and 3" in verdict.headline
 
 
 def test_a_shard_is_no_replica() -> None:

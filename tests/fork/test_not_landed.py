@@ -8,6 +8,7 @@ import pytest
 
 from chaos.faults import kill_worker
 from chaos.faults.corrupt_snapshot import CorruptSnapshot
+from chaos.faults.corrupt_tensor import CorruptTensor
 from chaos.faults.delayed_visibility import DelayedVisibility
 from chaos.faults.disk_full import DiskFull
 from chaos.faults.exhaust_memory import ExhaustMemory
@@ -70,6 +71,7 @@ CASES = (
     stubborn("raise_in_worker", RaiseInWorker(), "was the exception caught?"),
     Case("pause_worker", PauseWorker(for_s=1, rank=1), NO_RANK_1),
     Case("slow_worker", SlowWorker(delay_s=0.01), "made no step that could be delayed", LAST),
+    Case("corrupt_tensor", CorruptTensor(), "made no further step with such a tensor", LAST),
     stubborn("hang_worker", HangWorker(where="collective"), "and did not"),
     stubborn("poison_step", PoisonStep(by="raise"), "was the exception caught?"),
     Case("kill_loader", KillLoader(), "rank 0 has no loader process there"),

@@ -5,9 +5,11 @@ import errno
 import threading
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any, NoReturn
 
+from chaos.backends.train.corruption import corrupt
 from chaos.errors import InjectedError, InjectedWriteError
-from chaos.faults.order import Exhaust, FailWrite, Hang, Order, Raise, Slow
+from chaos.faults.order import Corrupt, Exhaust, FailWrite, Hang, Order, Raise, Slow
 from chaos.run.clock import Clock, seconds_since
 
 FOR_EVER = timedelta(days=365)
@@ -21,22 +23,20 @@ class Obedience:
         self._tell = tell
         self._clock = clock
         self._slow: list[_Slowness] = []
+        self._corrupt: list[Corrupt] = []
         self._since_ns: int | None = None
         self._held: list[bytearray] = []
 
     def obey(self, order: Order | None) -> None:
-        """Carry out an order: raise, hang, take memory, or be slow from now on."""
+        """Carry out an order: raise, hang, take memory; or note it for the steps to come."""
         match order:
-            case Raise():
-                raise InjectedError(order.message)
-            case FailWrite():
-                self._tell(order.token)
-                raise InjectedWriteError(
-                    errno.ENOSPC, "No space left on device (injected by chaos)"
-                )
+            case Raise() | FailWrite():
+                self._raise(order)
             case Slow():
                 self._slow.append(_Slowness(order))
                 self._since_ns = self._clock.now_ns()
+            case Corrupt():
+                self._corrupt.append(order)
             case Hang(where="python"):
                 self._tell(order.token)
                 _hang_in_python()
@@ -48,6 +48,21 @@ class Obedience:
                 _hang_in_python()
             case None:
                 pass
+
+    def _raise(self, order: Raise | FailWrite) -> NoReturn:
+        if isinstance(order, Raise):
+            raise InjectedError(order.message)
+        self._tell(order.token)
+        raise InjectedWriteError(errno.ENOSPC, "No space left on device (injected by chaos)")
+
+    def step_begins(self, optimizer: Any) -> None:  # noqa: ANN401 - see `kind_of`
+        """Change the tensors that an order names; one that is not there yet is waited for."""
+        for order in list(self._corrupt):
+            if not corrupt(optimizer, order):
+                continue
+            self._tell(order.token)
+            if not order.is_lasting:
+                self._corrupt.remove(order)
 
     def step_done(self) -> None:
         """Prolong the step that has just been done, if an order makes steps slow."""

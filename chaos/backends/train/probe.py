@@ -194,6 +194,7 @@ class Probe:
         for index in self._places.stages.pop("first_step", ()):
             self._look(partial(self._arrive, index))
         self._watchers.step_begins(optimizer)
+        self._obedience.step_begins(optimizer)
 
     def step_done(self, losses: Losses | None, inputs: Inputs | None = None) -> tuple[int, int]:
         """Record an optimizer step, stop at an op that waits for it, and return (epoch, step)."""

@@ -1,0 +1,65 @@
+"""Silent corruption: one number of a tensor is another one, as a broken unit makes it."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from chaos.faults.order import Corrupt
+
+_INTS = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}
+
+
+def corrupt(optimizer: Any, order: Corrupt) -> bool:  # noqa: ANN401 - see `kind_of`
+    """Change the first tensor of an optimizer that an order names; return whether there is one."""
+    tensor = next(_tensors(optimizer, order.tensor), None)
+    if tensor is None:
+        return False
+    import torch
+
+    with torch.no_grad():
+        whole = getattr(tensor, "to_local", lambda: tensor)()  # a DTensor's own shard
+        place = torch.unravel_index(whole.abs().nan_to_num().argmax(), whole.shape)
+        whole[place] = _changed(whole[place].clone(), order)
+    return True
+
+
+def _tensors(optimizer: Any, kind: str) -> Iterator[Any]:  # noqa: ANN401
+    """Yield an optimizer's tensors of floating-point numbers, in its own order."""
+    for group in getattr(optimizer, "param_groups", ()):
+        for weight in group["params"]:
+            state = optimizer.state.get(weight, {})
+            found = {
+                "weight": [weight],
+                "gradient": [weight.grad],
+                "optimizer": [value for value in state.values() if getattr(value, "ndim", 0)],
+            }[kind]
+            for tensor in found:
+                if tensor is not None and tensor.is_floating_point() and _numbers(tensor):
+                    yield tensor
+
+
+def _numbers(tensor: Any) -> int:  # noqa: ANN401
+    """Return how many numbers this rank has of a tensor."""
+    count: int = getattr(tensor, "to_local", lambda: tensor)().numel()
+    return count
+
+
+def _changed(number: Any, order: Corrupt) -> Any:  # noqa: ANN401 - tensors of one number
+    if order.how == "nan":
+        return number.fill_(float("nan"))
+    if order.how == "sign":
+        return -number
+    import torch
+
+    size = number.element_size()
+    bits = number.view(getattr(torch, _INTS[size]))
+    bit = _highest_of_mantissa(number) if order.bit is None else min(order.bit, 8 * size - 1)
+    # Shifted as a tensor: the highest bit of a signed type is a negative number.
+    return (bits ^ (torch.ones_like(bits) << bit)).view(number.dtype)
+
+
+def _highest_of_mantissa(number: Any) -> int:  # noqa: ANN401
+    import torch
+
+    return {torch.float64: 51, torch.float32: 22, torch.float16: 9, torch.bfloat16: 6}.get(
+        number.dtype, 1
+    )
