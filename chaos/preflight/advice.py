@@ -99,7 +99,9 @@ def counsel(question: Question, curve: Curve, simulate: Simulate) -> Counsel:
         (f"{place.partition('.')[2]} {value}", {place: value})
         for place, value in enough_retries(question, free_base).items()
     ]
-    spares = [(_so_many(question, count), {SPARES: count}) for count in ladder(question)]
+    instead = f"instead of {question.job.spare_nodes}"
+    rungs = ladder(question)
+    spares = [(f"{plural(count, 'spare node')} {instead}", {SPARES: count}) for count in rungs]
     proposals, levers = list(_proposals(question, curve)), list(_levers(question))
     rows = [(question, *row) for row in budgets]
     rows += [(free, *row) for row in (*spares, *proposals, *levers)]
@@ -108,12 +110,12 @@ def counsel(question: Question, curve: Curve, simulate: Simulate) -> Counsel:
         _advice(row[0], base if row[0] is question else free_base, *row[1:], outcomes)
         for row, outcomes in zip(rows, others, strict=True)
     ]
-    rungs = [one for one in tried if set(one.values) == {SPARES}]
-    best = sorted(rungs, key=_value_of_spares)[:1]
+    of_spares = [one for one in tried if set(one.values) == {SPARES}]
+    best = sorted(of_spares, key=_value_of_spares)[:1]
     count = len(tried) - len(levers)
-    settings = [*best, *(one for one in tried[:count] if one not in rungs)]
+    settings = [*best, *(one for one in tried[:count] if one not in of_spares)]
     levers_tried = sorted(tried[count:], key=_worth)
-    return Counsel(tuple(sorted(settings, key=_worth)), tuple(levers_tried), tuple(rungs))
+    return Counsel(tuple(sorted(settings, key=_worth)), tuple(levers_tried), tuple(of_spares))
 
 
 def ladder(question: Question) -> tuple[int, ...]:
@@ -129,10 +131,6 @@ def ladder(question: Question) -> tuple[int, ...]:
         rungs = rungs[::-2][::-1]
     counts = (0, *rungs) if question.market.makes_wait else (0,)
     return tuple(count for count in counts if count != job.spare_nodes)
-
-
-def _so_many(question: Question, spares: int) -> str:
-    return f"{plural(spares, 'spare node')} instead of {question.job.spare_nodes}"
 
 
 def _value_of_spares(advice: Advice) -> tuple[float, float]:

@@ -45,7 +45,6 @@ from chaos.preflight.validation import (
     question_of_validation,
     run_figures,
 )
-from chaos.report.outcome import FinishedRun
 from chaos.run.clock import SystemClock, seconds_since, stamp
 from chaos.run.directory import RunDirectory, create
 from chaos.run.environment import environment
@@ -96,7 +95,7 @@ def calibration_runs(
         for at in struck_places(job_profile(clean), count=STRUCK[backend], seed=settings.seed):
             ops = (Op.model_validate({"index": 0, "at": at, kind: {}}),)
             made = next((analysis for analysis in known if analysis.plan.ops == ops), None)
-            yield made or _trial(harness.run_plan(_with_loss(plan, ops[0])))
+            yield made or harness.run_plan(_with_loss(plan, ops[0])).analysis
 
 
 def plan_without_faults(subject: Path, words: Sequence[str], backend: BackendName) -> Plan:
@@ -131,10 +130,6 @@ def _with_loss(plan: Plan, op: Op) -> Plan:
     failure = plan.job.failure or FailureBudget(max_failures=RETRIES)
     job = plan.job.model_copy(update={"failure": failure})
     return plan.model_copy(update={"ops": (op,), "job": job})
-
-
-def _trial(run: FinishedRun) -> RunAnalysis:
-    return RunAnalysis(run.plan, run.history, run.baseline)
 
 
 # -- validation ---------------------------------------------------------------------------------

@@ -199,17 +199,13 @@ def _joined(blocks: list[Outcomes]) -> Outcomes:
 
 
 def _refuse_endless(question: Question, horizon_s: float) -> None:
-    changes = horizon_s / _interval_s(question.market, question.job.pool)
+    changes = horizon_s / max(1e-9, loss_interval_s(question.market, question.job.pool))
     if changes > CHANGES_MAX:
         raise UsageError(
             f"{changes:.0f} losses are to be expected until {horizon_s / DAY_S:.0f} days: "
             "more than can be simulated",
             "Are the units right? mtbf_h counts hours per node, *_s seconds.",
         )
-
-
-def _interval_s(market: Market, pool: int) -> float:
-    return max(1e-9, loss_interval_s(market, pool))
 
 
 @dataclass(frozen=True)

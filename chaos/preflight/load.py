@@ -260,14 +260,14 @@ def measured(analyses: Sequence[RunAnalysis], *, source: str) -> Measured:
         raise UsageError("the job saves no checkpoint: every loss begins it again", place=source)
     workers, least = _workers(clean.history, first)
     return Measured(
-        _costs(
+        Costs.model_validate(
             {
                 "step_s": of_step_s,
                 "save_s": _save_s(seen, of_step_s),
                 "upload_s": _upload_s(clean.history),
                 **_restart(analyses, of_step_s, source=source),
-            },
-            source,
+                "source": source,
+            }
         ),
         workers=workers,
         min_workers=least,
@@ -276,10 +276,6 @@ def measured(analyses: Sequence[RunAnalysis], *, source: str) -> Measured:
         # For any kind of upload: training stops for `save_s`, and `upload_s` is the time after it.
         settings=_settings(clean.history) | {"checkpoint_upload_mode": "async"},
     )
-
-
-def _costs(seconds: dict[str, float], source: str) -> Costs:
-    return Costs.model_validate({**seconds, "source": source})
 
 
 _HOW = "Give a run's folder, an audit's, or let --calibrate make the runs."

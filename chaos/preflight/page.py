@@ -62,32 +62,17 @@ def charts(answer: Answer) -> tuple[ch.Chart, ...]:
 def ledger_chart(seen: Forecast) -> ch.Chart:
     """Draw the time of all runs by cause, as one bar."""
     rows, since = [], 0.0
-    for part, (name, color) in _PARTS.items():
+    for part, (name, _) in _PARTS.items():
         share = seen.ledger[part]
         rows.append({"part": name, "from": since, "to": since + share, "share": share})
         since += share
-        del color
-    bar = (
-        ch.named("parts")
-        .mark_bar(height=SLIM - 16)
-        .encode(
-            x=alt.X(
-                "from:Q",
-                title="share of time",
-                axis=alt.Axis(format="%", tickCount=10),
-                scale=alt.Scale(domain=[0, 1]),
-            ),
-            x2="to:Q",
-            color=alt.Color(
-                "part:N",
-                legend=None,
-                scale=alt.Scale(
-                    domain=[name for name, _ in _PARTS.values()],
-                    range=[color for _, color in _PARTS.values()],
-                ),
-            ),
-            tooltip=[alt.Tooltip("part:N"), alt.Tooltip("share:Q", format=".1%")],
-        )
+    axis, whole = alt.Axis(format="%", tickCount=10), alt.Scale(domain=[0, 1])
+    bar = ch.named("parts").mark_bar(height=SLIM - 16)
+    bar = bar.encode(
+        x=alt.X("from:Q", title="share of time", axis=axis, scale=whole),
+        x2="to:Q",
+        color=ch.colored("part", dict(_PARTS.values())),
+        tooltip=[alt.Tooltip("part:N"), alt.Tooltip("share:Q", format=".1%")],
     )
     words = ", ".join(f"{row['part']} {row['share']:.1%}" for row in rows)
     return ch.drawn(
@@ -164,20 +149,13 @@ def finish_chart(answer: Answer) -> ch.Chart:
         {"from": low * each, "to": high * each, "runs": n, "none": 0}
         for low, high, n in answer.finish_bins
     ]
-    bars = (
-        ch.named("bins")
-        .mark_rect(color=ch.BASELINE)
-        .encode(
-            x=alt.X("from:Q", title=f"{unit} to the last step", scale=alt.Scale(zero=False)),
-            x2="to:Q",
-            y=alt.Y("runs:Q", title="runs"),
-            y2="none:Q",
-            tooltip=[
-                alt.Tooltip("from:Q", format=".1f"),
-                alt.Tooltip("to:Q", format=".1f"),
-                alt.Tooltip("runs:Q"),
-            ],
-        )
+    bars = ch.named("bins").mark_rect(color=ch.BASELINE)
+    bars = bars.encode(
+        x=alt.X("from:Q", title=f"{unit} to the last step", scale=alt.Scale(zero=False)),
+        x2="to:Q",
+        y=alt.Y("runs:Q", title="runs"),
+        y2="none:Q",
+        tooltip=[*(alt.Tooltip(f"{end}:Q", format=".1f") for end in ("from", "to")), "runs:Q"],
     )
     layers: list[alt.Chart] = [bars]
     data: dict[str, ch.Rows] = {"bins": rows}
@@ -243,14 +221,11 @@ def losses_chart(answer: Answer) -> ch.Chart:
     rows = [
         {"h": h, "losses": n} for h, n in zip(seen.at_h[1:], seen.losses_per_h[1:], strict=True)
     ]
-    line = (
-        ch.named("losses")
-        .mark_line(color=ch.FAULT, interpolate="step")
-        .encode(
-            x=alt.X("h:Q", title="hours since the start"),
-            y=alt.Y("losses:Q", title="nodes lost per hour"),
-            tooltip=[alt.Tooltip("h:Q", format=".1f"), alt.Tooltip("losses:Q", format=".2f")],
-        )
+    line = ch.named("losses").mark_line(color=ch.FAULT, interpolate="step")
+    line = line.encode(
+        x=alt.X("h:Q", title="hours since the start"),
+        y=alt.Y("losses:Q", title="nodes lost per hour"),
+        tooltip=[alt.Tooltip("h:Q", format=".1f"), alt.Tooltip("losses:Q", format=".2f")],
     )
     mean = sum(seen.losses_per_h[1:]) / max(1, len(seen.losses_per_h) - 1)
     most = max(rows, key=lambda row: row["losses"])
@@ -281,13 +256,11 @@ def grace_chart(answer: Answer) -> ch.Chart:
     uploads = list(dict.fromkeys(row["upload"] for row in rows))
     x = alt.X("notice:O", title="notice, s", sort=notices, axis=alt.Axis(labelAngle=0))
     y = alt.Y("upload:O", title="upload, s", sort=uploads)
-    base = ch.named("cells")
+    base, shades = ch.named("cells"), alt.Scale(domain=[0, 1], range=[0.04, 0.55])
     box = base.mark_rect(color="var(--good)").encode(
         x=x,
         y=y,
-        opacity=alt.Opacity(
-            "commits:Q", legend=None, scale=alt.Scale(domain=[0, 1], range=[0.04, 0.55])
-        ),
+        opacity=alt.Opacity("commits:Q", legend=None, scale=shades),
         tooltip=[
             alt.Tooltip("notice:O"),
             alt.Tooltip("upload:O"),

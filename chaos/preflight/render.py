@@ -17,7 +17,7 @@ from chaos.preflight.estimate import Chance, Estimate, Spread, in_hours, in_perc
 from chaos.preflight.forecast import Forecast, on_demand_s
 from chaos.preflight.question import Question
 from chaos.preflight.rules.rule import RuleFinding
-from chaos.preflight.validation import Validation
+from chaos.preflight.validation import FigureComparison, Validation
 from chaos.preflight.verdict import Word
 from chaos.report.markdown import table as markdown_table
 from chaos.report.screen import bare_table, labelled, numbers, on_one_line
@@ -88,15 +88,18 @@ def _validation(held: Validation) -> Iterator[RenderableType]:
     yield Text(f"compared with {held.what}", style="bold")
     table = _table("", "predicted", "measured", "off by", "inside")
     for row in held.rows:
-        style = "" if row.agrees else "yellow"
+        name, *cells = _compared_cells(row)
+        mark, style = ("✓", "") if row.agrees else ("✗", "yellow")
         inside = "" if row.inside is None else f"{row.inside:.0%}"
-        cells = (interval(row.predicted), interval(row.measured), f"{row.difference:+.1%}", inside)
-        name = f"{row.figure}, {row.unit}" if row.unit else row.figure
-        mark = "✓" if row.agrees else "✗"
-        table.add_row(Text(f"{mark} {name}", style=style), *cells)
+        table.add_row(Text(f"{mark} {name}", style=style), *cells, inside)
     yield table
     for note in held.notes:
         yield Text(note, style="yellow")
+
+
+def _compared_cells(row: FigureComparison) -> tuple[str, ...]:
+    name = f"{row.figure}, {row.unit}" if row.unit else row.figure
+    return name, interval(row.predicted), interval(row.measured), f"{row.difference:+.1%}"
 
 
 def interval(estimate: Estimate) -> str:
@@ -271,18 +274,9 @@ def _found(head: str, findings: Sequence[RuleFinding]) -> Iterator[str]:
 def _validation_lines(held: Validation) -> Iterator[str]:
     yield f"Compared with {_cell(held.what)}:"
     yield ""
-    rows = [
-        (
-            f"{'✅' if row.agrees else '❌'} {row.figure}{f', {row.unit}' if row.unit else ''}",
-            interval(row.predicted),
-            interval(row.measured),
-            f"{row.difference:+.1%}",
-        )
-        for row in held.rows
-    ]
-    yield from markdown_table(
-        ("mean, 95 % interval", "predicted", "measured", "off by"), map(_cells, rows)
-    )
+    marked = [("✅" if row.agrees else "❌", *_compared_cells(row)) for row in held.rows]
+    rows = [_cells((f"{mark} {name}", *cells)) for mark, name, *cells in marked]
+    yield from markdown_table(("mean, 95 % interval", "predicted", "measured", "off by"), rows)
 
 
 def _cells(texts: Sequence[str]) -> list[str]:

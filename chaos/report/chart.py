@@ -92,6 +92,12 @@ def named(name: str) -> alt.Chart:
     return alt.Chart(alt.NamedData(name=name))
 
 
+def colored(field: str, colors: Mapping[str, str]) -> alt.Color:
+    """Return the encoding of a field by colour; its legend is the page's."""
+    scale = alt.Scale(domain=list(colors), range=list(colors.values()))
+    return alt.Color(f"{field}:N", scale=scale, legend=None)
+
+
 def _has_room() -> bool:
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     return limit == resource.RLIM_INFINITY or limit >= _ADDRESSES

@@ -220,10 +220,5 @@ def run_in_json(run: FinishedRun) -> str:
     )
 
 
-def runs_in_json(runs: Sequence[RunSummary]) -> str:
-    """Return several runs in figures."""
-    return _as_json([run.model_dump(mode="json") for run in runs])
-
-
 def _as_json(value: Any) -> str:  # noqa: ANN401 - what JSON can hold
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"

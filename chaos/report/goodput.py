@@ -139,13 +139,12 @@ def _pieces(lane: str, seconds: Mapping[Phase, float]) -> list[dict[str, Any]]:
 
 
 def _bars(lanes: Sequence[str]) -> alt.LayerChart:
-    scale = alt.Scale(domain=list(PHASES), range=[COLORS[phase] for phase in PHASES])
     chart = ch.named("pieces").mark_bar(height=18, stroke="var(--bg)", strokeWidth=0.5)
     encoded = chart.encode(
         x=alt.X("since_s:Q", title="seconds", axis=alt.Axis(format=",~f")),
         x2="until_s:Q",
         y=alt.Y("lane:N", title=None, sort=list(lanes), axis=alt.Axis(ticks=False, domain=False)),
-        color=alt.Color("phase:N", scale=scale, legend=None),
+        color=ch.colored("phase", {phase: COLORS[phase] for phase in PHASES}),
         tooltip=[
             alt.Tooltip("lane:N", title="of"),
             alt.Tooltip("phase:N"),

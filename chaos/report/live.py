@@ -65,11 +65,6 @@ class Progress:
         """The place of this attempt's foremost rank, as (epoch, finished steps)."""
         return max(self.places.values(), default=None)
 
-    @property
-    def last_fault(self) -> LiveFault | None:
-        """The fault that was injected last."""
-        return self.faults[-1] if self.faults else None
-
 
 def advance(progress: Progress, entry: Entry) -> Progress:
     """Return the progress after one more event; each event at least advances the time."""

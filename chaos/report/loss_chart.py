@@ -168,7 +168,7 @@ _STROKES: dict[str, dict[str, Any]] = {
     # On top, so that it is visible if the recomputed steps are equal.
     "lost work": {"strokeWidth": 2.5, "strokeDash": [4, 3]},
 }
-_COLORS = [ch.BASELINE, ch.RUN, ch.LOST]
+_COLORS = {"baseline": ch.BASELINE, "this run": ch.RUN, "lost work": ch.LOST}
 _KEYS = (
     ch.Key("baseline", "wide", ch.BASELINE),
     ch.Key("this run", "line", ch.RUN),
@@ -292,11 +292,7 @@ def _x_of_epochs(line: StepSeries) -> alt.X:
 
 
 def _lines(x: alt.X, *, with_points: bool = False, of_chosen_rank: bool = False) -> list[alt.Chart]:
-    color = alt.Color(
-        "series:N",
-        scale=alt.Scale(domain=list(_STROKES), range=_COLORS),
-        legend=None,
-    )
+    color = ch.colored("series", _COLORS)
     y = alt.Y("loss:Q", title="loss", scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=5))
     chart = _steps(of_chosen_rank=of_chosen_rank)
     base = chart.encode(x=x, y=y, color=color, detail="strand:N", order="position:Q")

@@ -342,13 +342,12 @@ def _bars(name: str, y: alt.Y, *, height: int, end_s: float) -> alt.Chart:
         scale=alt.Scale(domain=[0, end_s], nice=False),
         axis=alt.Axis(format=",~f"),
     )
-    scale = alt.Scale(domain=list(_PALETTE), range=list(_PALETTE.values()))
     tooltip = [
         alt.Tooltip("what:N"),
         alt.Tooltip("since_s:Q", title="from (s)", format=".2f"),
         alt.Tooltip("until_s:Q", title="to (s)", format=".2f"),
     ]
-    color = alt.Color("kind:N", scale=scale, legend=None)
+    color = ch.colored("kind", _PALETTE)
     chart = ch.named(name).mark_bar(height=height)
     return chart.encode(x=x, x2="until_s:Q", y=y, color=color, tooltip=tooltip)
 

@@ -151,17 +151,13 @@ def _standings(suites: Suites) -> ch.Chart:
         for order, kind in enumerate(_STANDINGS)
         if (count := Counter(run.standing for run in suite.runs)[kind])
     ]
-    scale = alt.Scale(
-        domain=[word for word, _ in _STANDINGS.values()],
-        range=[color for _, color in _STANDINGS.values()],
-    )
     bars = ch.named("suites").mark_bar(
         stroke="var(--bg)", strokeWidth=0.5, width={"band": min(1.0, len(suites) / 16)}
     )
     encoded = bars.encode(
         x=_x(_labels(suites)),
         y=alt.Y("runs:Q", title="runs", axis=alt.Axis(values=_whole(suites), format="d")),
-        color=alt.Color("standing:N", scale=scale, legend=None),
+        color=ch.colored("standing", dict(_STANDINGS.values())),
         order="order:Q",
         tooltip=["suite:N", "standing:N", "runs:Q"],
     )
@@ -192,12 +188,12 @@ def _lines(
     title: str,
     unit: str,
 ) -> ch.Chart:
-    scale = alt.Scale(domain=list(drawn), range=_LINES[: len(drawn)])
+    colors = dict(zip(drawn, _LINES, strict=False))
     form = ".0%" if name == "goodput" else ",.3~f"
     base = ch.named("points").encode(
         x=_x(labels),
         y=alt.Y("value:Q", title=unit, axis=alt.Axis(format=form), scale=alt.Scale(zero=True)),
-        color=alt.Color("scenario:N", scale=scale, legend=None),
+        color=ch.colored("scenario", colors),
         tooltip=["scenario:N", "suite:N", alt.Tooltip("value:Q", format=form), "runs:Q"],
     )
     layers = alt.layer(
@@ -214,7 +210,7 @@ def _lines(
         caption="The median where a scenario ran several times in a suite.",
         keys=[
             ch.Key(scenario, "line", color)
-            for scenario, color in zip(drawn, _LINES, strict=False)
+            for scenario, color in colors.items()
             if scenario in seen
         ],
     )
