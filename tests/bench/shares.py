@@ -15,7 +15,7 @@ from torch.distributed.tensor import DTensor, Shard
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from chaos.backends.train.state.canonical import Encoding
-from chaos.backends.train.state.shares import share_of
+from chaos.backends.train.state.part import share_of
 
 ROWS, COLUMNS, LAYERS, TIMES = 1000, 1000, 5, 9
 

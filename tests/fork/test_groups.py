@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from chaos.backends.fork.groups import ProcessGroups
+from chaos.backends.fork.lane import ProcessGroups
 from chaos.model.event import Leftover
 from tests.audit.backend import Ticking
 from tests.fork.conftest import ROOT, RunJob, kill

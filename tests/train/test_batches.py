@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from chaos.backends.train.batches import watch_batches
+from chaos.backends.train.libraries import watch_batches
 from chaos.errors import InjectedError
 
 Told = list[str]

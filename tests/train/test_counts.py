@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from chaos.backends.train.state.counts import COUNTS_MAX, LOOKED_AT_MAX, counts_of
+from chaos.backends.train.state.content import COUNTS_MAX, LOOKED_AT_MAX, counts_of
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from chaos.backends.train.state.found import Found
+from chaos.backends.train.state.watch import Found
 
 
 def optimizer() -> Any:

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from chaos.backends.train.state.found import kind_of
 from chaos.backends.train.state.keras_parts import keras_parts
 from chaos.backends.train.state.part import Part
+from chaos.backends.train.state.watch import kind_of
 from chaos.model.event import Component
 
 RATE = np.float32(0.25)
@@ -221,7 +221,7 @@ REAL = """
 import os, sys, tempfile
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 import numpy as np, tensorflow as tf, {keras} as keras
-from chaos.backends.train.batches import watch_batches
+from chaos.backends.train.libraries import watch_batches
 from chaos.backends.train.state.keras_parts import keras_parts
 
 entered, done = [], []

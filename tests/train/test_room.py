@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 from ray.train import ScalingConfig
 
-from chaos.backends.train.room import refuse_what_does_not_fit
-from chaos.backends.train.trainer import as_there_is_room, on_the_cpu
+from chaos.backends.train.trainer import as_there_is_room, on_the_cpu, refuse_what_does_not_fit
 from chaos.errors import RefusalError
 from chaos.model.plan import Op, Plan, Shape
 from tests.check.story import Story

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from chaos.backends.train.rounds import watch_rounds
+from chaos.backends.train.libraries import watch_rounds
 from chaos.backends.train.state.components import booster_parts
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.distributed.checkpoint as dcp
 
-from chaos.backends.train.state.sharded import sharded_part
+from chaos.backends.train.state.files import sharded_part
 
 STATE = {"model": {"w": torch.ones(3), "b": torch.ones(2, dtype=torch.bfloat16)}, "done": 3}
 PATHS = ("model/.metadata", "model/__0_0.distcp")

@@ -14,7 +14,7 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.distributed.tensor.placement_types import Placement
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from chaos.backends.train.state import shares
+from chaos.backends.train.state import part
 from chaos.backends.train.state.part import Part
 from chaos.model.event import Share
 
@@ -52,7 +52,7 @@ def held(
         shard = DTensor.from_local(
             local, grid, kinds, run_check=False, shape=whole.shape, stride=whole.stride()
         )
-        return shares.share_of([("", shard)])()
+        return part.share_of([("", shard)])()
 
 
 def together(
@@ -101,7 +101,7 @@ def test_any_change_shows_and_so_do_elements_that_change_places(data: st.DataObj
 
 
 def test_every_place_of_every_dimension_has_its_own_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shares, "_SLAB", 8)  # several slabs
+    monkeypatch.setattr(part, "_SLAB", 8)  # several slabs
     whole = torch.zeros(6, 6, 3)
     sums = set()
     for place in range(whole.numel()):
@@ -130,6 +130,6 @@ def test_a_tensor_that_is_not_sharded_is_rank_0s_beside_one_that_is() -> None:
 
 
 def test_what_is_not_sharded_or_still_to_be_summed_has_no_share() -> None:
-    assert shares.share_of([("", torch.ones(3))])() is None
+    assert part.share_of([("", torch.ones(3))])() is None
     assert Part.of("numbers", [1, 2], with_size=True).component().share is None
     assert held(torch.ones(4), (2,), (Partial(),), 0) is None

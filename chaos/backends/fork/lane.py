@@ -3,11 +3,18 @@
 It has one thread and does nothing but fork: a driver for each run that the
 harness asks for, a worker for each that a driver asks for. It adopts the
 processes that they leave behind, so that each belongs to one lane.
+
+Ray puts each worker into a process group of its own. Once the worker has ended,
+for whatever reason, Ray sends the group SIGTERM and 200 ms later SIGKILL (Ray
+2.60, RAY_process_group_cleanup_enabled, on since 2.57; ray-project/ray#64407).
+So a DataLoader's workers end, which otherwise look for their parent every 5 s.
+A process that makes a session of its own leaves the group. So it is here.
 """
 
 import contextlib
 import os
 import selectors
+import signal
 import socket
 import sys
 from pathlib import Path
@@ -15,7 +22,6 @@ from pathlib import Path
 from chaos.backends.fork import compat
 from chaos.backends.fork.cluster import ForkCluster
 from chaos.backends.fork.gates import port_of
-from chaos.backends.fork.groups import ProcessGroups
 from chaos.backends.fork.messages import (
     Ending,
     Exited,
@@ -31,7 +37,7 @@ from chaos.backends.fork.wire import Wire
 from chaos.backends.fork.worker import live_as_worker
 from chaos.backends.train.fit import RunPart
 from chaos.backends.train.lifeline import die_with_parent, ended_children
-from chaos.run.clock import SystemClock
+from chaos.run.clock import Clock, SystemClock, seconds_since
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import driver_journal
 from chaos.run.signals import (
@@ -42,6 +48,7 @@ from chaos.run.signals import (
     is_foreign,
 )
 
+GRACE_S = 0.2  # from SIGTERM to SIGKILL, of a worker's group
 POLL_S = 0.01
 
 
@@ -182,3 +189,41 @@ def _begin_run(request: StartRun, lane: Wire) -> RunPart:
     compat.use_cluster(cluster)
     compat.run_controllers_here(cluster.run_controller)
     return RunPart(plan, directory, journal)
+
+
+class ProcessGroups:
+    """The groups of one parent's children, each named by its leader's pid."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._leaders: set[int] = set()
+        self._asked_ns: dict[int, int] = {}
+
+    def add(self, pid: int) -> None:
+        """Add a child that leads a group of its own."""
+        self._leaders.add(pid)
+
+    def ended(self, pid: int) -> bool:
+        """Return whether an ended child was a leader; if so, send the rest of its group SIGTERM."""
+        if pid not in self._leaders:
+            return False
+        self._leaders.remove(pid)
+        if _signal(pid, signal.SIGTERM):
+            self._asked_ns[pid] = self._clock.now_ns()
+        return True
+
+    def kill_the_late(self) -> None:
+        """Kill the groups whose SIGTERM was sent `GRACE_S` ago."""
+        for pid, since_ns in list(self._asked_ns.items()):
+            if seconds_since(since_ns, self._clock) >= GRACE_S:
+                del self._asked_ns[pid]
+                _signal(pid, signal.SIGKILL)
+
+
+def _signal(group: int, number: int) -> bool:
+    """Signal a group; return whether a process was left in it."""
+    try:
+        os.killpg(group, number)
+    except ProcessLookupError:
+        return False
+    return True

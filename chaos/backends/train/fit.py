@@ -11,8 +11,12 @@ from chaos.backends.train.job import line_of_script
 from chaos.backends.train.observer import plain_value
 from chaos.backends.train.preimport import marks
 from chaos.backends.train.reduction import keeps_first_buckets
-from chaos.backends.train.room import refuse_what_does_not_fit
-from chaos.backends.train.trainer import as_there_is_room, on_the_cpu, without_nccl
+from chaos.backends.train.trainer import (
+    as_there_is_room,
+    on_the_cpu,
+    refuse_what_does_not_fit,
+    without_nccl,
+)
 from chaos.backends.train.written import training_has_begun
 from chaos.declared import TOKEN_ENV
 from chaos.errors import RefusalError

@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from chaos.backends.train.cursor import Record
-from chaos.backends.train.going_on import GoingOn
 from chaos.backends.train.handed import HandedWork, Place
-from chaos.backends.train.loads import Loads
+from chaos.backends.train.loads import GoingOn, Loads
 from chaos.backends.train.opened import Opened, Opening
 from chaos.backends.train.saves import Save, Saves
-from chaos.backends.train.state.content import parts_of
-from chaos.backends.train.state.counts import counts_of
+from chaos.backends.train.state.content import counts_of, parts_of
 from chaos.backends.train.state.readable import is_text, read
 from chaos.model.event import (
     FileRenamed,

@@ -18,9 +18,8 @@ from chaos.backends.train.address import ControllerPort, RunAddress
 from chaos.backends.train.cursor import Cursor, Record
 from chaos.backends.train.here import HERE
 from chaos.backends.train.loaders import watch_loaders
-from chaos.backends.train.obedience import Obedience
+from chaos.backends.train.obedience import Obedience, Places, is_in_load
 from chaos.backends.train.observer import went_on
-from chaos.backends.train.places import Places, is_in_load
 from chaos.backends.train.reduction import keep_first_buckets
 from chaos.backends.train.saves import Saves
 from chaos.backends.train.steps import Losses, StepHook

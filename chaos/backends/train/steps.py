@@ -2,7 +2,7 @@
 
 Steps are seen by torch's global hooks, which every optimizer of the process calls. In a
 job that boosts trees a round is a step, in one that trains with Keras a batch (see
-`rounds`, `batches`). The losses are the numbers that `backward()` was called on since
+`libraries`). The losses are the numbers that `backward()` was called on since
 the last step, the inputs are the arguments of the model's calls. To read a tensor on a
 GPU would make the host wait for the GPU. So it stays there, and is read at the next
 report, or when `PENDING_MAX` of them have gathered.
@@ -13,8 +13,7 @@ import os
 from collections.abc import Callable
 from typing import Any, ClassVar, Protocol, TypeAlias
 
-from chaos.backends.train.batches import watch_batches
-from chaos.backends.train.rounds import watch_rounds
+from chaos.backends.train.libraries import watch_batches, watch_rounds
 from chaos.backends.train.state.gradients import is_empty_step
 from chaos.errors import InjectedError
 from chaos.model.event import Inputs

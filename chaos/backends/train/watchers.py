@@ -10,10 +10,9 @@ from chaos import declared
 from chaos.backends.train.cursor import Record
 from chaos.backends.train.job_files import JobFiles
 from chaos.backends.train.saves import Saves
-from chaos.backends.train.state.files import watch_files, watch_libraries
+from chaos.backends.train.state.files import sharded_part, watch_files, watch_libraries
 from chaos.backends.train.state.inputs import Given, InputWindow
 from chaos.backends.train.state.roots import Owner, Roots
-from chaos.backends.train.state.sharded import sharded_part
 from chaos.backends.train.state.watch import StateWatch, model_digests
 from chaos.model.event import (
     AnyEvent,

@@ -1,7 +1,11 @@
-"""The entries of a saved file: a digest and the kind of each."""
+"""The entries of a saved file: a digest and the kind of each, and the whole numbers among them.
+
+Those are the job's own record of its progress.
+"""
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Literal, TypeAlias
 
 from chaos.backends.train.state.canonical import Encoding
@@ -11,6 +15,10 @@ from chaos.model.event import SavedPart
 PARTS_MAX = 64
 BYTES_MAX = 1 << 30
 _DEPTH_MAX = 3
+COUNTS_MAX = 64
+LOOKED_AT_MAX = 4096
+_COUNTS_DEPTH_MAX = 4
+_LARGEST = 2**63 - 1  # the largest that a journal can hold
 # Torch's on the host and on CUDA; Python's and numpy's as tuples.
 _TORCH_STATES = (5056, 16)
 _PYTHON_STATE = 625
@@ -121,3 +129,27 @@ def _length(value: Any) -> int:  # noqa: ANN401
 
 def _is_tensor(value: Any) -> bool:  # noqa: ANN401
     return hasattr(value, "is_floating_point") and hasattr(value, "numel")
+
+
+def counts_of(saved: Any) -> dict[str, int]:  # noqa: ANN401 - whatever `torch.save` is given
+    """Return the whole numbers in nested mappings by dotted name, the shallowest first.
+
+    A name that begins with an underscore is internal to a library, such as
+    `_step_count` of torch's schedules, and left out. At most `COUNTS_MAX`, of the
+    first `LOOKED_AT_MAX` entries.
+    """
+    found: dict[str, int] = {}
+    waiting = deque([("", saved, 0)])
+    looked = 0
+    while waiting and len(found) < COUNTS_MAX and looked < LOOKED_AT_MAX:
+        prefix, value, depth = waiting.popleft()
+        if isinstance(value, int) and not isinstance(value, bool) and prefix:
+            if abs(value) <= _LARGEST:
+                found[prefix] = value
+        elif isinstance(value, Mapping) and depth < _COUNTS_DEPTH_MAX:
+            for key, below in islice(value.items(), LOOKED_AT_MAX):
+                looked += 1
+                name = str(key) if isinstance(key, str | int) else ""
+                if name and not name.startswith("_") and isinstance(below, int | Mapping):
+                    waiting.append((f"{prefix}.{name}" if prefix else name, below, depth + 1))
+    return found

@@ -1,0 +1,80 @@
+"""Steps of libraries that a worker has imported: boosting rounds, and batches of Keras.
+
+They count as the optimizer steps of a job that trains by them. XGBoost and LightGBM make one
+round per call of `Booster.update`, on every rank, and call their callbacks afterwards. So a
+round is counted when its trees are there and before `RayTrainReportCallback` reports it.
+
+Keras 3 and the Keras before it (`tf_keras`, which alone can train with TensorFlow's
+MultiWorkerMirroredStrategy) both call a list of callbacks at each batch. So a
+batch is counted after its update and before the job's own callbacks, one of
+which may report it. With `steps_per_execution` several steps are one batch.
+A loop of the job's own, traced once by `tf.function`, makes no call that could be watched.
+
+chaos imports none of them. Each function here may be called again, for libraries imported
+since: no class is watched twice.
+"""
+
+import functools
+import operator
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+BOOSTING, KERAS = ("xgboost", "lightgbm"), ("keras", "tf_keras")
+_WATCHED = "_chaos_watches"
+
+
+def unwatched(libraries: Sequence[str], name: str) -> Iterator[Any]:
+    """Yield each library's class of this name (dotted, below the library), and mark it."""
+    for library in libraries:
+        try:
+            cls = operator.attrgetter(name)(sys.modules.get(library))
+        except AttributeError:  # not imported, or not yet as a whole
+            continue
+        if _WATCHED not in vars(cls):
+            setattr(cls, _WATCHED, True)
+            yield cls
+
+
+def watch_rounds(begins: Callable[[Any], None], done: Callable[[], None]) -> None:
+    """Call `begins` with the booster before each round from now on, and `done` after it."""
+    for booster in unwatched(BOOSTING, "Booster"):
+        _watch_booster(booster, begins, done)
+
+
+def _watch_booster(booster: Any, begins: Callable[[Any], None], done: Callable[[], None]) -> None:  # noqa: ANN401 - a class
+    original: Callable[..., Any] = booster.update
+
+    @functools.wraps(original)
+    def update(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        begins(self)
+        result = original(self, *args, **kwargs)
+        done()
+        return result
+
+    booster.update = update
+
+
+def watch_batches(begins: Callable[[Any], None], done: Callable[[], None]) -> None:
+    """Call `begins` with the model before each batch from now on, and `done` after it."""
+    for told in unwatched(KERAS, "callbacks.CallbackList"):
+        _watch_callbacks(told, begins, done)
+
+
+def _watch_callbacks(told: Any, begins: Callable[[Any], None], done: Callable[[], None]) -> None:  # noqa: ANN401 - a class
+    on_begin: Callable[..., None] = told.on_train_batch_begin
+    on_end: Callable[..., None] = told.on_train_batch_end
+
+    @functools.wraps(on_begin)
+    def begin(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+        on_begin(self, *args, **kwargs)
+        model = getattr(self, "model", None)  # a list that a job makes by hand may have none
+        if model is not None:
+            begins(model)
+
+    @functools.wraps(on_end)
+    def end(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+        done()
+        on_end(self, *args, **kwargs)
+
+    told.on_train_batch_begin, told.on_train_batch_end = begin, end
