@@ -3,7 +3,7 @@
 Each table is made once, when a check first reads it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -90,12 +90,6 @@ class RunTables:
     def ending(self) -> Ending:
         """The end of the run."""
         return ending(self.history)
-
-
-def _whole(first: RunTables, repeats: Sequence[History]) -> tuple[RunTables, ...]:
-    """Return the tables of a clean run, and of its repeats that are whole."""
-    others = (RunTables(history, first) for history in repeats)
-    return first, *(c for c in others if c.ending.is_finished and c.ending.is_over)
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,10 +225,19 @@ class RunAnalysis:
     @cached_property
     def _clean(self) -> tuple[RunTables, ...]:
         """The whole clean runs, of which a band can be learnt; the baseline is the first."""
-        if self.reference is None or not isinstance(self.counterpart, Baseline):
-            return () if self.reference is None else (self.reference,)
-        return self.counterpart.once(
-            "clean", partial(_whole, self.reference, self.counterpart.repeats)
+        if self.reference is None:
+            return ()
+        others = (c for c in self.repeats if c.ending.is_finished and c.ending.is_over)
+        return self.reference, *others
+
+    @cached_property
+    def repeats(self) -> tuple[RunTables, ...]:
+        """The further clean runs, whole or not; they are kept with the baseline."""
+        first, baseline = self.reference, self.counterpart
+        if first is None or not isinstance(baseline, Baseline):
+            return ()
+        return baseline.once(
+            "repeats", lambda: tuple(RunTables(h, first) for h in baseline.repeats)
         )
 
     @cached_property

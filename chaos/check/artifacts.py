@@ -1,17 +1,17 @@
 """The check of the files that a job leaves, entry by entry."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from chaos.check.analysis import RunAnalysis, RunTables
 from chaos.check.divergence import Moment, divergence_place
-from chaos.check.file_contents import EntryPair, FileContents, WrittenFile
+from chaos.check.file_contents import EntryPair, WrittenFile, contents_of
 from chaos.check.files import outside_storage
 from chaos.check.result import conclude, inconclusive, nothing_due, own_check
 from chaos.check.values import is_below
 from chaos.model.event import FileSaved, SavedPart
-from chaos.model.history import Baseline
 from chaos.model.severity import Severity
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.words import plural
@@ -86,25 +86,14 @@ class _Beside:
     @classmethod
     def of(cls, analysis: RunAnalysis, reference: RunTables) -> "_Beside":
         """Compare what was written up to where the run leaves its baseline."""
-        baseline = analysis.counterpart
-        others = baseline.repeats if isinstance(baseline, Baseline) else ()
-        whole = [course for course in map(RunTables, others) if course.ending.is_finished]
-        contents = FileContents(analysis.run, reference, analysis.began, whole, analysis.resized)
-        until = min(
-            (again.since for again in analysis.repeated_steps), default=len(analysis.history)
-        )
-        parted = _parted(analysis)
+        contents, parted = contents_of(analysis), _parted(analysis)
         pairs = [
             pair
             for pair in contents.pairs()
-            if pair.mine.number < until and not _explains(parted, pair.mine)
+            if pair.mine.number < contents.until and not _explains(parted, pair.mine)
         ]
         missing: list[WrittenFile] = []
-        if (
-            parted is None
-            and until == len(analysis.history)
-            and _ran_alike(analysis.run, reference)
-        ):
+        if parted is None and contents.until == math.inf and _ran_alike(analysis.run, reference):
             pairs += (
                 pair
                 for pair in contents.last()

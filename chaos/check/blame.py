@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.divergence import divergence, divergence_place, left_before
-from chaos.check.file_contents import SavedFiles
+from chaos.check.file_contents import contents_of
 from chaos.check.inputs import InputsApart
 from chaos.check.restarts import Restart
 from chaos.check.state_at_resume import SHIPPED, Row, group_of
@@ -369,12 +369,10 @@ def _is_saved_otherwise(analysis: RunAnalysis, restart: Restart, row: Row) -> bo
     """Return whether a schedule that was lost is in a file that a restart may continue from."""
     if row.group != "schedule" or analysis.reference is None:
         return False
-    ignore = analysis.plan.expect.ignore_metrics
-    files = SavedFiles(analysis.run, analysis.reference, analysis.began, analysis.resized, ignore)
     return any(
-        other.saved.attempt == restart.attempt.index
+        other.mine.what.attempt == restart.attempt.index
         and other.name.rpartition(".")[2] in ("last_epoch", "_step_count")
-        for other in files.other_counts()
+        for other in contents_of(analysis).other_counts()
     )
 
 

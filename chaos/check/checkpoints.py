@@ -1,14 +1,12 @@
 """Checks of storage: checkpoints are whole, the right ones are kept, reports are durable."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePath
 from typing import Any
 
 from chaos.check.analysis import RunAnalysis, RunTables
 from chaos.check.attempt import Attempt, Commit
-from chaos.check.file_contents import SavedFiles
+from chaos.check.file_contents import FileContents, contents_of
 from chaos.check.files import is_own
 from chaos.check.result import conclude, inconclusive, nothing_due, own_check
 from chaos.check.storage import StoredCheckpoints, is_elsewhere, kept_at_the_end, stored_checkpoints
@@ -22,7 +20,7 @@ from chaos.model.event import (
     StorageSeen,
     TrainFnEnded,
 )
-from chaos.model.history import Baseline, History
+from chaos.model.history import History
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.words import plural
 
@@ -89,31 +87,27 @@ def _told(analysis: RunAnalysis, *, whole: int, looks: int) -> str:
     return f"restarts read {plural(read, 'file')}, none of them cut short"
 
 
-def _saved_files(analysis: RunAnalysis) -> SavedFiles | None:
+def _saved_files(analysis: RunAnalysis) -> FileContents | None:
     if analysis.reference is None or not analysis.plan.ops or analysis.is_by_steps:
         return None
-    ignore = analysis.plan.expect.ignore_metrics
-    until = min((again.since for again in analysis.repeated_steps), default=math.inf)
-    return SavedFiles(
-        analysis.run, analysis.reference, analysis.began, analysis.resized, ignore, until
-    )
+    return contents_of(analysis)
 
 
-def _count_doubts(beside: SavedFiles | None) -> Iterator[str]:
+def _count_doubts(beside: FileContents | None) -> Iterator[str]:
     first = next(beside.other_counts(), None) if beside is not None else None
     if first is None:
         return
-    saved = first.saved
+    saved = first.mine.what
     place = f"epoch {saved.epoch}" + (f", step {saved.step}" if saved.step else "")
     yield (
-        f"`{first.name}` in {PurePath(saved.path).name} is {first.ours} where rank {saved.rank} "
+        f"`{first.name}` in {first.mine.name} is {first.ours} where rank {saved.rank} "
         f"saved it at {place}, {first.due} in the baseline: a restart from it may go on elsewhere, "
         "and none was seen; inject a fault after it, or name it in `expect.ignore_metrics` if the "
         "job counts from its last start"
     )
 
 
-def _other_bytes_note(beside: SavedFiles | None) -> str:
+def _other_bytes_note(beside: FileContents | None) -> str:
     other = {} if beside is None else beside.other_bytes()
     if not other:
         return ""
@@ -181,9 +175,7 @@ def _unfinished(analysis: RunAnalysis) -> Iterator[Anomaly]:
     """
     if analysis.reference is None or not analysis.plan.ops:
         return
-    baseline = analysis.counterpart
-    repeats = baseline.repeats if isinstance(baseline, Baseline) else ()
-    clean = [stored_checkpoints(c) for c in (analysis.reference, *map(RunTables, repeats))]
+    clean = [stored_checkpoints(course) for course in (analysis.reference, *analysis.repeats)]
     theirs = [(course, commit) for course in clean for commit in course.commits]
     uploaders = frozenset(rank for course, commit in theirs for rank in course.uploaders(commit))
     are_whole = not any(course.unfinished(commit) for course, commit in theirs)

@@ -3,14 +3,14 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from pathlib import PurePath
 from typing import TypeAlias
 
-from chaos.check.analysis import RunTables
+from chaos.check.analysis import RunAnalysis, RunTables
 from chaos.check.attempt import Attempt
 from chaos.check.files import series_of
 from chaos.check.storage import stored_checkpoints
@@ -23,7 +23,7 @@ _Entry: TypeAlias = tuple[_File, str]  # a file, and the name of a part of it
 _TEMPORARY = re.compile(r"tmp[a-z0-9_#]{8}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class WrittenFile:
     """One file as it was written; `nth`: its number among those of its name at this place."""
 
@@ -47,6 +47,27 @@ class WrittenFile:
     def is_table(self) -> bool:
         """Whether it has a line for each of several moments."""
         return self.name.endswith(".csv")
+
+    @cached_property
+    def parts(self) -> Mapping[str, SavedPart]:
+        """Its entries that could be read, by name."""
+        return {part.name: part for part in self.what.parts if part.digest}
+
+    @property
+    def digests(self) -> Mapping[_Entry, str]:
+        """The digests of its entries."""
+        return {(self.file, name): part.digest for name, part in self.parts.items()}
+
+    @property
+    def counts(self) -> Mapping[_Entry, int]:
+        """The whole numbers in it, under the name that it was written by.
+
+        A temporary name that is another one each time makes them incomparable: such a file is a
+        framework's, which may count anew in each process.
+        """
+        named = self.what.rank, series_of(PurePath(self.what.path).name)
+        counts = self.what.counts if isinstance(self.what, FileSaved) else {}
+        return {(named, name): value for name, value in counts.items()}
 
     @property
     def key(self) -> tuple[_File, _Place, int]:
@@ -76,11 +97,27 @@ class EntryPair:
         return self.ours.digest != self.theirs.digest
 
 
+@dataclass(frozen=True, slots=True)
+class OtherCount:
+    """A number in a file that is not the baseline's count at the same place."""
+
+    mine: WrittenFile
+    entry: _Entry
+    ours: int
+    due: int
+
+    @property
+    def name(self) -> str:
+        """The number's name in the file."""
+        return self.entry[1]
+
+
 @dataclass(frozen=True)
 class FileContents:
     """The files of a run and its baseline's; `began` is the first fault's event number.
 
-    `repeats` are other clean runs. Attempts that are `resized` have no counterpart.
+    `repeats` are other clean runs. Attempts that are `resized` have no counterpart. From `until`
+    on, the first step that may be repeated (at least once), nothing need be the baseline's.
     """
 
     run: RunTables
@@ -88,18 +125,19 @@ class FileContents:
     began: int
     repeats: Sequence[RunTables] = ()
     resized: frozenset[int] = frozenset()
+    ignore: tuple[str, ...] = ()
+    until: float = math.inf
+
+    # -- entries -------------------------------------------------------------------------------
 
     def pairs(self) -> Iterator[EntryPair]:
         """Yield the entries that surviving work wrote since the fault, with the baseline's."""
-        for mine in surviving(self.run):
-            due = self._due.get(mine.key)
-            if due is None or mine.number < self.began or mine.what.attempt in self.resized:
-                continue
+        for mine, due in self._after():
             yield from self._proven_pairs(mine, due)
 
     def last(self) -> Iterator[EntryPair]:
         """Yield the entries of a file's last version, where its place is not the baseline's."""
-        mine, due = _last_of(surviving(self.run)), _last_of(self._due.values())
+        mine, due = _last_of(self._ours), _last_of(self._due.values())
         others = [_last_of(surviving(run)) for run in self.repeats]
         for file, kept in mine.items():
             there = due.get(file)
@@ -115,61 +153,171 @@ class FileContents:
 
     def missing(self) -> Iterator[WrittenFile]:
         """Yield the files that all of several clean runs left, and this run never wrote."""
-        ours = {kept.file for kept in written(self.run)}
+        ours = {kept.file for kept in self._written}
         theirs = [{kept.file for kept in written(run)} for run in self.repeats]
         if theirs and not self.resized:
             for file, kept in _last_of(self._due.values()).items():
                 if file not in ours and all(file in of for of in theirs):
                     yield kept
 
-    @cached_property
-    def _due(self) -> Mapping[tuple[_File, _Place, int], WrittenFile]:
-        return {kept.key: kept for kept in surviving(self.reference)}
-
     def _proven_pairs(
         self, mine: WrittenFile, due: WrittenFile, *, is_last: bool = False
     ) -> Iterator[EntryPair]:
-        ours = _parts(mine)
-        for name, theirs in _parts(due).items():
+        for name, theirs in due.parts.items():
             entry = due.file, name
-            if entry in self._proven and name in ours:
-                moves = self._moves(entry)
-                grows = due.is_table or self._counts[entry] > 1
-                yield EntryPair(mine, due, ours[name], theirs, moves, grows, is_last)
+            if entry in self._proven and name in mine.parts:
+                digests, lengths, saves = self._values[entry]
+                # An entry that was saved once only was never seen to stay the same.
+                moves, grows = len(digests) > 1 or saves == 1, due.is_table or len(lengths) > 1
+                yield EntryPair(mine, due, mine.parts[name], theirs, moves, grows, is_last)
 
     @cached_property
     def _proven(self) -> frozenset[_Entry]:
         """The entries that were the baseline's wherever no fault had been injected."""
-        early = [kept for kept in written(self.run) if kept.number < self.began]
-        clean = [*early, *(kept for run in self.repeats for kept in written(run))]
+        others = (kept for run in self.repeats for kept in written(run))
+        return self._repeating([*self._early, *others], lambda kept: kept.digests)
+
+    @cached_property
+    def _values(self) -> Mapping[_Entry, tuple[set[str], set[int | None], int]]:
+        """The digests and lengths of each entry in the baseline, and the saves of its file."""
+        saves = Counter(kept.file for kept in self._due.values())
+        found: dict[_Entry, tuple[set[str], set[int | None], int]] = {}
+        for kept in self._due.values():
+            for name, part in kept.parts.items():
+                row = found.setdefault((kept.file, name), (set(), set(), saves[kept.file]))
+                row[0].add(part.digest)
+                row[1].add(part.count)
+        return found
+
+    # -- counts --------------------------------------------------------------------------------
+
+    def other_counts(self) -> Iterator[OtherCount]:
+        """Yield the counts that may mislead a restart, and that no restart of this run has tried.
+
+        A count grows from each of the baseline's saves of a file to the next, and had its values
+        before the fault.
+        """
+        found = [
+            OtherCount(mine, entry, mine.counts[entry], value)
+            for mine, due in self._after()
+            for entry, value in due.counts.items()
+            if entry in self._counting
+            and mine.number < self.until
+            and mine.counts.get(entry, value) != value
+        ]
+        odd = {other.mine.number for other in found}
+        tried = {entry for kept in self._gone_on_from(odd) for entry in kept.counts}
+        yield from (other for other in found if other.entry not in tried)
+
+    def _gone_on_from(self, odd: set[int]) -> Iterator[WrittenFile]:
+        """Yield the `odd` files that were the newest of their kind when an attempt trained."""
+        for attempt in self.run.attempts:
+            earlier = (kept for kept in self._ours if kept.what.attempt < attempt.index)
+            newest = _last_of(kept for kept in earlier if isinstance(kept.what, FileSaved))
+            if attempt.steps:
+                yield from (kept for kept in newest.values() if kept.number in odd)
+
+    @cached_property
+    def _counting(self) -> frozenset[_Entry]:
+        """The counts of the baseline that were seen once more before the fault."""
+        series: dict[_Entry, dict[_Place, int]] = {}
+        for kept in self._due.values():
+            for entry, value in kept.counts.items():
+                series.setdefault(entry, {})[kept.place] = value
+        values = {entry: list(of.values()) for entry, of in series.items()}
+        growing = {
+            entry
+            for entry, of in values.items()
+            if len(of) > 1 and all(one < other for one, other in pairwise(of))
+        }
+        named = {entry for entry in growing if not is_below(entry[1], self.ignore)}
+        return self._repeating(self._early, lambda kept: kept.counts) & named
+
+    # -- checkpoints ---------------------------------------------------------------------------
+
+    def other_bytes(self) -> Mapping[str, int]:
+        """Return the files of checkpoints that differ, each with the first epoch where it does.
+
+        Only files that had the baseline's bytes before the fault, and never other ones there.
+        """
+        pairs = list(self._uploads())
+        same = {file for number, file, _, is_same in pairs if is_same and number < self.began}
+        loose = {file for number, file, _, is_same in pairs if not is_same and number < self.began}
+        found: dict[str, int] = {}
+        for number, file, epoch, is_same in pairs:
+            if not is_same and number >= self.began and file in same - loose:
+                found[file[1]] = min(epoch, found.get(file[1], epoch))
+        return found
+
+    def _uploads(self) -> Iterator[tuple[int, _File, int, bool]]:
+        """Yield every file of a surviving commit that the baseline's of its epoch has as well."""
+        mine, theirs = stored_checkpoints(self.run).parts, stored_checkpoints(self.reference).parts
+        epochs = {c.epoch: c.checkpoint for c in self.reference.lineage.commits}
+        for commit in self.run.lineage.commits:
+            if commit.attempt in self.resized:
+                continue
+            due = {part.rank: part for part in theirs.get(epochs.get(commit.epoch) or "", ())}
+            for part in mine.get(commit.checkpoint or "", ()):
+                if part.attempt != commit.attempt or part.rank not in due:
+                    continue
+                others = due[part.rank].files
+                for path in sorted(set(part.files) & set(others)):
+                    file = (part.rank, series_of(path))
+                    yield commit.number, file, commit.epoch, part.files[path] == others[path]
+
+    # -- what is compared ----------------------------------------------------------------------
+
+    @cached_property
+    def _written(self) -> Sequence[WrittenFile]:
+        return tuple(written(self.run))
+
+    @property
+    def _early(self) -> Iterator[WrittenFile]:
+        return (kept for kept in self._written if kept.number < self.began)
+
+    @cached_property
+    def _ours(self) -> Sequence[WrittenFile]:
+        return tuple(surviving(self.run))
+
+    @cached_property
+    def _due(self) -> Mapping[tuple[_File, _Place, int], WrittenFile]:
+        return {kept.key: kept for kept in surviving(self.reference)}
+
+    def _after(self) -> Iterator[tuple[WrittenFile, WrittenFile]]:
+        """Yield the files of surviving work since the fault, each with the baseline's."""
+        for mine in self._ours:
+            due = self._due.get(mine.key)
+            is_after = mine.number >= self.began and mine.what.attempt not in self.resized
+            if due is not None and is_after:
+                yield mine, due
+
+    def _repeating(
+        self,
+        clean: Iterable[WrittenFile],
+        values: Callable[[WrittenFile], Mapping[_Entry, object]],
+    ) -> frozenset[_Entry]:
+        """Return the entries with the baseline's values in all files that no fault came before."""
         same, other = set[_Entry](), set[_Entry]()
         for kept in clean:
-            due = self._due.get(kept.key)
-            ours = _parts(kept)
-            for name, theirs in _parts(due).items() if due is not None else ():
-                is_same = name in ours and ours[name].digest == theirs.digest
-                (same if is_same else other).add((kept.file, name))
+            due, ours = self._due.get(kept.key), values(kept)
+            for entry, value in values(due).items() if due is not None else ():
+                (same if ours.get(entry) == value else other).add(entry)
         return frozenset(same - other)
 
-    def _moves(self, entry: _Entry) -> bool:
-        """Return whether it differs between the baseline's saves of the file, or has only one."""
-        return self._digests[entry] > 1 or self._saves[entry[0]] == 1
 
-    @cached_property
-    def _saves(self) -> Mapping[_File, int]:
-        return Counter(kept.file for kept in self._due.values())
-
-    @cached_property
-    def _digests(self) -> Mapping[_Entry, int]:
-        return Counter(entry for entry, _ in {(e, p.digest) for e, p in self._entries()})
-
-    @cached_property
-    def _counts(self) -> Mapping[_Entry, int]:
-        return Counter(entry for entry, _ in {(e, p.count) for e, p in self._entries()})
-
-    def _entries(self) -> Iterator[tuple[_Entry, SavedPart]]:
-        for kept in self._due.values():
-            yield from (((kept.file, name), part) for name, part in _parts(kept).items())
+@lru_cache(maxsize=2)  # three checks of the run that is being judged use it
+def contents_of(analysis: RunAnalysis) -> FileContents:
+    """Return the files of a run that has a whole baseline, beside the baseline's."""
+    assert analysis.reference is not None
+    return FileContents(
+        analysis.run,
+        analysis.reference,
+        analysis.began,
+        [course for course in analysis.repeats if course.ending.is_finished],
+        analysis.resized,
+        analysis.plan.expect.ignore_metrics,
+        min((again.since for again in analysis.repeated_steps), default=math.inf),
+    )
 
 
 def written(course: RunTables) -> Iterator[WrittenFile]:
@@ -222,152 +370,5 @@ def _is_below(path: str, folder: str) -> bool:
     return path == folder or path.startswith(f"{folder}/")
 
 
-def _parts(kept: WrittenFile) -> Mapping[str, SavedPart]:
-    return {part.name: part for part in kept.what.parts if part.digest}
-
-
 def _last_of(files: Iterable[WrittenFile]) -> Mapping[_File, WrittenFile]:
     return {kept.file: kept for kept in files}
-
-
-_SavePlace: TypeAlias = tuple[int, int, int]  # rank, epoch, step
-_SavedFile: TypeAlias = tuple[int, str]  # a rank, and its file's name with `#` for its numbers
-_Told: TypeAlias = Mapping[tuple[_SavedFile, _SavePlace], FileSaved]
-
-
-@dataclass(frozen=True, slots=True)
-class OtherCount:
-    """A number in a file that is not the baseline's count at the same place."""
-
-    number: int
-    saved: FileSaved
-    name: str
-    ours: int
-    due: int
-
-
-@dataclass(frozen=True)
-class SavedFiles:
-    """Files of a run and its baseline's; `began` is the first fault's event number.
-
-    Counts are compared `until` the first step that may be repeated (at least once).
-    """
-
-    run: RunTables
-    reference: RunTables
-    began: int
-    resized: frozenset[int] = frozenset()
-    ignore: tuple[str, ...] = ()
-    until: float = math.inf
-
-    def other_counts(self) -> Iterator[OtherCount]:
-        """Yield the counts that may mislead a restart, and that no restart of this run has tried.
-
-        A count grows from each of the baseline's saves of a file to the next, and had its values
-        before the fault.
-        """
-        found = list(self._other_counts())
-        odd = {other.number for other in found}
-        tried = {(_file(saved), name) for saved in self._gone_on_from(odd) for name in saved.counts}
-        yield from (other for other in found if (_file(other.saved), other.name) not in tried)
-
-    def _other_counts(self) -> Iterator[OtherCount]:
-        due, proven = _saves_by_place(self.reference), self._proven
-        for number, saved in _surviving(self.run):
-            there = due.get(_key(saved))
-            if there is None or saved.attempt in self.resized:
-                continue
-            if not self.began <= number < self.until:
-                continue
-            for name, value in there.counts.items():
-                ours = saved.counts.get(name)
-                if (_file(saved), name) in proven and ours is not None and ours != value:
-                    yield OtherCount(number, saved, name, ours, value)
-
-    def other_bytes(self) -> Mapping[str, int]:
-        """Return the files of checkpoints that differ, each with the first epoch where it does.
-
-        Only files that had the baseline's bytes before the fault, and never other ones there.
-        """
-        pairs = list(self._parts())
-        same = {file for number, file, _, is_same in pairs if is_same and number < self.began}
-        loose = {file for number, file, _, is_same in pairs if not is_same and number < self.began}
-        found: dict[str, int] = {}
-        for number, file, epoch, is_same in pairs:
-            if not is_same and number >= self.began and file in same - loose:
-                found[file[1]] = min(epoch, found.get(file[1], epoch))
-        return found
-
-    def _gone_on_from(self, odd: set[int]) -> Iterator[FileSaved]:
-        """Yield the `odd` files that were the newest of their kind when an attempt trained."""
-        kept = list(_surviving(self.run))
-        for attempt in self.run.attempts:
-            earlier = [item for item in kept if item[1].attempt < attempt.index]
-            newest = {_file(saved): (number, saved) for number, saved in earlier}
-            if attempt.steps:
-                yield from (saved for number, saved in newest.values() if number in odd)
-
-    @cached_property
-    def _proven(self) -> frozenset[tuple[_SavedFile, str]]:
-        """The counts of the baseline that were seen once more before the fault."""
-        due = _saves_by_place(self.reference)
-        found, broken = set[tuple[_SavedFile, str]](), set[tuple[_SavedFile, str]]()
-        for number, saved in self.run.history.of(FileSaved):
-            there = due.get(_key(saved))
-            if number >= self.began or there is None:
-                continue
-            for name, value in there.counts.items():
-                key = (_file(saved), name)
-                (found if saved.counts.get(name) == value else broken).add(key)
-        growing = {key for key, values in _count_series(self.reference).items() if _grows(values)}
-        named = {key for key in growing if not is_below(key[1], self.ignore)}
-        return frozenset((found - broken) & named)
-
-    def _parts(self) -> Iterator[tuple[int, _SavedFile, int, bool]]:
-        """Yield every file of a surviving commit that the baseline's of its epoch has as well."""
-        mine, theirs = stored_checkpoints(self.run).parts, stored_checkpoints(self.reference).parts
-        epochs = {c.epoch: c.checkpoint for c in self.reference.lineage.commits}
-        for commit in self.run.lineage.commits:
-            if commit.attempt in self.resized:
-                continue
-            due = {part.rank: part for part in theirs.get(epochs.get(commit.epoch) or "", ())}
-            for part in mine.get(commit.checkpoint or "", ()):
-                if part.attempt != commit.attempt or part.rank not in due:
-                    continue
-                others = due[part.rank].files
-                for path in sorted(set(part.files) & set(others)):
-                    file = (part.rank, series_of(path))
-                    yield commit.number, file, commit.epoch, part.files[path] == others[path]
-
-
-def _surviving(course: RunTables) -> Iterator[tuple[int, FileSaved]]:
-    """Yield the saves of work that no later attempt repeated."""
-    starts = [a for a in course.attempts if a.place is not None]
-    for number, saved in course.history.of(FileSaved):
-        later = (a for a in starts if a.index > saved.attempt)
-        if not any(is_redone(saved, attempt) for attempt in later):
-            yield number, saved
-
-
-def _saves_by_place(course: RunTables) -> _Told:
-    return {_key(saved): saved for _, saved in _surviving(course)}
-
-
-def _count_series(course: RunTables) -> Mapping[tuple[_SavedFile, str], Sequence[int]]:
-    found: dict[tuple[_SavedFile, str], list[int]] = {}
-    for saved in _saves_by_place(course).values():
-        for name, value in saved.counts.items():
-            found.setdefault((_file(saved), name), []).append(value)
-    return found
-
-
-def _grows(values: Sequence[int]) -> bool:
-    return len(values) > 1 and all(one < other for one, other in pairwise(values))
-
-
-def _key(saved: FileSaved) -> tuple[_SavedFile, _SavePlace]:
-    return _file(saved), (saved.rank, saved.epoch, saved.step)
-
-
-def _file(saved: FileSaved) -> _SavedFile:
-    return saved.rank, series_of(PurePath(saved.path).name)

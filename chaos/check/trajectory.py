@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from chaos.check.analysis import RunAnalysis, RunTables
+from chaos.check.analysis import RunAnalysis
 from chaos.check.divergence import difference, no_control, stated_tolerance
 from chaos.check.fix_hints import value
 from chaos.check.numbers import TOGETHER, NumberComparison, widest
@@ -20,7 +20,6 @@ from chaos.check.state_comparison import StateComparison, compare_states, surviv
 from chaos.check.state_snapshots import Place
 from chaos.check.terms import Terms
 from chaos.check.values import NumberPair
-from chaos.model.history import Baseline
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.words import plural, ranks
 
@@ -88,9 +87,7 @@ def states_of(analysis: RunAnalysis) -> StateComparison | None:
     """Compare the state in surviving work; None where it need not be equal."""
     if analysis.reference is None or not analysis.allowance.is_exact:
         return None
-    baseline, seen = analysis.counterpart, analysis.run.snapshots
-    repeats = baseline.repeats if isinstance(baseline, Baseline) else ()
-    others = (RunTables(history, analysis.reference).snapshots for history in repeats)
+    seen, others = analysis.run.snapshots, (course.snapshots for course in analysis.repeats)
     return compare_states(
         surviving_snapshots(seen, analysis.run.attempts, without=analysis.resized),
         analysis.reference.snapshots,
