@@ -29,7 +29,7 @@ from chaos.errors import (
 from chaos.extensions import check_names, other_checks
 from chaos.job_failure import refuse_trials_elsewhere, refuse_unmet_needs, why_the_job_failed
 from chaos.model.history import HISTORY, Baseline, History
-from chaos.model.plan import BackendName, Plan
+from chaos.model.plan import Plan, PlanBackend
 from chaos.model.scenario import Scenario
 from chaos.model.summary import SUITE, SUMMARY
 from chaos.plan.course import extent, steps_by_epoch
@@ -75,7 +75,7 @@ class Harness:
     tell: Callable[[FinishedRun], None] | None = None
 
     def plans(
-        self, files: Sequence[Path], *, seed: int, backend: BackendName = "ray"
+        self, files: Sequence[Path], *, seed: int, backend: PlanBackend = "ray"
     ) -> list[Plan]:
         """Return the plans of scenario files, those whose clusters have one shape together.
 
@@ -87,7 +87,7 @@ class Harness:
         return sorted(plans, key=_size)
 
     def random_plans(
-        self, file: Path, *, seeds: range, backend: BackendName = "ray"
+        self, file: Path, *, seeds: range, backend: PlanBackend = "ray"
     ) -> Iterator[Plan]:
         """Yield a plan per seed, with faults drawn from it in place of the scenario's own."""
         plan = self._plan(file, seed=0, backend=backend)
@@ -147,7 +147,7 @@ class Harness:
 
     # -- inside --------------------------------------------------------------------------------
 
-    def _plan(self, file: Path, *, seed: int, backend: BackendName) -> Plan:
+    def _plan(self, file: Path, *, seed: int, backend: PlanBackend) -> Plan:
         return self.overrides.over(plan_of(file, cwd=self.cwd, seed=seed, backend=backend))
 
     def _left_alone(self, plan: Plan, alone: Plan, digest: str) -> History:
@@ -273,7 +273,7 @@ def refuse_unknown_check(file: Path, scenario: Scenario, *, line: int | None = N
     raise ScenarioError(file, line, f"there is no check '{expected}'", hint)
 
 
-def plan_of(file: Path, *, cwd: Path, seed: int, backend: BackendName) -> Plan:
+def plan_of(file: Path, *, cwd: Path, seed: int, backend: PlanBackend) -> Plan:
     """Return the plan of a scenario file, or raise `ScenarioError`."""
     scenario = load_scenario(file)
     refuse_unknown_check(file, scenario)

@@ -201,7 +201,7 @@ class Card(Record):
         """One line for a README."""
         size = plural(self.job.workers, "rank")
         size += f", {plural(self.job.epochs, 'epoch')}" if self.job.epochs else ""
-        name = "torch" if self.backend == "torchrun" else "ray"
+        name = "torch" if self.job.launcher == "torchrun" else "ray"
         version = self.versions.get(name, "").rsplit(".", maxsplit=1)[0]
         shown = f"torchrun {version}" if name == "torch" else f"Ray {version}"
         of = f"({size}, {shown})" if version else f"({size})"

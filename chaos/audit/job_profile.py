@@ -18,7 +18,6 @@ from chaos.model.event import (
     LoaderProcesses,
     LossResolved,
     ReportBegun,
-    RunStarted,
     StateSeen,
     StepDone,
     UploadBegun,
@@ -196,7 +195,7 @@ def job_profile(history: History, *, ignore: tuple[str, ...] = ()) -> JobProfile
     halves = {(e.epoch, e.rank) for e in saves if e.saver in ("torch", "shards")}
     over_ns = _training_over_ns(history)
     called = next((event for _, event in history.of(FitCalled)), None)
-    is_rays = all(started.backend != "torchrun" for _, started in history.of(RunStarted))
+    is_rays = called is None or called.trainer != "torchrun"
     return JobProfile(
         launcher="ray" if is_rays else "torchrun",
         ranks=_ranks(steps, commits),

@@ -8,7 +8,7 @@ from chaos.audit.determinism import Repetition
 from chaos.audit.group import GROUPS, needs_ray
 from chaos.audit.job_profile import JobProfile
 from chaos.check.ending import ending
-from chaos.model.event import RunStarted, WroteOutside
+from chaos.model.event import FitCalled, WroteOutside
 from chaos.model.history import History
 from chaos.record import Record
 from chaos.words import plural
@@ -176,7 +176,7 @@ def wrote_outside(history: History) -> list[Note]:
     wrote = [event for _, event in history.of(WroteOutside) if event.how != "refused"]
     own, kept = [w.path for w in wrote if w.removed], [w.path for w in wrote if not w.removed]
     found: list[Note] = []
-    if own and any(started.backend == "torchrun" for _, started in history.of(RunStarted)):
+    if own and any(called.trainer == "torchrun" for _, called in history.of(FitCalled)):
         text = (
             f"the job saves {_some(own)}. What it made there was removed after each run, so that "
             "the next begins anew, and places are tried one after the other"

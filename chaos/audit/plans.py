@@ -10,7 +10,7 @@ from chaos.audit.job_profile import JobProfile
 from chaos.audit.place_groups import Place
 from chaos.errors import UsageError
 from chaos.model.arguments import Arguments, command_line
-from chaos.model.plan import Plan, Shape
+from chaos.model.plan import Plan, PlanBackend, Shape
 from chaos.model.scenario import Expect, FailureBudget, Job, Limits
 from chaos.plan.make import slug
 
@@ -101,14 +101,14 @@ def base_plan(
     )
 
 
-def under_torchrun(plan: Plan, words: Sequence[str]) -> Plan:
+def under_torchrun(plan: Plan, words: Sequence[str], backend: PlanBackend = "fork") -> Plan:
     """Return the plan of a script that torchrun starts, with its arguments word for word.
 
     Some scripts read `--name=value` themselves, and know no `--name value`.
     """
     args = plan.job.args if [*command_line(plan.job.args)] == [*words] else tuple(words)
     job = plan.job.model_copy(update={"launcher": "torchrun", "args": args})
-    return plan.model_copy(update={"job": job, "backend": "torchrun"})
+    return plan.model_copy(update={"job": job, "backend": backend})
 
 
 def with_own_workers(plan: Plan, profile: JobProfile) -> Plan:

@@ -27,11 +27,13 @@ class ByLauncher:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Leave it."""
+        """Leave it, and end what torchrun's runs were forked from."""
+        self._torchrun.close()
         self._rays.__exit__(kind, error, trace)
 
     def close(self) -> None:
-        """End the processes that it keeps warm."""
+        """End the processes that are kept warm."""
+        self._torchrun.close()
         self._rays.close()
 
     def execute(self, plan: Plan, directory: RunDirectory, show: Show) -> None:

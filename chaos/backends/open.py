@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 
 from rich.console import Console
@@ -57,6 +57,13 @@ def open_scripts(console: Console) -> ScriptBackend:
     from chaos.backends.fork.backend import ForkBackend
 
     return ForkBackend()
+
+
+def why_not_forked(env: Mapping[str, str]) -> str | None:
+    """Return why torchrun's workers cannot be forked in this environment, None if they can."""
+    from chaos.backends.torchrun import roots
+
+    return roots.why_not_forked(env)
 
 
 def open_torchrun() -> ScriptBackend:

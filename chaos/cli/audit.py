@@ -31,15 +31,16 @@ from chaos.backends.open import (
     open_lanes,
     open_scripts,
     open_torchrun,
+    why_not_forked,
 )
 from chaos.cli.cluster import refuse_no_address
 from chaos.cli.documents import Document, Form, Format, Output, plain
-from chaos.cli.options import REPORTS, Backend, Jobs, Reports, Seed, Words, lanes_asked, seconds
+from chaos.cli.options import REPORTS, AnyBackend, Jobs, Reports, Seed, Words, lanes_asked, seconds
 from chaos.errors import MissingExtraError, UsageError
 from chaos.harness import Harness
 from chaos.model.bounds import Tolerance
 from chaos.model.masked import masked_words
-from chaos.model.plan import BackendName, Confined, Plan
+from chaos.model.plan import Confined, Plan, PlanBackend
 from chaos.model.scenario import Launcher
 from chaos.model.verdict import Verdict
 from chaos.report.screen import screen
@@ -96,7 +97,7 @@ StartedBy = Annotated[
     Launcher | None,
     typer.Option(
         "--launcher",
-        help="torchrun: a script without Ray, in real processes. Default: torchrun if the script "
+        help="torchrun: a script without Ray. Default: torchrun if the script "
         "joins a group of processes (torch.distributed, Accelerate, transformers' Trainer, "
         "Lightning, DeepSpeed) and does not import Ray.",
     ),
@@ -175,7 +176,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
     allow_writes: AllowWrites = None,
     seed: Seed = 0,
     jobs: Jobs = None,
-    backend: Backend = "fork",
+    backend: AnyBackend = "fork",
     address: Lanes = None,
     form: Format = None,
     output: Output = None,
@@ -192,10 +193,11 @@ def audit(  # noqa: PLR0913 - one parameter per option
     launcher = launcher or launcher_told(script, console)
     is_rays = launcher == "ray"
     if is_rays:
+        _refuse_torchrun(backend)
         refuse_without_ray(script)
     else:
         _refuse_rays_options(backend, address, storage, fit)
-        question = "crash"  # there is no node to lose
+        backend, question = _without_ray(backend, console), "crash"  # there is no node to lose
     groups, is_on_ray = chosen_groups(places or (), question), backend == "ray"
     jobs = lanes_asked(jobs, backend if is_rays else "fork")
     if address is not None:
@@ -204,7 +206,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
         nodes_at(address)  # a wrong address is reported before anything is made
     kept = _kept(storage, allow_writes)
     plan = base_plan(script, arguments or (), cwd=Path.cwd(), seed=seed, workers=workers, fit=fit)
-    plan = plan if is_rays else under_torchrun(plan, arguments or ())
+    plan = plan if is_rays else under_torchrun(plan, arguments or (), backend)
     folder = _folder(reports, plan)
     with _written_if_broken_off(folder, document, console), ExitStack() as opened:
         display = opened.enter_context(AuditDisplay(console))
@@ -220,7 +222,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
             _on_ray(reports, console) if confirm and is_rays and not is_on_ray else None,
             follows_script=workers is None and is_rays,
             command=shlex.join(["chaos", *map(str, masked_words(sys.argv[1:]))]),
-            lanes=lambda count: jobs or (lanes_for(usable_cpus(), workers=count) if is_rays else 1),
+            lanes=lambda count: jobs or _lanes(count, backend),
             ray=opened.enter_context(open_backend("ray", console)) if is_on_ray else None,
             spread=_over(address, jobs) if address is not None else None,
         ).run()
@@ -254,8 +256,31 @@ def refuse_without_ray(script: Path) -> None:
         )
 
 
+def _lanes(workers: int, backend: PlanBackend) -> int:
+    """Return the number of runs at a time; each process that is started anew imports torch."""
+    return 1 if backend == "torchrun" else lanes_for(usable_cpus(), workers=workers)
+
+
+def _without_ray(backend: PlanBackend, console: Console) -> PlanBackend:
+    """Return the backend of a job without Ray: real processes if its own cannot be forked."""
+    if backend != "fork" or (why := why_not_forked(os.environ)) is None:
+        return backend
+    console.print(f"{why}: real processes are started (--backend torchrun)", soft_wrap=True)
+    return "torchrun"
+
+
+def _refuse_torchrun(backend: PlanBackend) -> None:
+    """Raise `UsageError` if a script of Ray Train's is to be started by torchrun."""
+    if backend == "torchrun":
+        raise UsageError(
+            "--backend torchrun is for scripts without Ray, and this one is taken for Ray Train's",
+            "If torchrun starts the script, add --launcher torchrun.",
+            place="--backend",
+        )
+
+
 def _refuse_rays_options(
-    backend: BackendName, address: str | None, storage: str | None, fit: int
+    backend: PlanBackend, address: str | None, storage: str | None, fit: int
 ) -> None:
     """Raise `UsageError` for an option that needs Ray Train."""
     given = {
@@ -358,7 +383,7 @@ def _tell(card: Card, folder: AuditFolder, console: Console, document: Document)
     add_to_step_summary(os.environ, card_in_markdown(card))
 
 
-def _refuse_faults_there(backend: BackendName) -> None:
+def _refuse_faults_there(backend: PlanBackend) -> None:
     if backend == "ray":
         raise UsageError(
             "an audit injects faults into a Ray cluster of its own, and --address names another",

@@ -10,7 +10,7 @@ from rich.console import Console
 from chaos.backends.open import nodes_at
 from chaos.errors import UsageError
 from chaos.harness import plan_of
-from chaos.model.plan import BackendName
+from chaos.model.plan import PlanBackend
 from chaos.plan.permitted import ClusterOverrides
 from chaos.report.tables import dry_run
 
@@ -56,7 +56,7 @@ PrestartWorkers = Annotated[
 
 
 def refuse_contradictions(
-    address: str | None, storage: str | None, *, backend: BackendName
+    address: str | None, storage: str | None, *, backend: PlanBackend
 ) -> None:
     """Raise `UsageError` if options exclude each other, or if an address is invalid."""
     if address is not None and backend == "fork":

@@ -8,7 +8,7 @@ import typer
 
 from chaos import settings
 from chaos.errors import UsageError
-from chaos.model.plan import BackendName
+from chaos.model.plan import BackendName, PlanBackend
 
 REPORTS = Path("reports")
 
@@ -43,6 +43,14 @@ Backend = Annotated[
     BackendName,
     typer.Option("--backend", help="ray: a local Ray cluster. fork: forked workers, no cluster."),
 ]
+AnyBackend = Annotated[
+    PlanBackend,
+    typer.Option(
+        "--backend",
+        help="ray: a local Ray cluster. fork: forked workers, no cluster. torchrun: real torchrun, "
+        "for scripts without Ray.",
+    ),
+]
 Jobs = Annotated[
     int | None,
     typer.Option("--jobs", "-j", min=1, metavar="N", help="Runs side by side (fork only)."),
@@ -59,7 +67,7 @@ Scale = Annotated[
 ]
 
 
-def lanes_asked(jobs: int | None, backend: BackendName) -> int | None:
+def lanes_asked(jobs: int | None, backend: PlanBackend) -> int | None:
     """Return `--jobs`; raises `UsageError` if it asks for runs side by side on a cluster."""
     if (jobs or 1) > 1 and backend != "fork":
         raise UsageError(

@@ -65,7 +65,8 @@ def replay(  # noqa: PLR0913, PLR0917 - one parameter per option
     console.print(f"chaos {__version__}, seed {plan.seed}, replay of {directory}", soft_wrap=True)
     ask(console, plan, directory.resolve(), is_answered=yes)
     may = Permissions(allow_faults_on, allow_node_loss)
-    with open_backend(plan.backend, console, may, prestart=prestart_workers) as executor:
+    name = plan.backend if plan.job.launcher == "ray" else "torchrun"
+    with open_backend(name, console, may, prestart=prestart_workers) as executor:
         cwd, there = Path(plan.cwd), ClusterOverrides(permissions=may)
         harness = Harness(reports, console, cwd, executor, SystemClock(), keep_storage, there)
         again = harness.run_plan(plan)

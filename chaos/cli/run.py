@@ -29,10 +29,10 @@ from chaos.cli.cluster import (
 )
 from chaos.cli.commands import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_PASS, EXIT_USAGE
 from chaos.cli.documents import Document, Form, Format, Output, plain
-from chaos.cli.options import REPORTS, Backend, Jobs, Reports, Seed, lanes_asked
+from chaos.cli.options import REPORTS, AnyBackend, Jobs, Reports, Seed, lanes_asked
 from chaos.errors import UsageError
 from chaos.harness import Harness, write_suite
-from chaos.model.plan import BackendName, Plan, PlanBackend
+from chaos.model.plan import Plan, PlanBackend
 from chaos.model.summary import SUITE
 from chaos.plan.permitted import ClusterOverrides, Permissions
 from chaos.report.ci import Place, annotations
@@ -88,7 +88,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
         list[Path],
         typer.Argument(metavar="PATH", help="Scenario files (*.chaos.yaml), or folders of them."),
     ],
-    backend: Backend = "ray",
+    backend: AnyBackend = "ray",
     seed: Seed = 0,
     matching: Matching = None,
     exclude: Exclude = None,
@@ -159,10 +159,16 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     raise typer.Exit(exit_code(rows))
 
 
-def _of_launchers(files: Sequence[Path], backend: BackendName) -> PlanBackend:
+def _of_launchers(files: Sequence[Path], backend: PlanBackend) -> PlanBackend:
     """Return the backend to open: without any job of Ray Train's, Ray is not needed."""
-    is_rays = any(load_scenario(file).job.launcher == "ray" for file in files)
-    return backend if is_rays else "torchrun"
+    rays = [file for file in files if load_scenario(file).job.launcher == "ray"]
+    if rays and backend == "torchrun":
+        raise UsageError(
+            f"{shown(rays[0])} has a job of Ray Train's, and torchrun starts jobs without Ray",
+            "Leave --backend out: jobs without Ray are started by real torchrun all the same.",
+            place="--backend",
+        )
+    return backend if rays else "torchrun"
 
 
 def exit_code(rows: list[SuiteRow]) -> int:
@@ -219,7 +225,7 @@ class Asked:
     files: Sequence[Path]
     drawn: range
     seed: int
-    backend: BackendName
+    backend: PlanBackend
     repeat: int
 
     @property

@@ -12,6 +12,7 @@ from chaos.plugins import AbsentFault
 from chaos.record import Record
 
 BackendName: TypeAlias = Literal["ray", "fork"]  # of a job that Ray Train starts
+# A job that torchrun starts is on `fork`, embedded, or on `torchrun`, in real processes.
 PlanBackend: TypeAlias = Literal["ray", "fork", "torchrun"]
 
 PLAN_VERSION: Literal[1] = 1

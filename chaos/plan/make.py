@@ -6,7 +6,7 @@ from os.path import normpath
 from pathlib import Path
 
 from chaos.model.fault_entry import FAULTS, REGISTERED, FaultEntry
-from chaos.model.plan import BackendName, Op, Plan, Shape
+from chaos.model.plan import Op, Plan, PlanBackend, Shape
 from chaos.model.scenario import Job, Scenario
 from chaos.model.trigger import Trigger
 
@@ -16,7 +16,7 @@ _SLUG_MAX = 80
 
 
 def make_plan(
-    scenario: Scenario, *, file: Path, seed: int, cwd: Path, backend: BackendName = "ray"
+    scenario: Scenario, *, file: Path, seed: int, cwd: Path, backend: PlanBackend = "ray"
 ) -> Plan:
     """Return the one plan that this scenario has with this seed.
 
@@ -47,7 +47,7 @@ def make_plan(
         expect=scenario.expect,
         watch=scenario.watch,
         limits=scenario.limits,
-        backend="torchrun" if job.launcher == "torchrun" else backend,
+        backend="torchrun" if job.launcher == "torchrun" and backend != "fork" else backend,
     )
 
 

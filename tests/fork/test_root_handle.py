@@ -17,14 +17,14 @@ plan = Plan(cwd=".", job=Plan(env={}))
 root = root_for(plan, log=Path("root.log"))
 """
 KILL = """
-root._process.kill()
-root._process.wait()
+root._process._process.kill()
+root._process._process.wait()
 second = root_for(plan, log=Path("root.log"))
 assert second is not root and second.is_alive
 assert root_for(plan, log=Path("root.log")) is second
 root = second
 """
-TELL = "print(root._process.pid)"
+TELL = "print(root._process._process.pid)"
 
 
 @pytest.mark.parametrize("code", [BEGIN, BEGIN + KILL], ids=["one", "the one after a dead one"])

@@ -121,7 +121,11 @@ def test_the_run_after_somebody_killed_what_it_is_forked_from_has_a_new_one(
         execute(backend, tmp_path, "first")
         assert backend._lane is not None
         zygote = backend._lane.zygote
-        pids = {"root": zygote._root._process.pid, "start": zygote.pid, "lane": backend._lane.pid}
+        pids = {
+            "root": zygote._root._process._process.pid,
+            "start": zygote.pid,
+            "lane": backend._lane.pid,
+        }
         below = [psutil.Process(pids[name]) for name in list(pids)[list(pids).index(whose) :]]
         below[0].kill()
         psutil.wait_procs(below, timeout=5)  # the kernel ends what is below it

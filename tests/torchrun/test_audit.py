@@ -13,20 +13,39 @@ JOBS = Path(__file__).parent / "jobs"
 pytestmark = [pytest.mark.embedded, pytest.mark.timeout(900)]
 
 
-@pytest.mark.nightly
 def test_the_launcher_is_found_out_and_what_needs_ray_is_left_out_by_name(tmp_path: Path) -> None:
     shutil.copy(JOBS / "ddp.py", tmp_path / "train_ddp.py")
-    words = ["audit", "train_ddp.py", "--max-runs", "3", "--format", "json", "--", "--epochs", "3"]
+    words = ["audit", "train_ddp.py", "--max-runs", "1", "--format", "json", "--", "--epochs", "3"]
     done = chaos(*words, folder=tmp_path)
 
     card = json.loads(done.out)
     assert "torchrun starts it" in done.err
-    assert card["backend"] == card["job"]["launcher"] == "torchrun"
+    assert (card["backend"], card["job"]["launcher"]) == ("fork", "torchrun")
     assert card["verdict"]["broken"] == 0
     assert card["verdict"]["resumes"]["right"] > 0
     left_out = {row["group"] for row in card["covered"] if row["why_none"] == "it needs Ray Train"}
     assert {"node lost", "just after commit"} <= left_out
     assert {path.name for path in tmp_path.iterdir()} == {"train_ddp.py", "reports"}
+
+
+@pytest.mark.nightly
+def test_real_torchrun_is_asked_for_by_its_name(tmp_path: Path) -> None:
+    shutil.copy(JOBS / "ddp.py", tmp_path / "train_ddp.py")
+    words = ["audit", "train_ddp.py", "--backend", "torchrun", "--max-runs", "1"]
+    done = chaos(*words, "--format", "json", folder=tmp_path)
+
+    card = json.loads(done.out)
+    assert card["backend"] == "torchrun"
+    assert card["verdict"]["resumes"]["right"] > 0
+
+
+def test_a_script_of_ray_trains_is_not_started_by_torchrun(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import ray.train\n")
+    done = chaos("audit", str(script), "--backend", "torchrun", folder=tmp_path)
+
+    assert done.code == 3
+    assert "--backend torchrun is for scripts without Ray" in " ".join(done.err.split())
 
 
 @pytest.mark.parametrize(

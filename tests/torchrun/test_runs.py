@@ -1,4 +1,4 @@
-"""Real torchrun, real workers, one real SIGKILL; the scripts know nothing of chaos."""
+"""torchrun's own agent, real processes, one real SIGKILL; the scripts know nothing of chaos."""
 
 from pathlib import Path
 
@@ -32,7 +32,7 @@ def killed_as_it_recovers(rank: int) -> FaultEntry:
 def test_a_ddp_job_goes_on_from_its_own_file_and_leaves_nothing(
     run: RunJob, tmp_path: Path
 ) -> None:
-    done = run("ddp", killed(1, 2, rank=1))
+    done = run("ddp", killed(1, 2, rank=1), backend="fork")
 
     assert done.verdict.status == "pass", done.verdict.headline
     assert done.verdict.restarts.resumed == 1
@@ -46,7 +46,7 @@ def test_a_ddp_job_goes_on_from_its_own_file_and_leaves_nothing(
 
 
 def test_a_file_that_is_torn_in_a_save_ends_the_job(run: RunJob) -> None:
-    done = run("torn", killed_in_save(1))
+    done = run("torn", killed_in_save(1), backend="fork")
 
     assert done.verdict.status == "fail"
     assert "checkpoint.pt" in done.verdict.headline

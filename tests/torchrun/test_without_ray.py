@@ -105,8 +105,11 @@ def test_commands_import_no_ray_and_name_the_extra_where_they_need_it(desk: Path
 
 @pytest.mark.nightly
 @pytest.mark.timeout(600)
-def test_a_suite_runs_what_torchrun_starts_and_skips_what_needs_ray(desk: Path) -> None:
-    done = without_ray(desk, "-m", "chaos", "run", ".")
+@pytest.mark.parametrize("backend", ["ray", "fork"])
+def test_a_suite_runs_what_torchrun_starts_and_skips_what_needs_ray(
+    desk: Path, backend: str
+) -> None:
+    done = without_ray(desk, "-m", "chaos", "run", ".", "--backend", backend)
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "✓ 1 as expected   - 1 skipped" in done.stdout

@@ -9,8 +9,12 @@ import os
 import select
 import selectors
 import socket
+import subprocess
 import sys
 import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from chaos.backends.fork.messages import Exited, Started
@@ -21,6 +25,33 @@ from chaos.run.clock import SystemClock, seconds_since
 from chaos.run.signals import MEMORY, killed
 
 POLL_S = 0.01
+
+
+@contextmanager
+def ended_with(harness: socket.socket) -> Iterator[None]:
+    """End this process if the harness ends meanwhile: it imports, and reads no socket for seconds.
+
+    The kernel's signal at the parent's end (PR_SET_PDEATHSIG) would come when the harness's
+    thread ends that started this process. The thread made here ends before any fork, which
+    would not copy it.
+    """
+    stop, stops = os.pipe()
+    ends = select.poll()
+    ends.register(harness, select.POLLRDHUP)
+    ends.register(stop, select.POLLIN)
+
+    def wait() -> None:
+        if any(fd == harness.fileno() for fd, _ in ends.poll()):
+            os._exit(1)
+
+    waiting = threading.Thread(target=wait, daemon=True)
+    waiting.start()
+    try:
+        yield
+    finally:
+        os.close(stops)
+        waiting.join()
+        os.close(stop)
 
 
 def fork_for_each(harness: Wire) -> tuple[Any, Wire]:
@@ -126,6 +157,43 @@ class Forks:
             self.close()
             raise
         return message
+
+
+class ForkingProcess:
+    """A new interpreter that forks on request. It ends by itself when this process ends.
+
+    `command` are the interpreter's arguments; the number of its socket follows them.
+    """
+
+    def __init__(
+        self, command: Sequence[str], *, env: Mapping[str, str], cwd: str, log: Path
+    ) -> None:
+        ours, theirs = socket.socketpair()
+        with log.open("wb") as file:
+            self._process = subprocess.Popen(
+                [sys.executable, *command, str(theirs.fileno())],
+                env=env,
+                cwd=cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        theirs.close()
+        what = f"the process that jobs are forked from (it wrote to {log})"
+        self.forks = Forks(Wire(ours), what)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process runs, and answers requests."""
+        return self.forks.can_be_asked and self._process.poll() is None
+
+    def end(self) -> None:
+        """End the process, and with it all that was forked from it."""
+        self._process.kill()
+        self._process.wait()
+        self.forks.close()
 
 
 def gone(what: str, code: int | None = None) -> HarnessError:

@@ -27,16 +27,12 @@ earlier `fit()` the zygote forks one more lane, and reaps it before it goes on (
 """
 
 import os
-import select
 import socket
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from chaos.backends.fork import compat, needs
-from chaos.backends.fork.forks import fork_for_each
+from chaos.backends.fork.forks import ended_with, fork_for_each
 from chaos.backends.fork.messages import ForkZygote
 from chaos.backends.fork.printed import write_to
 from chaos.backends.fork.wire import Wire
@@ -46,7 +42,7 @@ from chaos.backends.fork.zygote import live_as_zygote
 def main(fd: int) -> None:
     """Fork zygotes until the harness is gone; does not return."""
     harness = Wire(socket.socket(fileno=fd))
-    with _ended_with(harness.end):
+    with ended_with(harness.end):
         compat.warm_up()
     compat.replace_core()
     needs.refuse_ray_data()
@@ -58,33 +54,6 @@ def main(fd: int) -> None:
         sys.stderr.flush()
     finally:
         os._exit(1)
-
-
-@contextmanager
-def _ended_with(harness: socket.socket) -> Iterator[None]:
-    """End this process if the harness ends meanwhile: it imports, and reads no socket for seconds.
-
-    The kernel's signal at the parent's end (PR_SET_PDEATHSIG) would come when the harness's
-    thread ends that started this process. The thread made here ends before any fork, which
-    would not copy it.
-    """
-    stop, stops = os.pipe()
-    ends = select.poll()
-    ends.register(harness, select.POLLRDHUP)
-    ends.register(stop, select.POLLIN)
-
-    def wait() -> None:
-        if any(fd == harness.fileno() for fd, _ in ends.poll()):
-            os._exit(1)
-
-    waiting = threading.Thread(target=wait, daemon=True)
-    waiting.start()
-    try:
-        yield
-    finally:
-        os.close(stops)
-        waiting.join()
-        os.close(stop)
 
 
 def _become_zygote(request: ForkZygote, harness: Wire) -> None:

@@ -1,14 +1,11 @@
 """The harness's handle to the process that zygotes are forked from (see `root`)."""
 
 import atexit
-import socket
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import TypeAlias
 
-from chaos.backends.fork.forks import Forks
+from chaos.backends.fork.forks import ForkingProcess
 from chaos.backends.fork.messages import ForkZygote
 from chaos.backends.fork.settings import HASH_SEED, zygote_env
 from chaos.backends.fork.wire import Wire
@@ -24,42 +21,28 @@ class RootHandle:
     """
 
     def __init__(self, plan: Plan, *, log: Path, hash_seed: str = HASH_SEED) -> None:
-        ours, theirs = socket.socketpair()
         self._hash_seed = hash_seed
-        with log.open("wb") as file:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "chaos.backends.fork.root", str(theirs.fileno())],
-                env=zygote_env(plan, hash_seed),
-                cwd=plan.cwd,
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-            )
-        theirs.close()
-        what = f"the process that jobs are forked from (it wrote to {log})"
-        self._forks = Forks(Wire(ours), what)
+        command, env = ["-m", "chaos.backends.fork.root"], zygote_env(plan, hash_seed)
+        self._process = ForkingProcess(command, env=env, cwd=plan.cwd, log=log)
 
     @property
     def is_alive(self) -> bool:
         """Whether the process runs, and answers requests."""
-        return self._forks.can_be_asked and self._process.poll() is None
+        return self._process.is_alive
 
     def fork_zygote(self, plan: Plan, directory: RunDirectory) -> tuple[int, Wire]:
         """Return the pid of a new zygote and the connection to it."""
         log, env = str(directory.logs / "zygote.log"), zygote_env(plan, self._hash_seed)
-        return self._forks.fork(ForkZygote(str(directory.path), plan.cwd, log, env))
+        request = ForkZygote(str(directory.path), plan.cwd, log, env)
+        return self._process.forks.fork(request)
 
     def exit_code(self, pid: int, *, within_s: float) -> int | None:
         """Wait for a zygote's end and return its exit code; None if it does not end in time."""
-        return self._forks.exit_code(pid, within_s=within_s)
+        return self._process.forks.exit_code(pid, within_s=within_s)
 
     def end(self) -> None:
         """End the process, and with it all that was forked from it."""
-        self._process.kill()
-        self._process.wait()
-        self._forks.close()
+        self._process.end()
 
 
 _Key: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]

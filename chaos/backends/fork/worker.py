@@ -7,7 +7,6 @@ function in a thread of its own.
 import itertools
 import os
 import queue
-import random
 import socket
 import threading
 from concurrent.futures import Future
@@ -15,6 +14,7 @@ from typing import Any
 
 from chaos.backends.fork import core
 from chaos.backends.fork.messages import Spawn
+from chaos.backends.fork.randomness import draw_fresh_randomness
 from chaos.backends.fork.wire import Wire
 
 
@@ -73,13 +73,3 @@ def live_as_worker(spawn: Spawn, end: socket.socket, instance: Any) -> None:  # 
     wire = Wire(end, core.dumps)
     wire.send(os.getpid())
     Worker(instance, wire).serve()
-
-
-def draw_fresh_randomness() -> None:
-    """Seed all generators as in a new process: a job without a seed must not repeat itself."""
-    import numpy as np
-    import torch
-
-    random.seed()
-    np.random.seed()  # noqa: NPY002 - the global generator is the one that jobs use
-    torch.default_generator.seed()  # torch 2.13: from the machine, as in a new process

@@ -18,8 +18,8 @@ from chaos.backends.fork.lane import Lane
 from chaos.backends.fork.look import refuse_by_its_text
 from chaos.backends.fork.messages import Failed, ForkZygote, Ready
 from chaos.backends.fork.node_disk import record_start
+from chaos.backends.fork.randomness import draw_fresh_randomness
 from chaos.backends.fork.wire import Wire
-from chaos.backends.fork.worker import draw_fresh_randomness
 from chaos.backends.train.fit import Fit, RunPart
 from chaos.backends.train.job import is_clean_exit, run_job
 from chaos.backends.train.lifeline import adopt_orphans

@@ -16,9 +16,11 @@ from chaos.backends.torchrun import worker
 from chaos.backends.torchrun.settings import NODE
 from chaos.backends.train.address import ControllerPort, RunAddress
 from chaos.backends.train.lifeline import die_with_parent
+from chaos.errors import HarnessError
 from chaos.faults.world import Target
 from chaos.model.arguments import command_line
 from chaos.model.event import (
+    Disturbed,
     FailureDecided,
     FitCalled,
     FitRaised,
@@ -50,6 +52,9 @@ def main(run_directory: str, harness: int) -> int:
     journal.add(_called(plan))
     try:
         torchrun.main(_words(plan))
+    except HarnessError as error:  # of an embedded run: the process that forks is gone
+        journal.add(Disturbed(why=str(error)))
+        return 1
     except Exception as error:  # noqa: BLE001 - torchrun's own end, which the journal keeps
         told = observer.last_errors or str(error)
         journal.add(FitRaised(error=type(error).__name__, message=told[:2000], launcher=_ME))

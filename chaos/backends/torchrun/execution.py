@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import psutil
 
@@ -14,6 +15,7 @@ from chaos.backends.fork.ending import kill
 from chaos.backends.fork.node_disk import make_room, remove_disks
 from chaos.backends.fork.outside import settle
 from chaos.backends.fork.world import ForkWorld
+from chaos.backends.torchrun.process import Process, Start, Starter
 from chaos.backends.torchrun.server import RoundServer
 from chaos.backends.torchrun.settings import HASH_SEED, confines_of, environment_of
 from chaos.backends.train.address import RunAddress
@@ -32,17 +34,34 @@ from chaos.run.journal import Journal, Trained
 from chaos.run.signals import DRIVER_STACKS, STACK_SIGNAL, is_foreign, killed, rank_stacks
 from chaos.run.watch import RunWatch
 
+AGENT = "chaos.backends.torchrun.agent"
 POLL_S = 0.05
 END_S = 5.0
 STACKS_S = 0.5
 
 
+def started_anew(start: Start) -> Process:
+    """Start an agent in a new interpreter."""
+    assert start.stdout is not None
+    with Path(start.stdout).open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", AGENT, *start.words, str(os.getpid())],
+            env=start.env,
+            cwd=start.cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C reaches the harness alone, which ends the driver
+        )
+
+
 @dataclass
-class Run(RunWatch["subprocess.Popen[bytes]"]):
+class Run(RunWatch[Process]):
     """One execution of one plan; its driver is the process that calls torchrun."""
 
     hash_seed: str = HASH_SEED
     again_after: str | None = None
+    starter: Starter = started_anew
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -76,26 +95,17 @@ class Run(RunWatch["subprocess.Popen[bytes]"]):
                 confines = confines_of(self.plan, self.directory.path)
                 settle(self.address, confines, self.journal)
 
-    def start_driver(self) -> "subprocess.Popen[bytes]":
+    def start_driver(self) -> Process:
         """Start the process that calls torchrun."""
-        module, me = "chaos.backends.torchrun.agent", str(os.getpid())
-        command = [sys.executable, "-P", "-m", module, str(self.directory.path), me]
-        with (self.directory.logs / "driver.log").open("ab") as log:
-            return subprocess.Popen(
-                command,
-                env=environment_of(self.plan, self.address, hash_seed=self.hash_seed),
-                cwd=self.plan.cwd,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C reaches the harness alone, which ends the driver
-            )
+        log = str(self.directory.logs / "driver.log")
+        env = environment_of(self.plan, self.address, hash_seed=self.hash_seed)
+        return self.starter(Start((str(self.directory.path),), env, self.plan.cwd, log, log))
 
-    def driver_started(self, driver: "subprocess.Popen[bytes]") -> None:
+    def driver_started(self, driver: Process) -> None:
         """Set the world's driver."""
         self.world.driver = driver.pid
 
-    def exit_code(self, driver: "subprocess.Popen[bytes]") -> int | None:
+    def exit_code(self, driver: Process) -> int | None:
         """Return the driver's exit code, None while it runs."""
         code = driver.poll()
         if code is not None and is_foreign(code):
@@ -116,7 +126,7 @@ class Run(RunWatch["subprocess.Popen[bytes]"]):
                         return rank
         return None
 
-    def end_driver(self, driver: "subprocess.Popen[bytes]") -> int:
+    def end_driver(self, driver: Process) -> int:
         """Kill torchrun; its workers end with it."""
         driver.kill()
         return driver.wait()
@@ -125,7 +135,7 @@ class Run(RunWatch["subprocess.Popen[bytes]"]):
         """Wait."""
         self.clock.sleep(POLL_S)
 
-    def take_stacks(self, driver: "subprocess.Popen[bytes]") -> None:
+    def take_stacks(self, driver: Process) -> None:
         """Signal all ranks and the driver to write their stacks: faulthandler does, even in C++."""
         ranks = [(e.pid, e.rank, rank_stacks(e.rank, e.pid)) for e in self.workers()]
         asked: list[tuple[int, int | None, str]] = [(driver.pid, None, DRIVER_STACKS), *ranks]

@@ -1,0 +1,203 @@
+"""Forked workers under torchelastic's own agent are, to script and verdict, torchrun's own."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from chaos.backends.torchrun.backend import TorchrunBackend
+from chaos.backends.torchrun.roots import why_not_forked
+from chaos.model.event import (
+    FailureDecided,
+    FileLoaded,
+    FitRaised,
+    Leftover,
+    StepDone,
+    WorkerGroupStarted,
+)
+from chaos.model.fault_entry import FaultEntry
+from chaos.model.plan import PlanBackend
+from chaos.report.outcome import FinishedRun
+from tests.torchrun.conftest import JOBS, RunJob, Runs, plan_of
+from tests.torchrun.test_runs import killed, killed_as_it_recovers, killed_in_save
+
+pytestmark = [pytest.mark.embedded, pytest.mark.timeout(600)]
+BOTH: tuple[PlanBackend, ...] = ("fork", "torchrun")
+
+
+def outcome(run: FinishedRun) -> dict[str, Any]:
+    """Return what a run came to; losses are those of the last attempt, to the last bit."""
+    started = [event.attempt for _, event in run.history.of(WorkerGroupStarted)]
+    steps = [event for _, event in run.history.of(StepDone) if event.attempt == started[-1]]
+    losses = sorted((e.rank, e.epoch, e.step, str(e.losses)) for e in steps)
+    return {
+        "verdict": run.verdict.status,
+        "checks": [(r.check, r.status) for r in run.verdict.results],
+        "attempts": started,
+        "decided": [(e.attempt, e.decision) for _, e in run.history.of(FailureDecided)],
+        "restarts": run.verdict.restarts,
+        "loaded": sorted((e.attempt, e.rank, e.digest) for _, e in run.history.of(FileLoaded)),
+        "losses": losses,
+    }
+
+
+def facts(run: Path) -> dict[tuple[str, str], Any]:
+    """Return what `facts.py` printed, by rank and name."""
+    lines = (run / "logs/driver.log").read_text().splitlines()
+    told = [line.split(" ", 2)[1:] for line in lines if line.startswith("FACT ")]
+    found: dict[tuple[str, str], Any] = {}
+    for rank, rest in told:
+        cut = min(at for sign in '[{"0123456789tfn-' if (at := rest.find(f" {sign}")) > 0)
+        with contextlib.suppress(json.JSONDecodeError):
+            found[rank, rest[:cut]] = json.loads(rest[cut:])
+    return found
+
+
+def test_a_kill_has_one_outcome_on_both(run: RunJob) -> None:
+    embedded, real = (run("ddp", killed(1, 2, rank=1), backend=name) for name in BOTH)
+
+    assert embedded.verdict.status == "pass", embedded.verdict.headline
+    assert outcome(embedded) == outcome(real)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("job", "faults"),
+    [
+        ("ddp", [killed_in_save(2)]),
+        ("ddp", [killed(2, 2, rank=0), killed_as_it_recovers(rank=1)]),
+        ("ddp", [killed(1, 3, rank=0), killed(2, 3, rank=1)]),
+        ("fsdp", [killed(1, 3, rank=1)]),
+        ("within", [killed(2, 1, rank=1)]),
+        ("torn", [killed_in_save(1)]),
+        ("optimizer_lost", [killed(2, 2, rank=1)]),
+    ],
+)
+def test_every_kill_has_one_outcome_on_both(
+    run: RunJob, job: str, faults: list[FaultEntry]
+) -> None:
+    embedded, real = (run(job, *faults, backend=name) for name in BOTH)
+
+    assert outcome(embedded) == outcome(real)
+
+
+def test_a_script_sees_the_process_that_torchrun_would_start(runs: Runs) -> None:
+    seen, drawn = {}, defaultdict(list)
+    for backend in (*BOTH, "fork"):
+        args = ("a", "--b=1", "")
+        plan = plan_of(JOBS / "facts.py", cwd=runs.folder, backend=backend, args=args)
+        done = runs.of(plan)
+        found = facts(done.directory)
+        seen[backend] = {key: value for key, value in found.items() if key[1] != "RANDOM"}
+        for (_, name), values in found.items():
+            for number, value in enumerate(values if name == "RANDOM" else ()):
+                drawn[number].append(value)
+
+    assert ("1", "atexit") in seen["fork"]
+    assert seen["fork"] == seen["torchrun"]
+    assert all(len(set(values)) == 6 for values in drawn.values()), drawn
+
+
+ENDS = {
+    "sys.exit(3)": "SystemExit: 3",
+    "os.abort()": "SIGABRT",
+    "os._exit(7)": "exit code 7",
+    "os.kill(os.getpid(), 9)": "SIGKILL",
+    "raise ValueError('mine')": "ValueError",
+}
+
+
+@pytest.mark.parametrize(
+    ("end", "told"),
+    [
+        pytest.param(end, told, marks=[] if "abort" in end else pytest.mark.nightly)
+        for end, told in ENDS.items()
+    ],
+)
+def test_a_worker_ends_as_a_process_does(runs: Runs, end: str, told: str) -> None:
+    script = runs.folder / "ends.py"
+    script.write_text(f"import os, sys\nif os.environ['RANK'] == '1':\n    {end}\n")
+
+    done = runs.of(plan_of(script, cwd=runs.folder, backend="fork"))
+
+    decided = [event for _, event in done.history.of(FailureDecided)]
+    assert told in decided[0].errors[1]
+    if end != "os.kill(os.getpid(), 9)":  # which no job does to itself: the run is tried again
+        assert [event.error for _, event in done.history.of(FitRaised)] == ["ChildFailedError"]
+
+
+ESCAPES = """
+import os, subprocess, sys
+if os.environ["RANK"] == "0":
+    subprocess.Popen(["sleep", "600"], start_new_session=True)
+    if os.fork() == 0:
+        os.setsid()
+        os.execvp("sleep", ["sleep", "601"]) if len(sys.argv) > 1 else __import__("time").sleep(600)
+"""
+
+
+def test_processes_that_a_worker_leaves_behind_are_found(runs: Runs) -> None:
+    script = runs.folder / "escapes.py"
+    script.write_text(ESCAPES)
+
+    done = runs.of(plan_of(script, cwd=runs.folder, backend="fork"))
+
+    assert len([*done.history.of(Leftover)]) == 2
+
+
+HARNESS = """
+import sys
+from pathlib import Path
+from tests.torchrun.conftest import Runs, plan_of
+from chaos.backends.torchrun.backend import TorchrunBackend
+with TorchrunBackend() as backend:
+    folder = Path(sys.argv[1])
+    Runs(folder, backend).of(plan_of(folder / "waits.py", cwd=folder, backend="fork"))
+"""
+
+
+def test_nothing_outlives_a_harness_that_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "waits.py").write_text("import time\nprint('here')\ntime.sleep(600)\n")
+    root = Path(__file__).parents[2]
+    harness = subprocess.Popen([sys.executable, "-c", HARNESS, str(tmp_path)], cwd=root)
+    waiting = psutil.Process(harness.pid)
+    try:
+        while len(below := waiting.children(recursive=True)) < 5:  # root, agent, forker, two ranks
+            assert harness.poll() is None
+    finally:
+        os.kill(harness.pid, signal.SIGKILL)
+        harness.wait()
+
+    _, alive = psutil.wait_procs(below, timeout=30)
+    assert not alive
+
+
+def test_runs_go_side_by_side_from_one_root(runs: Runs, torchrun: TorchrunBackend) -> None:
+    def one(number: int) -> FinishedRun:
+        cwd = runs.folder / str(number)
+        cwd.mkdir()
+        plan = plan_of(JOBS / "ddp.py", cwd=cwd, backend="fork", args=("--epochs", "2"))
+        with torchrun.beside() as lane:
+            return Runs(cwd, lane).of(plan.baseline())
+
+    with ThreadPoolExecutor(2) as threads:
+        done = [*threads.map(one, range(2))]
+
+    assert [run.verdict.status for run in done] == ["pass", "pass"]
+
+
+def test_what_cannot_be_forked_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert why_not_forked({}) is None
+    assert "PYTHON_EXEC" in (why_not_forked({"PYTHON_EXEC": "/opt/python"}) or "")
+    monkeypatch.setattr(Path, "glob", lambda *_: iter([Path("/dev/nvidia0")]))
+    assert "GPU" in (why_not_forked({}) or "")
+    assert why_not_forked({"CUDA_VISIBLE_DEVICES": ""}) is None
