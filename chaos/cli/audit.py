@@ -193,8 +193,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
     launcher = launcher or launcher_told(script, console)
     is_rays = launcher == "ray"
     if is_rays:
-        _refuse_torchrun(backend)
-        refuse_without_ray(script)
+        _refuse_torchruns_options(backend, script)
     else:
         _refuse_rays_options(backend, address, storage, fit)
         backend, question = _without_ray(backend, console), "crash"  # there is no node to lose
@@ -269,14 +268,15 @@ def _without_ray(backend: PlanBackend, console: Console) -> PlanBackend:
     return "torchrun"
 
 
-def _refuse_torchrun(backend: PlanBackend) -> None:
-    """Raise `UsageError` if a script of Ray Train's is to be started by torchrun."""
+def _refuse_torchruns_options(backend: PlanBackend, script: Path) -> None:
+    """Raise an error for a script of Ray Train's that torchrun is to start, or without Ray."""
     if backend == "torchrun":
         raise UsageError(
             "--backend torchrun is for scripts without Ray, and this one is taken for Ray Train's",
             "If torchrun starts the script, add --launcher torchrun.",
             place="--backend",
         )
+    refuse_without_ray(script)
 
 
 def _refuse_rays_options(
