@@ -96,7 +96,7 @@ def test_a_script_sees_the_process_that_torchrun_would_start(runs: Runs) -> None
         args = ("a", "--b=1", "")
         plan = plan_of(JOBS / "facts.py", cwd=runs.folder, backend=backend, args=args)
         done = runs.of(plan)
-        found = facts(done.directory)
+        found = facts(Path(done.directory))
         seen[backend] = {key: value for key, value in found.items() if key[1] != "RANDOM"}
         for (_, name), values in found.items():
             for number, value in enumerate(values if name == "RANDOM" else ()):

@@ -20,7 +20,7 @@ POLL_S = 0.01
 
 @dataclass(frozen=True)
 class Start:
-    """What `subprocess.Popen` is told: words after the interpreter's own, environment, streams.
+    """The start of a process: the words after the interpreter's own, environment, streams.
 
     A stream without a name is that of the process that starts this one.
     """

@@ -8,6 +8,7 @@ import json
 import multiprocessing
 import os
 import random
+import re
 import signal
 import sys
 import tempfile
@@ -29,7 +30,7 @@ def from_a_child(queue):
 
 def open_files():
     found = [os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")]
-    return sorted(os.path.basename(path).rstrip("0123456789[]-") for path in found)
+    return sorted(re.sub(r"[0-9]+", "N", os.path.basename(path)) for path in found)
 
 
 def main():
