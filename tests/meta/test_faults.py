@@ -28,9 +28,8 @@ MAY_NAME = {
     "plugins.py": "the order in which the known faults stand in plan.json",
     "preflight/calibration.py": WRITES,
     "preflight/compression.py": WRITES,
-    "preflight/replay.py": WRITES,
     "search/plans.py": WRITES,
-    "selftest/draw.py": WRITES,
+    "selftest/trials.py": WRITES,
 }
 # Prose and names of methods are no knowledge of a fault: only whole strings and names count.
 
