@@ -113,6 +113,27 @@ def test_output_is_told_from_data(theirs: Path) -> None:
     assert outputs == {"data.csv": False, "begun.tmp": True, "begun.pt": True, "log.csv": True}
 
 
+def test_a_renamed_folder_takes_its_files_along(theirs: Path) -> None:
+    (theirs / "part" / "deep").mkdir(parents=True)
+    (theirs / "part" / "deep" / "model.pt").write_text("made by it")
+    training_has_begun()
+
+    (theirs / "part").rename(theirs / "save-4")
+
+    made = {line.path: line.is_output for line in read_ledger(theirs.parent / "ledger")}
+    assert made[str(theirs / "save-4" / "deep" / "model.pt")]
+    assert noted(theirs, "save-4/deep/model.pt") == ["created"]
+    assert noted(theirs, "save-4") == noted(theirs, "save-4/deep") == ["folder"]
+    assert noted(theirs, "part/deep/model.pt") == ["created", "removed"]
+
+
+def test_a_folder_of_files_that_were_there_before_is_not_renamed(theirs: Path) -> None:
+    with pytest.raises(ForeignFileError, match=r"model\.pt, which was there before the audit"):
+        theirs.rename(theirs.parent / "of-last-week")
+
+    assert (theirs / "model.pt").read_text() == "of last week"
+
+
 def test_a_log_that_stays_open_is_output(theirs: Path) -> None:
     (theirs / "data.csv").write_text("made before training")
     with (theirs / "log.csv").open("w"), (theirs / "data.csv").open():

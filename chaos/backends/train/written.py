@@ -240,7 +240,18 @@ def _opened(path: Any, _: Any, flags: int) -> _Touched:  # noqa: ANN401 - an eve
 
 def _renamed(source: Any, target: Any, source_fd: int = _HERE, target_fd: int = _HERE) -> _Touched:  # noqa: ANN401
     yield from _removed(source, source_fd)
-    yield from _linked(None, target, None, target_fd)
+    here, found = _absolute(source, source_fd), _stat(_absolute(source, source_fd), follow=False)
+    if found is None or not stat.S_ISDIR(found.st_mode):
+        yield from _linked(None, target, None, target_fd)
+        return
+    there = _absolute(target, target_fd)
+    for folder, _, files in os.walk(here):  # a renamed folder takes its files along
+        moved = there + folder.removeprefix(here)
+        if _stat(moved) is None:
+            yield moved, "folder", False
+        for name in files:
+            yield from _removed(f"{folder}/{name}")
+            yield f"{moved}/{name}", "created", False
 
 
 def _linked(_: Any, target: Any, __: Any = None, target_fd: int = _HERE) -> _Touched:  # noqa: ANN401
@@ -301,7 +312,8 @@ def _write_down(ledger: Ledger, event: str, arguments: tuple[Any, ...], *, is_ou
         for path, how, is_harm in touched:
             if is_harm:
                 ledger.refuse(path, how)
-        is_output = is_output or (event == "os.rename" and touched[0][0] in ledger.outputs)
+        moved = [path for path, how, _ in touched if event == "os.rename" and how == "removed"]
+        is_output = is_output or not ledger.outputs.isdisjoint(moved)
         for path, how, _ in touched:
             ledger.note(path, how, is_output=is_output)
     except ForeignFileError:
