@@ -51,6 +51,17 @@ _NO_GPU = (
     "Have the script take the device it is given (`ray.train.torch.get_device()`), or test it on "
     "a machine with GPUs: `chaos init` writes a scenario, `chaos run --backend ray` runs it."
 )
+_NO_FIT_CALLED = "it ended without calling trainer.fit()"
+# Words of torch 2.13 that it says where there is no GPU, or where it was built without one.
+_LACKS_GPU = re.compile(
+    r"not compiled with CUDA|no CUDA GPUs are available|no NVIDIA driver|doesn't have NCCL"
+    r"|no GPUs found|CUDA is not available",
+    re.IGNORECASE,
+)
+_NO_GPU_HERE = (
+    "Audit it on a machine with GPUs: torchrun starts it there as it is. Or have the script take "
+    "the CPU and the backend gloo where torch.cuda.is_available() is False."
+)
 # Ray 2.60's own words, where its part for a framework is imported before the framework.
 _ISNT_INSTALLED = {"PyTorch Lightning": "lightning", "TensorFlow": "tensorflow"}
 
@@ -74,11 +85,17 @@ def why_the_job_failed(plan: Plan, run: FinishedRun, *, log: Path) -> JobError:
     reason = _reason(run).removesuffix(".")  # another sentence follows it
     if plan.backend == "fork" and (asks := _asks_for_gpu(run.history, reason)) is not None:
         return JobError(f"{asks}: {reason}", _NO_GPU, place=_place(plan))
+    if plan.job.launcher == "torchrun" and _LACKS_GPU.search(reason):
+        asks = "the job asks for a GPU, and torch finds none on this machine"
+        return JobError(f"{asks}: {reason}", _NO_GPU_HERE, place=_place(plan))
     how = "fails without any fault"
     if (own := _own_retry(run.history)) is not None:
         how, reason = "fails and retries by itself without any fault", own
     problem = f"the job {Path(source).name} {how}: {reason}"
-    return JobError(problem, f"Its output is in {log}", place=_place(plan))
+    hint = f"Its output is in {log}"
+    if reason.startswith(_NO_FIT_CALLED):
+        hint = f"If torchrun starts this script, set the launcher: torchrun. {hint}"
+    return JobError(problem, hint, place=_place(plan))
 
 
 def _lacks(plan: Plan, what: str, extra: str) -> MissingExtraError:
@@ -182,7 +199,7 @@ def _reason(run: FinishedRun) -> str:
         raised = end.script_raised[1]
         if raised.error == NO_FIT:
             times = "" if run.plan.job.fit == 1 else f" {run.plan.job.fit} times"
-            return f"it ended without calling trainer.fit(){times}"
+            return f"{_NO_FIT_CALLED}{times}"
         return f"{raised.error}: {_last_line(raised.message)}"
     for _, failed in run.history.of(FitRaised):
         # torchrun's own error names no reason; the message is the worker's.

@@ -1,0 +1,50 @@
+"""A job for GPUs on a machine without one is refused by name; no process is started here."""
+
+from pathlib import Path
+
+import pytest
+
+from chaos.job_failure import why_the_job_failed
+from chaos.model.event import FitRaised
+from chaos.report.outcome import FinishedRun
+from chaos.run.clock import SystemClock
+from chaos.run.directory import create
+from chaos.run.journal import driver_journal, read_history
+from chaos.runner import judged
+from tests.torchrun.conftest import JOBS, plan_of
+
+
+def failed(folder: Path, message: str) -> FinishedRun:
+    plan = plan_of(JOBS / "ddp.py", cwd=folder)
+    directory = create(folder / "reports", "run", plan, {})
+    journal = driver_journal(directory.journals, SystemClock())
+    journal.add(FitRaised(error="ChildFailedError", message=message, launcher="torchrun"))
+    history = read_history(directory.journals)
+    return judged(directory, plan, history, None, duration_s=1.0)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "AssertionError: Torch not compiled with CUDA enabled",
+        "RuntimeError: Distributed package doesn't have NCCL built in",
+        "RuntimeError: No CUDA GPUs are available",
+        "ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!",
+        "RuntimeError: Found no NVIDIA driver on your system.",
+    ],
+)
+def test_a_job_that_asks_for_a_gpu_is_told_what_to_do(tmp_path: Path, message: str) -> None:
+    run = failed(tmp_path, message)
+
+    error = why_the_job_failed(run.plan, run, log=tmp_path / "driver.log")
+
+    assert error.problem.startswith("the job asks for a GPU, and torch finds none on this machine")
+    assert "gloo" in (error.hint or "")
+
+
+def test_an_error_of_a_gpu_that_is_there_is_the_jobs_own(tmp_path: Path) -> None:
+    run = failed(tmp_path, "torch.OutOfMemoryError: CUDA out of memory. GPU 0 has 79 GiB")
+
+    error = why_the_job_failed(run.plan, run, log=tmp_path / "driver.log")
+
+    assert "fails without any fault: a worker ended" in error.problem
