@@ -24,7 +24,7 @@ from chaos.check.data_warnings import data_warnings
 from chaos.check.prediction_band import RUNS_MIN
 from chaos.errors import ClusterError, JobError, UsageError
 from chaos.job_failure import why_the_job_failed
-from chaos.model.event import DeadlinePassed, FileWritten, FitCalled, WroteOutside
+from chaos.model.event import DeadlinePassed, FileWritten, FitCalled, StepDone, WroteOutside
 from chaos.model.history import Baseline, History
 from chaos.model.plan import Plan
 from chaos.model.scenario import Profile
@@ -273,7 +273,7 @@ class CleanRuns:
     def _required(self, directory: RunDirectory, run: FinishedRun) -> FinishedRun:
         """Return a run that passed; raise `JobError` for any other."""
         if any(run.history.of(DeadlinePassed)):
-            raise too_long(run.plan)
+            raise stood_still(run, directory.logs) or too_long(run.plan)
         if run.verdict.status != "pass":
             raise why_the_job_failed(run.plan, run, log=directory.logs / "driver.log")
         self.folder.prune(directory)
@@ -295,6 +295,27 @@ class _Starts:
         self.alike = [self.first.history]
         self.proof: list[History] = []
         self.repetition = repetition(self.first.history, self.first.history)
+
+
+def stood_still(run: FinishedRun, logs: Path) -> JobError | None:
+    """Return the error for a job whose last step was long before its limit; None for a slow one.
+
+    A job that hangs in its last lines, after training, is no longer with fewer epochs.
+    """
+    late, _ = next(run.history.of(DeadlinePassed))
+    steps = list(run.history.of(StepDone))
+    if not steps:
+        return None
+    number, step = steps[-1]
+    still_s = (run.history.time_ns(late) - run.history.time_ns(number)) / 1e9
+    if still_s < run.plan.limits.run_s / 2:
+        return None
+    return JobError(
+        f"the job {Path(run.plan.job.source).name} stood still without a fault: {still_s:.0f} s "
+        f"without a step, after epoch {step.epoch}, step {step.step} of rank {step.rank}",
+        f"The stacks of its processes are in {logs}. Where it hangs now and then, audit it again.",
+        place=run.plan.file,
+    )
 
 
 def too_long(plan: Plan) -> JobError:
