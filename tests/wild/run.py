@@ -1,8 +1,9 @@
 """Audit public training scripts, and print chaos's answer beside what is true of each.
 
-    python -m tests.wild.run FOLDER [--only 6,19] [--jobs 1] [--out FOLDER] -- [audit options]
+    python -m tests.wild.run FOLDER [--table ray] [--only 6,19] [--jobs 1] -- [audit options]
 
-FOLDER holds the scripts of `scripts.toml` under the names that stand there. Each is
+FOLDER holds the scripts of `scripts.toml`, or `torchrun.toml`, under the names that stand there.
+Each is
 audited as it is, at the default settings unless options of `chaos audit` follow `--`;
 what it lacks here is put in its place from `standins`, which is data and network alone.
 The table judges nothing: whether an answer is true, a person says who reads the two side
@@ -12,6 +13,7 @@ by side. Some scripts name folders outside, such as /mnt/cluster_storage: they a
 import argparse
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,7 +25,7 @@ from typing import Any
 
 from chaos.run.clock import SystemClock, seconds_since
 from tests.wild.prepared import PREPARED
-from tests.wild.scripts import TABLE, Script, chosen, scripts
+from tests.wild.scripts import TABLES, Script, chosen, scripts
 
 ROOT = Path(__file__).parents[2]
 STANDINS = Path(__file__).with_name("standins")
@@ -57,23 +59,33 @@ class Asked:
         """Return the command line of one script's audit."""
         words = [sys.executable, "-m", "chaos", "audit", str(self.scripts / script.script)]
         words += ["--no-confirm", "--reports", str(self.folder(script) / "reports"), *self.options]
-        return [*words, "--", *script.arguments] if script.arguments else words
+        own = [self.filled(word, script) for word in script.arguments]
+        return [*words, "--", *own] if own else words
+
+    def filled(self, text: str, script: Script) -> str:
+        """Return a text of the table with the folders of the audit and of all scripts."""
+        work = self.folder(script) / "work"
+        return text.replace("{work}", str(work)).replace("{scripts}", str(self.scripts))
 
 
 def audit(script: Script, asked: Asked) -> Answer:
     """Audit one script in a folder of its own, with its stand-ins on the path."""
     folder, clock = asked.folder(script), SystemClock()
     work = folder / "work"
+    shutil.rmtree(work, ignore_errors=True)  # a job's files of an audit that was ended are in it
     for needed in (work, *map(Path, script.folders)):
         needed.mkdir(parents=True, exist_ok=True)
     for name in script.prepared:
         PREPARED[name](work)
+    for name in script.beside:
+        (work / name).symlink_to((asked.scripts / script.script).with_name(name))
     paths = [
         *(str(STANDINS / name) for name in script.standins),
         str(ROOT),
         os.environ.get("PYTHONPATH", ""),
     ]
-    own = {name: text.replace("{work}", str(work)) for name, text in script.environment.items()}
+    own = {name: asked.filled(text, script) for name, text in script.environment.items()}
+    paths.append(own.pop("PYTHONPATH", ""))
     environment = {**os.environ, **own, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
     output, began = folder / "output.txt", clock.now_ns()
@@ -162,18 +174,19 @@ def main(arguments: Sequence[str]) -> None:
         prog="tests.wild.run", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("folder", type=Path, help="where the scripts lie")
+    parser.add_argument("--table", choices=TABLES, default="ray", help="which launcher's scripts")
     parser.add_argument("--only", default="", help="numbers of the table, such as 6,19")
     parser.add_argument("--jobs", type=int, default=1, help="how many audits side by side")
     parser.add_argument("--out", type=Path, default=ROOT / "reports/wild")
     parser.add_argument("--limit", type=float, default=900, help="seconds for one audit")
     given = parser.parse_args(own)
     try:
-        rows = chosen(scripts(TABLE.read_text(encoding="utf-8")), given.only)
+        rows = chosen(scripts(TABLES[given.table].read_text(encoding="utf-8")), given.only)
     except ValueError as error:
         parser.error(str(error))
     missing = [row.script for row in rows if not (given.folder / row.script).is_file()]
     if missing:
-        parser.error(f"{given.folder} lacks {', '.join(missing)}: scripts.toml says where from")
+        parser.error(f"{given.folder} lacks {', '.join(missing)}: the table says where from")
 
     asked = Asked(given.folder.resolve(), given.out.resolve(), tuple(options), given.limit)
     done: list[tuple[Script, Answer]] = []

@@ -6,7 +6,10 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-TABLE = Path(__file__).with_name("scripts.toml")
+TABLES = {
+    name: Path(__file__).with_name(file)
+    for name, file in (("ray", "scripts.toml"), ("torchrun", "torchrun.toml"))
+}
 
 
 @dataclass(frozen=True)
@@ -14,7 +17,8 @@ class Script:
     """One public script.
 
     `cut` says where the file is not the one published. `truth` is what reading
-    it shows, `answers` those that would be true of it.
+    it shows, `answers` those that would be true of it. `beside` names files of the
+    script's folder that it reads from the folder that it is started in.
     """
 
     number: int
@@ -30,6 +34,7 @@ class Script:
     prepared: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
     standins: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
 
 
 def scripts(text: str) -> tuple[Script, ...]:

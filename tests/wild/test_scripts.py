@@ -1,6 +1,9 @@
 """The runner of public scripts: its table is read as it stands, and answers as audits give them."""
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +11,11 @@ import pytest
 
 from tests.wild.prepared import PREPARED
 from tests.wild.run import STANDINS, Answer, Asked, cell, lines_of, newest_card, table
-from tests.wild.scripts import TABLE, Script, chosen, scripts
+from tests.wild.scripts import TABLES, Script, chosen, scripts
 
-ROWS = scripts(TABLE.read_text(encoding="utf-8"))
+BY_TABLE = {name: scripts(file.read_text(encoding="utf-8")) for name, file in TABLES.items()}
+ROWS = BY_TABLE["ray"]
+ALL = [pytest.param(row, id=f"{name}-{row.number}") for name in TABLES for row in BY_TABLE[name]]
 ONE = """
 [[scripts]]
 number = 1
@@ -40,12 +45,15 @@ def a_script(**changed: Any) -> Script:
     return Script(**{"number": 1, "script": "train.py", **fields, **judged, **changed})
 
 
-def test_the_table_has_23_scripts_in_order_each_under_a_name_of_its_own() -> None:
-    assert [row.number for row in ROWS] == list(range(1, 24))
-    assert len({row.script for row in ROWS}) == len(ROWS)
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_has_its_scripts_in_order_each_under_a_name_of_its_own(name: str) -> None:
+    rows = BY_TABLE[name]
+
+    assert [row.number for row in rows] == list(range(1, len(rows) + 1))
+    assert len({row.script for row in rows}) == len(rows)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row.number))
+@pytest.mark.parametrize("row", ALL)
 def test_every_script_has_its_source_its_truth_and_answers_of_a_known_kind(row: Script) -> None:
     assert re.fullmatch(r"[0-9a-f]{40}", row.commit)
     assert re.fullmatch(r"[\w-]+/[\w-]+", row.repository)
@@ -54,7 +62,7 @@ def test_every_script_has_its_source_its_truth_and_answers_of_a_known_kind(row: 
     assert all(re.match("finding|inconclusive|refused|pass", answer) for answer in row.answers)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row.number))
+@pytest.mark.parametrize("row", ALL)
 def test_what_a_script_needs_is_made_here(row: Script) -> None:
     assert set(row.prepared) <= PREPARED.keys()
     assert all((STANDINS / name).is_dir() for name in row.standins)
@@ -132,6 +140,21 @@ def test_a_table_has_the_answer_beside_the_truth_and_judges_nothing() -> None:
 
     told = r"| 1 | `train.py -n 2` | 1, 62 s | fails<br>a\|b | never loads | finding |"
     assert row == told
+
+
+def test_where_a_gpu_is_named_its_stand_in_takes_the_cpu() -> None:
+    seen = (
+        "import torch; print(torch.device('cuda:1'), torch.zeros(1, device='cuda').device,"
+        "torch.zeros(1).to(1).device, torch.nn.Linear(1, 1).to('cuda').weight.device,"
+        "torch.cuda.is_available(), isinstance(torch.device('cpu'), torch.device))"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(STANDINS / "gpu")}
+
+    done = subprocess.run(
+        [sys.executable, "-c", seen], env=environment, check=True, capture_output=True, text=True
+    )
+
+    assert done.stdout.split() == ["cpu"] * 4 + ["False", "True"]
 
 
 def test_an_audit_that_had_to_be_ended_says_so() -> None:

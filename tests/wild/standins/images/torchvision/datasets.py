@@ -51,9 +51,10 @@ class Images(Dataset[Any]):  # type: ignore[misc]
 
 
 class _Published(Images):
-    """A published collection of ten classes, in two parts."""
+    """A published collection of some classes, in two parts."""
 
     shape: ClassVar[tuple[int, ...]] = (28, 28)
+    classes: ClassVar[int] = 10
 
     def __init__(
         self,
@@ -63,7 +64,8 @@ class _Published(Images):
         download: bool = False,
     ) -> None:
         count, part = (TRAINED_ON, "train") if train else (TESTED_ON, "test")
-        images, labels = drawn(type(self).__name__, part, count=count, classes=10, shape=self.shape)
+        name, classes = type(self).__name__, self.classes
+        images, labels = drawn(name, part, count=count, classes=classes, shape=self.shape)
         super().__init__(torch.from_numpy(images), torch.from_numpy(labels), transform)
 
 
@@ -79,6 +81,12 @@ class CIFAR10(_Published):
     """Ten kinds of coloured images."""
 
     shape = (32, 32, 3)
+
+
+class CIFAR100(CIFAR10):
+    """A hundred kinds of coloured images."""
+
+    classes = 100
 
 
 class ImageFolder(Images):

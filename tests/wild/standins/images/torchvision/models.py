@@ -49,6 +49,12 @@ class ResNet(nn.Module):  # type: ignore[misc]
         return logits
 
 
+class ResNet18_Weights(Enum):  # noqa: N801 - torchvision's own name
+    """Weights learnt elsewhere."""
+
+    IMAGENET1K_V1 = "IMAGENET1K_V1"
+
+
 def resnet18(weights: Any = None, pretrained: bool = False, num_classes: int = 1000) -> ResNet:
     """Return a small residual network's stand-in; `pretrained` is the older word for weights."""
     model = ResNet(num_classes)
