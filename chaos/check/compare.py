@@ -37,25 +37,14 @@ P = TypeVar("P", bound=Pair)
 
 @dataclass(frozen=True)
 class Tally(Generic[P]):
-    """Counted pairs: the number compared, those that differ, and the names of those that do not.
-
-    `lacking`: the names of values that the baseline has and the run has not.
-    """
+    """Counted pairs: the number compared, those that differ, and the names of those that do not."""
 
     compared: int
     differing: Sequence[P]
     same: frozenset[Hashable] = frozenset()
-    lacking: frozenset[Hashable] = frozenset()
 
     @classmethod
-    def of(
-        cls,
-        pairs: Iterable[P],
-        equal: Callable[[P], bool],
-        *,
-        at_a_glance: int = 0,
-        lacking: Iterable[Hashable] = (),
-    ) -> Self:
+    def of(cls, pairs: Iterable[P], equal: Callable[[P], bool], *, at_a_glance: int = 0) -> Self:
         """Compare pairs, in any order; `at_a_glance`: the number of others known to be equal."""
         compared, differing, same = at_a_glance, list[P](), set[Hashable]()
         for pair in pairs:
@@ -64,21 +53,17 @@ class Tally(Generic[P]):
                 same.add(pair.name)
             else:
                 differing.append(pair)
-        return cls(compared, differing, frozenset(same), frozenset(lacking))
+        return cls(compared, differing, frozenset(same))
 
     @cached_property
     def other(self) -> frozenset[Hashable]:
-        """The names of values that differ, or are lacking."""
-        return self.lacking.union(pair.name for pair in self.differing)
+        """The names of values that differ."""
+        return frozenset(pair.name for pair in self.differing)
 
     @cached_property
     def first(self) -> P | None:
         """The earliest pair that differs."""
         return min(self.differing, key=lambda pair: pair.place, default=None)
-
-    def shows_repeated(self, name: Hashable) -> bool:
-        """Return whether a value was seen, and was the baseline's wherever it was seen."""
-        return name in self.same and name not in self.other
 
 
 @dataclass(frozen=True)

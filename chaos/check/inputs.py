@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Self
 
 from chaos.check.attempt import Step
 from chaos.check.compare import Aligned
@@ -33,24 +34,29 @@ class InputsApart:
         return [step for step in self.steps if self.first.step <= step.step <= self.last.step]
 
 
-@dataclass(frozen=True, slots=True)
-class Control:
-    """The number of steps whose inputs were compared, and of those that differ."""
-
-    compared: int
-    differing: int
-
-
 @dataclass
-class _Beside:
-    """Surviving inputs and the baseline's; `due`: the attempts that owe some."""
+class Counted:
+    """Inputs beside the baseline's: the steps that were compared, and those that differ.
+
+    `apart` has the latter by rank and epoch. `due` are the attempts that owe some, `seen` those
+    that have some.
+    """
 
     compared: int = 0
+    differing: int = 0
     apart: list[InputsApart] = field(default_factory=list)
     due: set[int] = field(default_factory=set)
     seen: set[int] = field(default_factory=set)
 
-    def add(self, group: Aligned) -> None:
+    @classmethod
+    def of(cls, groups: Iterable[Aligned]) -> Self:
+        """Compare the steps of ranks and epochs."""
+        found = cls()
+        for group in groups:
+            found._add(group)
+        return found
+
+    def _add(self, group: Aligned) -> None:
         if group.has_equal_inputs:
             self.compared += len(group.ours)
             self.seen |= {group.ours[0].attempt, group.ours[-1].attempt}
@@ -66,6 +72,7 @@ class _Beside:
             self.compared += 1
             if step.inputs.digest != due.inputs.digest:
                 apart.append(step)
+        self.differing += len(apart)
         if apart:
             self.apart.append(InputsApart(*group.key, apart[0], apart[-1], group.ours))
 
@@ -94,18 +101,9 @@ class InputComparison:
         return any(step.inputs is not None for step in self.theirs.all_steps())
 
     @cached_property
-    def control(self) -> Control:
+    def control(self) -> Counted:
         """The inputs before the first fault, compared with the baseline's."""
-        compared = differing = 0
-        for group in self.before:
-            if group.has_equal_inputs:
-                compared += len(group.ours)
-                continue
-            for step, due in group.pairs():
-                if step.inputs is not None and due is not None and due.inputs is not None:
-                    compared += 1
-                    differing += step.inputs.digest != due.inputs.digest
-        return Control(compared, differing)
+        return Counted.of(self.before)
 
     @property
     def repeat(self) -> bool:
@@ -113,26 +111,23 @@ class InputComparison:
         return self.control.compared > 0 and self.control.differing == 0
 
     @cached_property
-    def _beside(self) -> "_Beside":
-        found = _Beside()
-        for group in self.steps:
-            found.add(group)
-        return found
+    def _counted(self) -> Counted:
+        return Counted.of(self.steps)
 
     @property
     def compared(self) -> int:
         """The number of surviving steps whose inputs could be compared."""
-        return self._beside.compared
+        return self._counted.compared
 
     @cached_property
     def apart(self) -> tuple[InputsApart, ...]:
         """The epochs, rank by rank, whose inputs leave the baseline's, earliest first."""
-        return tuple(sorted(self._beside.apart, key=lambda a: (a.epoch, a.rank)))
+        return tuple(sorted(self._counted.apart, key=lambda a: (a.epoch, a.rank)))
 
     @cached_property
     def silent(self) -> tuple[int, ...]:
         """The resumed attempts without any inputs seen, though the baseline's were."""
-        missed = self._beside.due - self._beside.seen
+        missed = self._counted.due - self._counted.seen
         return tuple(sorted(index for index in missed if index > 0))
 
     # -- order ---------------------------------------------------------------------------------

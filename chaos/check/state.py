@@ -9,7 +9,6 @@ from chaos.check.fix_hints import sentence
 from chaos.check.result import blind, conclude, nothing_due, own_check, without_restart
 from chaos.check.state_at_resume import Row, group_of
 from chaos.check.state_snapshots import holds_nothing, is_rng, parts_of
-from chaos.check.terms import Terms
 from chaos.model.event import StateSeen
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.words import plural, ranks
@@ -221,7 +220,7 @@ def check_replicas(analysis: RunAnalysis) -> CheckResult:
     parted = _unequal_parts(analysis.run.snapshots.all, only=copied)
     anomalies = [
         Anomaly(
-            message=f"from {_place_words(place, analysis.terms)} on, {name} is not the same on all "
+            message=f"from {analysis.terms.place(*place[1:])} on, {name} is not the same on all "
             f"ranks (attempt {place[0]}){_carried_words(analysis, place)}",
             events=events,
         )
@@ -288,10 +287,3 @@ def _unequal(one: StateSeen, other: StateSeen) -> Iterator[str]:
             continue
         if theirs is None or theirs.digest != part.digest:
             yield part.name
-
-
-def _place_words(place: _Place, terms: Terms) -> str:
-    _, epoch, step, moment = place
-    if moment == "left":
-        return f"{terms.end_of_epoch} {epoch}"
-    return f"epoch {epoch}, step {step}"

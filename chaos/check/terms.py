@@ -29,6 +29,10 @@ class Terms:
     saved: str
     end_of_epoch: str
 
+    def place(self, epoch: int, step: int, moment: str) -> str:
+        """Return in words the place of a state snapshot."""
+        return f"{self.end_of_epoch} {epoch}" if moment == "left" else f"epoch {epoch}, step {step}"
+
 
 RAY_TRAIN = Terms(
     name="Ray",

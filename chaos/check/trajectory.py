@@ -17,7 +17,6 @@ from chaos.check.result import (
 )
 from chaos.check.state_at_resume import SHIPPED, group_of
 from chaos.check.state_comparison import StateComparison, compare_states, surviving_snapshots
-from chaos.check.state_snapshots import Place
 from chaos.check.terms import Terms
 from chaos.check.values import NumberPair
 from chaos.model.verdict import Anomaly, CheckResult
@@ -110,17 +109,12 @@ def _state_apart(states: StateComparison, terms: Terms) -> Iterator[Anomaly]:
     others = sorted({apart.due.name for apart in states.apart} - {name})
     more = f", and so do {', '.join(others)}" if others else ""
     yield Anomaly(
-        message=f"from {_where(first[0].at, terms)} on ({who}) {name} differs from the baseline's "
-        f"although no loss and no metric does: {values}{more}; {len(states.apart)} of "
+        message=f"from {terms.place(*first[0].at[1:])} on ({who}) {name} differs from the "
+        f"baseline's although no loss and no metric does: {values}{more}; {len(states.apart)} of "
         f"{states.compared} differ",
         events=tuple(apart.number for apart in first),
         parts=(name, *others),
     )
-
-
-def _where(place: Place, terms: Terms) -> str:
-    _, epoch, step, moment = place
-    return f"{terms.end_of_epoch} {epoch}" if moment == "left" else f"epoch {epoch}, step {step}"
 
 
 def _state_doubts(states: StateComparison) -> Iterator[str]:
