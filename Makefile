@@ -82,7 +82,8 @@ $(FIELD_READY): pyproject.toml constraints.txt Makefile
 	@$(FIELD_PIP) install --constraint constraints.txt torch
 	@$(FIELD_PIP) install --constraint constraints.txt --editable '.[ray]' scikit-learn
 	@echo "chaos: installing the libraries of docs/found.md"
-	@$(FIELD_PIP) install --constraint constraints.txt accelerate datasets torchdata transformers
+	@$(FIELD_PIP) install --constraint constraints.txt accelerate datasets lightning torchdata \
+	    transformers
 	@touch $(FIELD_READY)
 
 demo: $(READY)  ## audit a job in seconds, then inject faults into it and a guilty one on real Ray

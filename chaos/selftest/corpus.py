@@ -18,11 +18,13 @@ from chaos.audit.audit import Audit, Choice
 from chaos.audit.budget import Budget
 from chaos.audit.card import Card
 from chaos.audit.folder import AuditFolder
+from chaos.audit.group import chosen_groups
 from chaos.audit.lanes import lanes_for
-from chaos.audit.plans import base_plan
-from chaos.backends.open import open_scripts
+from chaos.audit.plans import base_plan, under_torchrun
+from chaos.backends.open import open_scripts, open_torchrun
 from chaos.errors import ChaosError, UsageError
-from chaos.model.plan import Confined
+from chaos.model.plan import Confined, Plan
+from chaos.model.scenario import Launcher
 from chaos.model.severity import Severity
 from chaos.record import Record
 from chaos.report.screen import bare_table, numbers
@@ -49,6 +51,7 @@ class CorpusJob(Record):
 
     name: str
     workers: int
+    launcher: Launcher = "ray"
     bug: str | None = None
     checks: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
@@ -254,20 +257,21 @@ class CorpusAudits:
         yield from (self._answer(job) for job in jobs)
 
     def _answer(self, job: CorpusJob) -> CorpusAnswer:
-        script = job.script(self.folder)
-        plan = base_plan(script, job.args, cwd=script.parent, seed=self.seed)
+        is_rays, plan = job.launcher == "ray", self._plan(job)
         folder = AuditFolder.create(self.reports, job.name, plan, self.env)
         confined = Confined(folder=str(folder.path))
         plan = plan.model_copy(update={"confined": confined})
+        of_crashes = Choice(self.seed, groups=chosen_groups((), "crash"), question="crash")
         try:
-            with open_scripts(self.console) as backend:
+            with open_scripts(self.console) if is_rays else open_torchrun() as backend:
                 card = Audit(
                     plan,
                     backend,
                     folder,
                     self.clock,
-                    Choice(self.seed),
+                    Choice(self.seed) if is_rays else of_crashes,
                     Budget(self.seconds, self.runs),
+                    follows_script=is_rays,
                     lanes=self._lanes,
                 ).run()
         except ChaosError as error:
@@ -276,6 +280,17 @@ class CorpusAudits:
             failed = f"chaos itself failed: {type(error).__name__}: {error}"
             return CorpusAnswer(job=job.name, verdict="refused", sentence=failed)
         return answer_of(job, card)
+
+    def _plan(self, job: CorpusJob) -> Plan:
+        script = job.script(self.folder)
+        plan = base_plan(
+            script,
+            job.args,
+            cwd=script.parent,
+            seed=self.seed,
+            workers=None if job.launcher == "ray" else job.workers,
+        )
+        return plan if job.launcher == "ray" else under_torchrun(plan, job.args)
 
     def _lanes(self, workers: int) -> int:
         return self.lanes or lanes_for(usable_cpus(), workers=workers)

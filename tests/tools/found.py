@@ -1,4 +1,4 @@
-"""Print the jobs of the corpus that reproduce a field report, as options: `--only NAME …`."""
+"""Print the corpus's jobs of a field report or with a library of its own: `--only NAME …`."""
 
 import sys
 from pathlib import Path
@@ -10,7 +10,7 @@ CORPUS = Path(__file__).parents[1] / "corpus"
 
 def main() -> None:
     """Print the options of `chaos selftest --corpus tests/corpus`."""
-    options = [f"--only {job.name}" for job in load_corpus(CORPUS) if job.source]
+    options = [f"--only {job.name}" for job in load_corpus(CORPUS) if job.source or job.needs]
     sys.stdout.write(" ".join(options) + "\n")
 
 
