@@ -132,6 +132,10 @@ class InjectedWriteError(OSError, InjectedError):
     """The exception of `fail_save` in a write of the job's."""
 
 
+class LoaderLostError(InjectedError):
+    """torch's error of a lost loader process, passed on to the job from where its rank was held."""
+
+
 def refusal_in(words: str) -> str | None:
     """Return the message of a refusal in a text: `SomeError: …`, with or without a module."""
     name, colon, rest = words.strip().partition(": ")

@@ -91,12 +91,6 @@ class Harness:
     ) -> Iterator[Plan]:
         """Yield a plan per seed, with faults drawn from it in place of the scenario's own."""
         plan = self._plan(file, seed=0, backend=backend)
-        if plan.job.launcher == "torchrun":
-            raise UsageError(
-                "--random draws faults that need Ray Train, and torchrun starts the job",
-                "`chaos audit` draws places for it.",
-                place=plan.file,
-            )
         refuse_unnamed_cluster(plan, self.overrides.permissions)
         alike = random_plan(plan, seed=seeds.start, steps=[0])  # in shape and job, as all are
         steps = steps_by_epoch(self.baseline(alike))

@@ -38,6 +38,15 @@ def args_of(words: Sequence[str]) -> Arguments:
     return {name: _value(values) for name, values in options.items()}
 
 
+def exact_args_of(words: Sequence[str]) -> Arguments:
+    """Return the same only where it restores the words as they are, otherwise these.
+
+    Some scripts read `--name=value` themselves, and know no `--name value`.
+    """
+    args = args_of(words)
+    return args if [*command_line(args)] == [*words] else tuple(words)
+
+
 def _is_option(word: str) -> bool:
     return word.startswith("-") and len(word) > 1 and not _NEGATIVE.match(word)
 
@@ -102,12 +111,8 @@ def base_plan(
 
 
 def under_torchrun(plan: Plan, words: Sequence[str], backend: PlanBackend = "fork") -> Plan:
-    """Return the plan of a script that torchrun starts, with its arguments word for word.
-
-    Some scripts read `--name=value` themselves, and know no `--name value`.
-    """
-    args = plan.job.args if [*command_line(plan.job.args)] == [*words] else tuple(words)
-    job = plan.job.model_copy(update={"launcher": "torchrun", "args": args})
+    """Return the plan of a script that torchrun starts."""
+    job = plan.job.model_copy(update={"launcher": "torchrun", "args": exact_args_of(words)})
     return plan.model_copy(update={"job": job, "backend": backend})
 
 

@@ -140,14 +140,14 @@ def _went_on(analysis: RunAnalysis) -> str:
         return ""
     if nothing_was_left(analysis):
         return f"the job was restarted after its end ({in_words(analysis)}) and "
-    source = _source(analysis, restarts[-1])
+    source = source_of(analysis, restarts[-1])
     where = f"from {source or 'scratch'}"
     if len(restarts) > 1:
         return f"the job restarted {len(restarts)} times, the last time {where}, and "
     return f"the job {'started again' if source is None else 'resumed'} {where} and "
 
 
-def _source(analysis: RunAnalysis, restart: Restart) -> str | None:
+def source_of(analysis: RunAnalysis, restart: Restart) -> str | None:
     """Return the checkpoint, or else the file of the job's own, that a restart continued from."""
     handed = next(iter(restart.handed.values()), None)
     if handed is not None:

@@ -20,7 +20,6 @@ from chaos.audit.card import Card
 from chaos.audit.folder import AuditFolder
 from chaos.audit.group import Question, chosen_groups
 from chaos.audit.lanes import lanes_for
-from chaos.audit.launcher import found_launcher
 from chaos.audit.page import card_in_markdown
 from chaos.audit.places import STEP_PLACES_MAX
 from chaos.audit.plans import base_plan, under_torchrun
@@ -35,13 +34,23 @@ from chaos.backends.open import (
 )
 from chaos.cli.cluster import refuse_no_address
 from chaos.cli.documents import Document, Form, Format, Output, plain
-from chaos.cli.options import REPORTS, AnyBackend, Jobs, Reports, Seed, Words, lanes_asked, seconds
+from chaos.cli.options import (
+    REPORTS,
+    AnyBackend,
+    Jobs,
+    Reports,
+    Seed,
+    StartedBy,
+    Words,
+    lanes_asked,
+    launcher_told,
+    seconds,
+)
 from chaos.errors import MissingExtraError, UsageError
 from chaos.harness import Harness
 from chaos.model.bounds import Tolerance
 from chaos.model.masked import masked_words
 from chaos.model.plan import Confined, Plan, PlanBackend
-from chaos.model.scenario import Launcher
 from chaos.model.verdict import Verdict
 from chaos.report.screen import screen
 from chaos.run.ci import add_to_step_summary
@@ -92,15 +101,6 @@ Places = Annotated[
 Fit = Annotated[
     int,
     typer.Option("--fit", min=1, metavar="N", help="Which call of fit() in the script is tested."),
-]
-StartedBy = Annotated[
-    Launcher | None,
-    typer.Option(
-        "--launcher",
-        help="torchrun: a script without Ray. Default: torchrun if the script "
-        "joins a group of processes (torch.distributed, Accelerate, transformers' Trainer, "
-        "Lightning, DeepSpeed) and does not import Ray.",
-    ),
 ]
 StorageOn = Annotated[
     str | None,
@@ -227,21 +227,6 @@ def audit(  # noqa: PLR0913 - one parameter per option
         ).run()
     _tell(card, folder, console, document)
     raise typer.Exit(card.exit_code)
-
-
-def launcher_told(script: Path, console: Console) -> Launcher:
-    """Return the launcher of a script by its text, and say so if it is not Ray Train."""
-    try:
-        launcher = found_launcher(script)
-    except (OSError, UnicodeDecodeError):  # reported where the plan is made
-        return "ray"
-    if launcher == "torchrun":
-        console.print(
-            f"{script.name} trains in a group of processes and imports no Ray: torchrun starts it "
-            "(--launcher torchrun)",
-            soft_wrap=True,
-        )
-    return launcher
 
 
 def refuse_without_ray(script: Path) -> None:

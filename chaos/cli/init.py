@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shlex
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Annotated
@@ -11,9 +12,10 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from chaos.audit.plans import args_of
-from chaos.cli.options import Words
+from chaos.audit.plans import args_of, exact_args_of
+from chaos.cli.options import StartedBy, Words, launcher_told
 from chaos.errors import UsageError
+from chaos.model.scenario import Launcher
 from chaos.report.screen import screen
 from chaos.run.shown import shown
 from chaos.scenario_file.load import load_scenario
@@ -23,9 +25,9 @@ WORKFLOW = Path(".github") / "workflows" / "chaos.yml"
 _SCENARIO = """\
 scenario: {title}
 job:
-  script: {script}
+{launcher}  script: {script}
 {args}  workers: {workers}
-  failure: {{max_failures: 2}}  # the retries that Ray Train may use; a script's own are replaced
+  failure: {{max_failures: 2}}  # {retries}
 faults:
   # After optimizer step {step} of epoch {epoch} (both counted: epochs from 0, steps from 1) on this
   # rank. Others: `chaos list places`, `chaos list faults`.
@@ -36,9 +38,18 @@ expect:
 """
 
 
+_RETRIES: Mapping[Launcher, str] = {
+    "ray": "the retries that Ray Train may use; a script's own are replaced",
+    "torchrun": "torchrun's --max-restarts",
+}
+
+
 def init(
     script: Annotated[
-        Path, typer.Argument(metavar="SCRIPT", help="Training script that calls trainer.fit().")
+        Path,
+        typer.Argument(
+            metavar="SCRIPT", help="Script that calls trainer.fit(), or that torchrun starts."
+        ),
     ],
     arguments: Words = None,
     *,
@@ -48,6 +59,7 @@ def init(
     folder: Annotated[
         Path, typer.Option("--in", metavar="FOLDER", help="Folder for the scenario.")
     ] = Path("scenarios"),
+    launcher: StartedBy = None,
     workflow: Annotated[
         bool, typer.Option("--workflow/--no-workflow", help="Write a GitHub workflow as well.")
     ] = True,
@@ -60,32 +72,38 @@ def init(
     """
     if not script.is_file():
         raise UsageError("there is no such script", "Give the path of a script.", place=str(script))
+    console = screen()
+    launcher = launcher or launcher_told(script, console)
     name = re.sub(r"\W+", "_", script.stem)
     scenario = folder / f"{name}_worker_killed.chaos.yaml"
     text = first_scenario(
-        script=os.path.relpath(script, folder), arguments=arguments or [], workers=workers
+        script=os.path.relpath(script, folder),
+        arguments=arguments or [],
+        workers=workers,
+        launcher=launcher,
     )
     files = {scenario: text}
     if workflow:
-        files[WORKFLOW] = _workflow(script, arguments or [], folder)
+        files[WORKFLOW] = _workflow(script, arguments or [], folder, launcher)
     for file in files:
         if file.exists():
             way = "--no-workflow" if file == WORKFLOW else "--in"
             raise UsageError(
                 "it is there already", f"Move it away, or give {way}.", place=str(file)
             )
-    console = screen()
     for file, content in files.items():
         _write(file, content)
         console.print(Text(f"wrote {shown(file.resolve())}"), soft_wrap=True)
     load_scenario(scenario)  # checks that the written scenario can be read
-    words = ["chaos", "run", str(scenario), "--backend", "fork"]
+    words = ["chaos", "run", str(scenario)] + ["--backend", "fork"] * (launcher == "ray")
     console.print(Text(f"try   {shlex.join(words)}"), soft_wrap=True)
 
 
-def first_scenario(*, script: str, arguments: list[str], workers: int) -> str:
+def first_scenario(
+    *, script: str, arguments: list[str], workers: int, launcher: Launcher = "ray"
+) -> str:
     """Return a scenario in which one worker of a script is killed in its second epoch."""
-    args = args_of(arguments)
+    args = args_of(arguments) if launcher == "ray" else exact_args_of(arguments)
     lines = [f"  args: {json.dumps(args)}", ""]
     if isinstance(args, dict):
         options = (f"    {json.dumps(name)}: {json.dumps(value)}" for name, value in args.items())
@@ -98,12 +116,19 @@ def first_scenario(*, script: str, arguments: list[str], workers: int) -> str:
         epoch=1,
         step=1,
         rank=workers - 1,
+        launcher="" if launcher == "ray" else f"  launcher: {launcher}\n",
+        retries=_RETRIES[launcher],
     )
 
 
-def _workflow(script: Path, arguments: list[str], folder: Path) -> str:
-    """Return the workflow of the documents, with this script and this folder."""
+def _workflow(script: Path, arguments: list[str], folder: Path, launcher: Launcher) -> str:
+    """Return the workflow of the documents, with this script and this folder.
+
+    For a job that torchrun starts, it installs no Ray.
+    """
     text = resources.files("chaos.scenario_file").joinpath("github.yml").read_text("utf-8")
+    if launcher == "torchrun":
+        text = text.replace("pip install 'ray-train-chaos[ray]'", "pip install ray-train-chaos")
     for its, ours in (
         ("run scenarios", ["run", f"{folder}"]),
         ("audit train.py", ["audit", f"{script}"]),

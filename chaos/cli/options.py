@@ -5,10 +5,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from chaos import settings
+from chaos.audit.launcher import found_launcher
 from chaos.errors import UsageError
 from chaos.model.plan import BackendName, PlanBackend
+from chaos.model.scenario import Launcher
 
 REPORTS = Path("reports")
 
@@ -51,6 +54,15 @@ AnyBackend = Annotated[
         "for scripts without Ray.",
     ),
 ]
+StartedBy = Annotated[
+    Launcher | None,
+    typer.Option(
+        "--launcher",
+        help="torchrun: a script without Ray. Default: torchrun if the script "
+        "joins a group of processes (torch.distributed, Accelerate, transformers' Trainer, "
+        "Lightning, DeepSpeed) and does not import Ray.",
+    ),
+]
 Jobs = Annotated[
     int | None,
     typer.Option("--jobs", "-j", min=1, metavar="N", help="Runs side by side (fork only)."),
@@ -74,3 +86,18 @@ def lanes_asked(jobs: int | None, backend: PlanBackend) -> int | None:
             "only forked workers run side by side", "Add --backend fork.", place="--jobs"
         )
     return jobs
+
+
+def launcher_told(script: Path, console: Console) -> Launcher:
+    """Return the launcher of a script by its text, and say so if it is not Ray Train."""
+    try:
+        launcher = found_launcher(script)
+    except (OSError, UnicodeDecodeError):  # reported where the plan is made
+        return "ray"
+    if launcher == "torchrun":
+        console.print(
+            f"{script.name} trains in a group of processes and imports no Ray: torchrun starts it "
+            "(--launcher torchrun)",
+            soft_wrap=True,
+        )
+    return launcher

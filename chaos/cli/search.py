@@ -25,13 +25,11 @@ from chaos.cli.audit import (
     Kept,
     Limit,
     Script,
-    StartedBy,
     Workers,
-    launcher_told,
     refuse_without_ray,
 )
 from chaos.cli.documents import Document, Format, Output, plain
-from chaos.cli.options import REPORTS, Reports, Seed, Words
+from chaos.cli.options import REPORTS, Reports, Seed, StartedBy, Words, launcher_told
 from chaos.errors import MissingExtraError
 from chaos.model.masked import masked_words
 from chaos.model.plan import Plan

@@ -32,6 +32,11 @@ class ExhaustMemory(Fault):
     by: Literal["kernel", "raylet"] = "kernel"
     rank: ClassVar[None] = None
 
+    @property
+    def on_torchrun(self) -> bool:  # type: ignore[override] # it depends on a setting
+        """Whether it is ended as by the kernel: there is no memory monitor of Ray's."""
+        return self.by == "kernel"
+
     def inject(self, world: World, target: Target, release: Release) -> Outcome:
         """Release the worker with the order to take memory, and end it when it has."""
         name, free = f"pid {target.pid} of rank {target.rank}", world.free_memory()

@@ -16,13 +16,14 @@ class HangWorker(Fault):
 
     `where: python` waits in the interpreter; `where: collective` in native code of
     torch.distributed, for a peer that never comes. Either way the rank never enters its next
-    collective, and its actor still answers Ray. Landed when the worker has reported that it goes no
-    further.
+    collective, and on Ray its actor still answers. Landed when the worker has reported that it goes
+    no further.
     """
 
     family = "worker"
     ends_attempt = "perhaps"
     on_shared_cluster = SAFE
+    on_torchrun = True
     sentence = "rank {rank} hung {place}"
     is_ordered = True
 

@@ -14,12 +14,13 @@ class PoisonStep(Fault):
     """Kill every attempt at the same place; a retry cannot help.
 
     The job must stop once its retry budget is spent. Each injection has the proof of its kind: the
-    process is gone, or Ray has recorded the exception.
+    process is gone, or the failure that names the exception is recorded.
     """
 
     family = "worker"
     ends_attempt = "always"
     on_shared_cluster = SAFE
+    on_torchrun = True
     sentence = "rank {rank} met a poisoned step {place}"
     is_ordered = True
     is_repeated: ClassVar[bool] = True

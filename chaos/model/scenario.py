@@ -11,7 +11,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_
 from chaos.model.arguments import Arguments
 from chaos.model.bounds import Bound, Charges, Tolerance
 from chaos.model.fault_entry import FaultEntry
-from chaos.model.trigger import AtMoment, AtStart, AtState
+from chaos.model.trigger import IN_A_SAVE, AtMoment, AtStart, AtState
 from chaos.model.watch import Watch
 from chaos.record import Record
 
@@ -320,7 +320,8 @@ class Scenario(Record):
         for entry in self.faults:
             why = _needs_ray(entry)
             if why is not None:
-                raise ValueError(f"{why} needs Ray Train, and job.launcher is torchrun")
+                instead = _INSTEAD.get(entry.kind, "")
+                raise ValueError(f"{why} needs Ray Train, and job.launcher is torchrun{instead}")
         if self.cluster != ClusterShape():
             raise ValueError("cluster is Ray's, and job.launcher is torchrun: leave it out")
         if self.expect.jit_checkpoint:
@@ -340,12 +341,23 @@ class Scenario(Record):
         return marks
 
 
+# What is refused is done to uploads of Ray Train's.
+_OWN_FILE = "; of a file that the job saves itself, write {} at `moment: saving`"
+_INSTEAD = {
+    "disk_full": _OWN_FILE.format("fail_save"),
+    "fail_upload": _OWN_FILE.format("fail_save"),
+    "torn_checkpoint": _OWN_FILE.format("kill_worker"),
+}
+# Of a job that reports nothing: it evaluates its model, and saves files of its own.
+_MOMENTS_WITHOUT_RAY = ("validating", *IN_A_SAVE)
+
+
 def _needs_ray(entry: FaultEntry) -> str | None:
     """Return the fault, or its place, that a job without Ray Train does not have; or None."""
     at = entry.at
     if not entry.fault.on_torchrun:
         return str(entry.fault) if entry.fault.family == "worker" else entry.kind
-    if isinstance(at, AtMoment) and at.moment != "saving":
+    if isinstance(at, AtMoment) and at.moment not in _MOMENTS_WITHOUT_RAY:
         return f"moment: {at.moment}"
     if isinstance(at, AtState):
         return f"state: {at.state}"

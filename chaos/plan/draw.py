@@ -1,21 +1,24 @@
 """Random faults from a seed, within a retry budget. Pure: equal arguments, equal faults."""
 
 import random
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar
 
 from chaos.faults.base import Between
 from chaos.model.fault_entry import FAULTS, FaultEntry
 from chaos.model.plan import Op, Plan, Shape
-from chaos.model.scenario import Expect, FailureBudget
+from chaos.model.scenario import Expect, FailureBudget, Launcher
 from chaos.model.trigger import IN_A_SAVE, MOMENTS, AtMoment, AtStep, Trigger
 from chaos.plan.make import nodes_for
 
 T = TypeVar("T")
 
 FAULTS_MAX = 3
+Variant: TypeAlias = tuple[str, dict[str, object]]
 # Every variant of every fault that is drawn at all.
-DRAWN = tuple((name, settings) for name, fault in FAULTS.items() for settings in fault.at_random)
+DRAWN: tuple[Variant, ...] = tuple(
+    (name, settings) for name, fault in FAULTS.items() for settings in fault.at_random
+)
 # Others are left out: whether a rank validates, or writes files itself, only its script knows.
 _MOMENTS = [moment for moment in MOMENTS if moment not in ("validating", *IN_A_SAVE)]
 
@@ -29,21 +32,20 @@ def random_plan(plan: Plan, *, seed: int, steps: Sequence[int]) -> Plan:
     """
     draws = random.Random(seed)  # noqa: S311 (repeatable is what it must be)
     count = 1 + int(draws.random() * FAULTS_MAX)
-    entries = [_entry(draws, steps, plan.job.workers) for _ in range(count)]
+    draw = _DRAW[plan.job.launcher]
+    entries = [draw(draws, steps, plan.job.workers) for _ in range(count)]
     entries.sort(key=lambda entry: _order(entry.at))
     ops = tuple(
         Op(index=index, **{name: getattr(entry, name) for name in FaultEntry.model_fields})
         for index, entry in enumerate(entries)
     )
-    cpus = plan.shape.cpus_per_node
-    nodes = nodes_for(plan.job.workers, cpus, spares=FAULTS_MAX)  # one shape for all seeds
     return plan.model_copy(
         update={
             "scenario": f"{plan.scenario}, random plan {seed}",
             "seed": seed,
             "ops": ops,
             "job": plan.job.model_copy(update={"failure": FailureBudget(max_failures=FAULTS_MAX)}),
-            "shape": Shape(nodes=nodes, cpus_per_node=cpus),
+            "shape": _shape(plan),
             "expect": Expect(
                 loss_tolerance=plan.expect.loss_tolerance,
                 band=plan.expect.band,
@@ -52,6 +54,31 @@ def random_plan(plan: Plan, *, seed: int, steps: Sequence[int]) -> Plan:
             ),
         }
     )
+
+
+def _shape(plan: Plan) -> Shape:
+    """Return one shape for all seeds; of a job that torchrun starts, its own."""
+    if plan.job.launcher == "torchrun":
+        return plan.shape
+    cpus = plan.shape.cpus_per_node
+    return Shape(nodes=nodes_for(plan.job.workers, cpus, spares=FAULTS_MAX), cpus_per_node=cpus)
+
+
+def _torchruns_entry(draws: random.Random, steps: Sequence[int], workers: int) -> FaultEntry:
+    """Draw a worker's fault that needs no Ray, at a step: there is no report to stand at."""
+    name, settings = _pick(draws, [variant for variant in DRAWN if _suits_torchrun(variant)])
+    fault = FAULTS[name](**_drawn(settings, draws))
+    epoch = _pick(draws, [epoch for epoch, count in enumerate(steps) if count] or [0])
+    rank = int(draws.random() * workers)
+    step = 1 + int(draws.random() * steps[epoch])
+    at = AtStep(epoch=epoch, step=step, rank=rank)
+    return FaultEntry.model_validate({"at": at, name: fault})
+
+
+def _suits_torchrun(variant: Variant) -> bool:
+    name, settings = variant
+    fault = FAULTS[name](**_drawn(settings, random.Random(0)))  # noqa: S311 (any will do)
+    return fault.on_torchrun and fault.family == "worker"
 
 
 def _entry(draws: random.Random, steps: Sequence[int], workers: int) -> FaultEntry:
@@ -72,6 +99,12 @@ def _entry(draws: random.Random, steps: Sequence[int], workers: int) -> FaultEnt
         name, settings = DRAWN[0]
         fault = FAULTS[name](**_drawn(settings, draws))
     return FaultEntry.model_validate({"at": at, name: fault})
+
+
+_DRAW: Mapping[Launcher, Callable[[random.Random, Sequence[int], int], FaultEntry]] = {
+    "ray": _entry,
+    "torchrun": _torchruns_entry,
+}
 
 
 def _pick(draws: random.Random, choices: Sequence[T]) -> T:

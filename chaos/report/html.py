@@ -66,7 +66,7 @@ def render_run(run: FinishedRun) -> str:
         restarts=page.restart_rows(run),
         recovery=(*page.ENDED_IN, *page.BEGUN_WITH),
         FINDINGS_LINKED=FINDINGS_LINKED,
-        resumes=[resume_table(resume) for resume in run.verdict.diagnosis],
+        resumes=[resume_table(resume, run.plan.job.launcher) for resume in run.verdict.diagnosis],
         checks=checks,
         findings=[anomaly for row in checks for anomaly in row.anomalies],
         excerpt=excerpt(run.history, run.verdict, (n for op in ops for n in op.events)),

@@ -17,6 +17,7 @@ from chaos.model.event import (
     Committed,
     ControllerState,
     DeadlinePassed,
+    EpochEnded,
     FailureDecided,
     FaultEnded,
     FaultInvoked,
@@ -30,6 +31,9 @@ from chaos.model.event import (
     WorkerStarted,
 )
 from chaos.model.history import Entry
+from chaos.words import plural
+
+_FIRST = "starting"
 
 
 @dataclass(frozen=True)
@@ -49,10 +53,11 @@ class Progress:
     begin_ns: int | None = None
     now_ns: int = 0
     attempt: int | None = None
-    state: str = "starting"
+    state: str = _FIRST
     places: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     faults: tuple[LiveFault, ...] = ()
     commits: int = 0
+    saves: int = 0  # that ended an epoch of rank 0's, in a job without commits
     ended: str | None = None
 
     @property
@@ -75,8 +80,8 @@ def advance(progress: Progress, entry: Entry) -> Progress:
             return replace(moved, state=state.lower())
         case WorkerGroupStarted() | WorkerStarted() | StepDone() as event:
             return _trained(moved, event)
-        case Committed():
-            return replace(moved, commits=moved.commits + 1)
+        case Committed() | EpochEnded(rank=0) as event:
+            return _saved(moved, event)
         case FaultInvoked() | NoticeGiven() | FaultEnded() as event:
             return replace(moved, faults=_struck(moved.faults, event))
         case FitReturned() | FitRaised() | ScriptRaised() | DeadlinePassed() | RunEnded() as event:
@@ -107,6 +112,12 @@ def is_notable(entry: Entry) -> bool:
     )
 
 
+def _saved(progress: Progress, event: Committed | EpochEnded) -> Progress:
+    if isinstance(event, Committed):
+        return replace(progress, commits=progress.commits + 1)
+    return replace(progress, saves=progress.saves + 1)
+
+
 def _trained(progress: Progress, event: WorkerGroupStarted | WorkerStarted | StepDone) -> Progress:
     current = -1 if progress.attempt is None else progress.attempt
     if event.attempt < current:  # a dying attempt's last lines may arrive late
@@ -116,7 +127,11 @@ def _trained(progress: Progress, event: WorkerGroupStarted | WorkerStarted | Ste
         return replace(progress, attempt=event.attempt, places=places)
     step = event.step if isinstance(event, StepDone) else 0
     place = max(places.get(event.rank, (0, 0)), (event.epoch, step))
-    return replace(progress, attempt=event.attempt, places={**places, event.rank: place})
+    # Of torchrun no state is recorded.
+    state = "running" if progress.state == _FIRST else progress.state
+    return replace(
+        progress, attempt=event.attempt, places={**places, event.rank: place}, state=state
+    )
 
 
 def _struck(
@@ -251,7 +266,9 @@ def panel(
 ) -> RenderableType:
     """Draw a progress: the place of training, and the faults so far."""
     attempt = "no attempt yet" if progress.attempt is None else f"attempt {progress.attempt}"
-    commits = f"{progress.commits} commit{'' if progress.commits == 1 else 's'}"
+    commits = plural(progress.commits, "commit")
+    if progress.saves:
+        commits = plural(progress.saves, "save")
     head = Text.assemble((title, "bold"), f"  {progress.elapsed_s:.1f} s", overflow="ellipsis")
     state = Text(f"  {attempt} · {progress.ended or progress.state} · {commits}", style="dim")
     lines: list[RenderableType] = [head, state]

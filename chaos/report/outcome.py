@@ -14,6 +14,7 @@ from chaos.model.diagnosis import Part, Resume
 from chaos.model.diagnosis import Standing as PartStanding
 from chaos.model.history import History
 from chaos.model.plan import Plan
+from chaos.model.scenario import Launcher
 from chaos.model.verdict import Standing, Verdict
 from chaos.words import ranks
 
@@ -269,10 +270,11 @@ class ResumeTable:
     rows: tuple[PartRow, ...]
 
 
-def resume_table(resume: Resume) -> ResumeTable:
-    """Return the table of one resume."""
+def resume_table(resume: Resume, launcher: Launcher = "ray") -> ResumeTable:
+    """Return the table of one resume; only Ray Train hands an attempt a checkpoint, or none."""
     place = f"epoch {resume.epoch}" + (f", step {resume.step}" if resume.step else "")
-    start = f" with {resume.checkpoint}" if resume.checkpoint else " without a checkpoint"
+    none = " without a checkpoint" if launcher == "ray" else ""
+    start = f" with {resume.checkpoint}" if resume.checkpoint else none
     is_known = any(part.standing != "not compared" for part in resume.parts)
     if not resume.sound:
         tone, word = "bad", "broken"

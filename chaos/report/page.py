@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.goodput import Ledger, Phase, ledger_of
+from chaos.check.headline import source_of
 from chaos.check.injections import Injection
 from chaos.check.restarts import Restart
 from chaos.model.event import FitCalled, WatchCost, WorkersPrestarted, WorkerStarted
@@ -260,15 +261,22 @@ def _op_row(injection: Injection, history: History) -> OpRow:
     )
 
 
+def _start(restart: Restart, analysis: RunAnalysis) -> str:
+    """Return what an attempt continued from; a job that torchrun starts has files of its own."""
+    if analysis.plan.job.launcher == "torchrun":
+        return source_of(analysis, restart) or "no file"
+    handed = sorted({checkpoint or "no checkpoint" for checkpoint in restart.handed.values()})
+    epoch = "" if restart.epoch is None else f", epoch {restart.epoch}"
+    return (" and ".join(handed) or "not seen") + epoch
+
+
 def _restart_row(restart: Restart, spent: Ledger, analysis: RunAnalysis) -> RestartRow:
     ended = spent.seconds(attempt=restart.ended.index) if restart.ended else {}
     begun = spent.seconds(attempt=restart.attempt.index)
-    handed = sorted({checkpoint or "no checkpoint" for checkpoint in restart.handed.values()})
-    epoch = "" if restart.epoch is None else f", epoch {restart.epoch}"
     lost = max(restart.lost_steps.values(), default=0)
     return RestartRow(
         attempt=restart.attempt.index,
-        start=(" and ".join(handed) or "not seen") + epoch,
+        start=_start(restart, analysis),
         lost=plural(lost, "step") if analysis.sees_steps else "-",
         seconds=(
             *(_seconds(ended.get(phase)) for phase in ENDED_IN),

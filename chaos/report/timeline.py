@@ -399,9 +399,10 @@ def _keys(rows: Swimlane) -> list[ch.Key]:
 
 def _caption(rows: Swimlane) -> str:
     hidden = f" {rows.hidden} more ranks are not drawn." if rows.hidden else ""
+    commits = "commits and " if any(mark.kind == "commit" for mark in rows.marks) else ""
     return (
         "Each bar is one worker's life in one attempt, shaded by epoch; ticks below it are "
-        f"finished steps. The controller's lane shows commits and what each start was spent on."
+        f"finished steps. The controller's lane shows {commits}what each start was spent on."
         f"{hidden}"
     )
 

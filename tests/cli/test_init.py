@@ -94,3 +94,20 @@ def test_a_script_that_is_not_there_is_refused(
 ) -> None:
     assert code_of(monkeypatch, "nope.py") == 3
     assert not (folder / "scenarios").exists()
+
+
+def test_a_script_that_torchrun_starts_gets_its_launcher_and_no_ray(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "ddp.py").write_text("import torch.distributed as d\nd.init_process_group()\n")
+
+    assert code_of(monkeypatch, "ddp.py", "--", "--lr=0.1", "--epochs", "4") == 0
+    job = load_scenario(folder / "scenarios" / "ddp_worker_killed.chaos.yaml").job
+    workflow = (folder / ".github" / "workflows" / "chaos.yml").read_text()
+    told = " ".join(capsys.readouterr().out.split())
+
+    assert (job.launcher, job.args) == ("torchrun", ("--lr=0.1", "--epochs", "4"))
+    assert "pip install ray-train-chaos\n" in workflow
+    assert "[ray]" not in workflow
+    assert "torchrun starts it" in told
+    assert told.endswith("try chaos run scenarios/ddp_worker_killed.chaos.yaml")

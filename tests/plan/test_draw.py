@@ -5,8 +5,9 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chaos.model.fault_entry import FaultEntry
 from chaos.model.plan import Plan
-from chaos.model.scenario import Expect, FailureBudget, Job, Scenario
+from chaos.model.scenario import Expect, FailureBudget, Job, Launcher, Scenario
 from chaos.model.trigger import AtStep
 from chaos.plan.draw import DRAWN, FAULTS_MAX, random_plan
 from chaos.plan.make import make_plan
@@ -15,8 +16,13 @@ seeds = st.integers(0, 2**32)
 courses = st.lists(st.integers(0, 9), min_size=1, max_size=6)
 
 
-def plan_for(workers: int = 2) -> Plan:
-    job = Job(script="j.py", workers=workers, failure=FailureBudget(max_failures=0))
+def plan_for(workers: int = 2, launcher: Launcher = "ray") -> Plan:
+    job = Job(
+        launcher=launcher,
+        script="j.py",
+        workers=workers,
+        failure=FailureBudget(max_failures=0),
+    )
     scenario = Scenario(
         scenario="x", job=job, expect=Expect(outcome="error", ignore_metrics=("s",))
     )
@@ -36,6 +42,30 @@ def test_every_place_is_one_that_the_job_comes_to(
         assert op.at.epoch < len(steps)
         if isinstance(op.at, AtStep):
             assert op.at.step <= steps[op.at.epoch]
+
+
+@given(seed=seeds, steps=courses.filter(any), workers=st.integers(1, 4))
+def test_a_job_that_torchrun_starts_gets_faults_of_workers_at_its_own_steps(
+    seed: int, steps: list[int], workers: int
+) -> None:
+    plan = plan_for(workers, "torchrun")
+    drawn = random_plan(plan, seed=seed, steps=steps)
+    faults = tuple(FaultEntry(at=op.at, **{op.kind: op.fault}) for op in drawn.ops)
+
+    scenario = Scenario(scenario="x", job=drawn.job, faults=faults)  # as none needs Ray
+    assert len(scenario.faults) == len(drawn.ops)
+    assert drawn.shape == plan.shape
+    assert all(op.fault.family == "worker" for op in drawn.ops)
+    for op in drawn.ops:
+        assert isinstance(op.at, AtStep)
+        assert 1 <= op.at.step <= steps[op.at.epoch]
+
+
+def test_faults_of_all_kinds_that_suit_it_are_drawn_for_torchrun() -> None:
+    plans = [random_plan(plan_for(2, "torchrun"), seed=s, steps=[3, 3]) for s in range(60)]
+
+    kinds = {op.kind for plan in plans for op in plan.ops}
+    assert {"kill_worker", "raise_in_worker", "slow_worker"} <= kinds
 
 
 @given(seed=seeds, steps=courses)

@@ -7,10 +7,11 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from chaos.model import event as ev
 from chaos.model.history import Entry
-from chaos.report.live import Progress, advance, advance_all
+from chaos.report.live import Progress, advance, advance_all, panel
 from chaos.report.outcome import FinishedRun
 
 KINDS = get_args(ev.AnyEvent)
@@ -138,3 +139,19 @@ def test_a_notice_is_told_until_the_fault_ends() -> None:
     assert [s.detail for s in advance_all(Progress(), [*noticed, ended]).faults] == [
         "node n is dead"
     ]
+
+
+def test_of_a_job_without_reports_the_saves_of_rank_0_are_counted() -> None:
+    events: list[ev.AnyEvent] = [
+        ev.StepDone(attempt=0, rank=0, epoch=0, step=1, losses=None),
+        ev.EpochEnded(attempt=0, rank=0, epoch=0),
+        ev.EpochEnded(attempt=0, rank=1, epoch=0),
+    ]
+
+    progress = advance_all(Progress(), map(entry, events))
+    console = Console(width=80)
+    with console.capture() as captured:
+        console.print(panel(progress, title="t", total_epochs=2, steps_per_epoch=1))
+
+    assert "attempt 0 · running · 1 save" in captured.get()
+    assert "commit" not in captured.get()

@@ -19,7 +19,7 @@ def loaded(folder: Path, text: str) -> Path:
     return file
 
 
-def test_torchrun_executes_its_plans_whatever_backend_is_asked_for(tmp_path: Path) -> None:
+def test_torchrun_executes_its_plans_embedded_where_that_is_asked_for(tmp_path: Path) -> None:
     file = loaded(tmp_path, f"{JOB % ''}faults:\n  - kill_worker: {{}}\n    {AT}\n")
     scenario = load_scenario(file)
 
@@ -27,8 +27,45 @@ def test_torchrun_executes_its_plans_whatever_backend_is_asked_for(tmp_path: Pat
         make_plan(scenario, file=file, seed=0, cwd=tmp_path, backend=b) for b in ("ray", "fork")
     ]
 
-    assert [plan.backend for plan in plans] == ["torchrun", "torchrun"]
+    assert [plan.backend for plan in plans] == ["torchrun", "fork"]
     assert plans[0].baseline().backend == "torchrun"
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "exhaust_memory",
+        "hang_worker",
+        "kill_loader",
+        "kill_worker",
+        "pause_worker: {for_s: 1}",
+        "poison_step",
+        "raise_in_worker",
+        "slow_worker: {delay_s: 1}",
+    ],
+)
+def test_a_fault_of_a_worker_needs_no_ray(tmp_path: Path, fault: str) -> None:
+    kind, _, settings = fault.partition(": ")
+    text = f"{JOB % ''}faults:\n  - {AT}\n    {kind}: {settings or '{}'}\n"
+
+    assert load_scenario(loaded(tmp_path, text)).faults[0].kind == kind
+
+
+@pytest.mark.parametrize("moment", ["saving", "renaming", "validating"])
+def test_a_moment_that_an_audit_finds_needs_no_ray(tmp_path: Path, moment: str) -> None:
+    fault = f"faults:\n  - at: {{epoch: 0, moment: {moment}, rank: 0}}\n    kill_worker: {{}}\n"
+
+    assert load_scenario(loaded(tmp_path, JOB % "" + fault)).faults
+
+
+@pytest.mark.parametrize(
+    ("fault", "instead"), [("disk_full", "fail_save"), ("torn_checkpoint", "kill_worker")]
+)
+def test_a_fault_of_uploads_is_refused_with_what_strikes_a_file_of_the_jobs_own(
+    tmp_path: Path, fault: str, instead: str
+) -> None:
+    with pytest.raises(ScenarioError, match=f"write {instead} at `moment: saving`"):
+        load_scenario(loaded(tmp_path, f"{JOB % ''}faults:\n  - {fault}: {{}}\n    {AT}\n"))
 
 
 @pytest.mark.parametrize(
@@ -37,6 +74,7 @@ def test_torchrun_executes_its_plans_whatever_backend_is_asked_for(tmp_path: Pat
         ("", f"faults:\n  - kill_node: {{}}\n    {AT}\n", "kill_node"),
         ("", f"faults:\n  - preempt_node: {{notice_s: 1}}\n    {AT}\n", "preempt_node"),
         ("", f"faults:\n  - fail_upload: {{}}\n    {AT}\n", "fail_upload"),
+        ("", f"faults:\n  - exhaust_memory: {{by: raylet}}\n    {AT}\n", "exhaust_memory"),
         ("", f"faults:\n  - kill_worker: {{via: ray}}\n    {AT}\n", "kill_worker"),
         ("", "faults:\n  - kill_worker: {}\n    at: {epoch: 0, moment: reported}\n", "reported"),
         ("", "faults:\n  - kill_worker: {}\n    at: {epoch: 0, moment: committed}\n", "committed"),

@@ -41,6 +41,22 @@ faults:
 """
 
 
+DECORATED = """
+import chaos
+from chaos import kill_worker
+
+@chaos.scenario(
+    launcher="torchrun",
+    script="ddp.py",
+    workers=2,
+    failure={"max_failures": 1},
+    faults=[kill_worker(epoch=1, step=2, rank=1)],
+)
+def test_a_decorated_function_gets_the_result(result):
+    assert result.attempts == 2
+"""
+
+
 @pytest.fixture
 def desk(tmp_path: Path) -> Path:
     """Make a folder with a script of each launcher, and a path that hides Ray."""
@@ -118,7 +134,8 @@ def test_a_suite_runs_what_torchrun_starts_and_skips_what_needs_ray(
 @pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_the_pytest_plugin_does_as_well(desk: Path) -> None:
+    (desk / "test_own.py").write_text(DECORATED)
     done = without_ray(desk, "-m", "pytest", "-q", "-p", "no:randomly", "-rs", ".")
 
-    assert "1 passed, 1 skipped" in done.stdout, done.stdout + done.stderr
+    assert "2 passed, 1 skipped" in done.stdout, done.stdout + done.stderr
     assert "pip install 'ray-train-chaos[ray]'" in done.stdout

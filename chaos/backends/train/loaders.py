@@ -1,8 +1,13 @@
 """The processes of a worker's data loaders, as torch itself counts them."""
 
+import contextlib
 import os
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
+
+from chaos.errors import LoaderLostError
 
 
 def watch_loaders(changed: Callable[[int], None]) -> None:
@@ -37,3 +42,29 @@ def watch_loaders(changed: Callable[[int], None]) -> None:
 
     signal_handling._set_worker_pids = begin  # noqa: SLF001
     signal_handling._remove_worker_pids = end  # noqa: SLF001
+
+
+@contextlib.contextmanager
+def losses_put_off() -> Iterator[None]:
+    """Raise torch's error of a lost loader process after the block, as one that is the job's.
+
+    torch 2.13 raises it in the handler of SIGCHLD, wherever the main thread is: while that is held
+    at a place, in chaos's own code, which must neither break off nor keep it. A train function that
+    is not the main thread's has no such handler.
+    """
+    handler = signal.getsignal(signal.SIGCHLD)
+    is_main = threading.current_thread() is threading.main_thread()
+    if not (is_main and callable(handler)):
+        yield
+        return
+    came: list[tuple[int, Any]] = []
+    signal.signal(signal.SIGCHLD, lambda number, frame: came.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGCHLD, handler)
+    try:
+        for number, frame in came[-1:]:
+            handler(number, frame)
+    except RuntimeError as error:
+        raise LoaderLostError(str(error)) from error

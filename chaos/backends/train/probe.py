@@ -17,7 +17,7 @@ from chaos.backends.train import compat
 from chaos.backends.train.address import ControllerPort, RunAddress
 from chaos.backends.train.cursor import Cursor, Record
 from chaos.backends.train.here import HERE
-from chaos.backends.train.loaders import watch_loaders
+from chaos.backends.train.loaders import losses_put_off, watch_loaders
 from chaos.backends.train.obedience import Obedience, Places, is_in_load
 from chaos.backends.train.observer import went_on
 from chaos.backends.train.reduction import keep_first_buckets
@@ -358,7 +358,9 @@ class Probe:
             self._arrive(index)
 
     def _arrive(self, index: int) -> None:
-        self._obedience.obey(self._controller.arrive(index, self._target))
+        with losses_put_off():
+            order = self._controller.arrive(index, self._target)
+        self._obedience.obey(order)
 
     def _look(self, act: Callable[[], None]) -> None:
         """Call a function that only records; if it fails, the rest of the hook still runs."""

@@ -1,0 +1,135 @@
+"""Train a small classifier on spirals with DistributedDataParallel, without Ray.
+
+torchrun --nproc-per-node 2 --max-restarts 3 spirals_torchrun.py --epochs 3
+"""
+
+import argparse
+import os
+import time
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+CHECKPOINT = "spirals.pt"
+
+
+def spirals(count=256, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.arange(count) % 2
+    radius = torch.rand(count, generator=generator)
+    angle = 6.0 * radius + labels * torch.pi
+    points = torch.stack([radius * angle.cos(), radius * angle.sin()], dim=1)
+    noise = 0.02 * torch.randn(count, 2, generator=generator)
+    return TensorDataset(points + noise, labels)
+
+
+def train(model, optimizer, loader, args):
+    """Train an epoch; with `--on-loader-error begin-anew` an error of the loader is not raised."""
+    batches = iter(loader)
+    since = time.monotonic()
+    for _ in range(len(loader)):
+        if args.epoch_seconds and all_say(time.monotonic() - since > args.epoch_seconds):
+            print("the epoch takes too long, and is left early")
+            break
+        try:
+            loss = step(model, optimizer, *next(batches))
+        except RuntimeError as error:
+            if args.on_loader_error == "raise" or "DataLoader" not in str(error):
+                raise
+            batches = iter(loader)
+            continue
+    return loss
+
+
+def step(model, optimizer, points, labels):
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(model(points), labels)
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
+def all_say(mine):
+    votes = torch.tensor(float(mine))
+    dist.all_reduce(votes, op=dist.ReduceOp.MIN)
+    return bool(votes)
+
+
+def save(state, args):
+    """Save the state beside the last one and rename it, or with `--in-place` over the last one."""
+    path = CHECKPOINT if args.in_place else CHECKPOINT + ".tmp"
+    try:
+        torch.save(state, path)
+    except OSError as error:
+        if args.on_save_error == "raise":
+            raise
+        print(f"not saved: {error}")
+        return
+    if not args.in_place:
+        os.replace(path, CHECKPOINT)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--batch-size", type=int, default=32, help="per worker")
+    parser.add_argument("--loader-processes", type=int, default=0)
+    parser.add_argument(
+        "--patience", type=float, help="seconds to wait for a peer; default: 30 min"
+    )
+    parser.add_argument("--epoch-seconds", type=float, help="leave an epoch after so long")
+    parser.add_argument("--on-loader-error", choices=["raise", "begin-anew"], default="raise")
+    parser.add_argument("--on-save-error", choices=["raise", "go-on"], default="raise")
+    parser.add_argument("--in-place", action="store_true", help="save over the last checkpoint")
+    parser.add_argument("--forget", choices=["optimizer", "epoch"], help="what is not restored")
+    parser.add_argument("--leave-out-failed", action="store_true", help="the epoch that failed")
+    args = parser.parse_args()
+
+    patience = {"timeout": timedelta(seconds=args.patience)} if args.patience else {}
+    dist.init_process_group("gloo", **patience)
+    torch.manual_seed(0)
+    data = spirals()
+    sampler = DistributedSampler(data, seed=0)
+    loader = DataLoader(
+        data,
+        batch_size=args.batch_size,
+        sampler=sampler,
+        num_workers=args.loader_processes,
+        generator=torch.Generator().manual_seed(0),
+    )
+    model = DDP(nn.Sequential(nn.Linear(2, 32), nn.Tanh(), nn.Linear(32, 2)))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
+
+    start = 0
+    if os.path.exists(CHECKPOINT):
+        state = torch.load(CHECKPOINT, map_location="cpu")
+        model.module.load_state_dict(state["model"])
+        if args.forget != "optimizer":
+            optimizer.load_state_dict(state["optimizer"])
+        start = state["epoch"] + (0 if args.forget == "epoch" else 1)
+        if args.leave_out_failed:
+            start += 1
+        print(f"resuming at epoch {start}")
+
+    for epoch in range(start, args.epochs):
+        sampler.set_epoch(epoch)
+        loss = train(model, optimizer, loader, args)
+        if dist.get_rank() == 0:
+            print(f"epoch {epoch}: loss {loss.item():.4f}")
+            state = {
+                "model": model.module.state_dict(),
+                "optimizer": optimizer.state_dict(),
+                "epoch": epoch,
+            }
+            save(state, args)
+
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
