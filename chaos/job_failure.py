@@ -51,11 +51,12 @@ _NO_GPU = (
     "Have the script take the device it is given (`ray.train.torch.get_device()`), or test it on "
     "a machine with GPUs: `chaos init` writes a scenario, `chaos run --backend ray` runs it."
 )
+LAST_LINE_MAX = 200
 _NO_FIT_CALLED = "it ended without calling trainer.fit()"
 # Words of torch 2.13 that it says where there is no GPU, or where it was built without one.
 _LACKS_GPU = re.compile(
     r"not compiled with CUDA|no CUDA GPUs are available|no NVIDIA driver|doesn't have NCCL"
-    r"|no GPUs found|CUDA is not available",
+    r"|no GPUs found|CUDA is not available|'torch\._C' has no attribute '_cuda",
     re.IGNORECASE,
 )
 _NO_GPU_HERE = (
@@ -83,11 +84,8 @@ def why_the_job_failed(plan: Plan, run: FinishedRun, *, log: Path) -> JobError:
     log = log if log.exists() else log.with_name("zygote.log")
     source = plan.job.source
     reason = _reason(run).removesuffix(".")  # another sentence follows it
-    if plan.backend == "fork" and (asks := _asks_for_gpu(run.history, reason)) is not None:
-        return JobError(f"{asks}: {reason}", _NO_GPU, place=_place(plan))
-    if plan.job.launcher == "torchrun" and _LACKS_GPU.search(reason):
-        asks = "the job asks for a GPU, and torch finds none on this machine"
-        return JobError(f"{asks}: {reason}", _NO_GPU_HERE, place=_place(plan))
+    if (lack := _lack(plan, run.history, reason, log)) is not None:
+        return JobError(*lack, place=_place(plan))
     how = "fails without any fault"
     if (own := _own_retry(run.history)) is not None:
         how, reason = "fails and retries by itself without any fault", own
@@ -96,6 +94,37 @@ def why_the_job_failed(plan: Plan, run: FinishedRun, *, log: Path) -> JobError:
     if reason.startswith(_NO_FIT_CALLED):
         hint = f"If torchrun starts this script, set the launcher: torchrun. {hint}"
     return JobError(problem, hint, place=_place(plan))
+
+
+def _lack(plan: Plan, history: History, reason: str, log: Path) -> tuple[str, str] | None:
+    """Return problem and hint where the job lacks a GPU, or found nothing to train; or None."""
+    if plan.job.launcher == "ray":
+        asks = _asks_for_gpu(history, reason) if plan.backend == "fork" else None
+        return None if asks is None else (f"{asks}: {reason}", _NO_GPU)
+    if _LACKS_GPU.search(reason):
+        asks = "the job asks for a GPU, and torch finds none on this machine"
+        return f"{asks}: {reason}", _NO_GPU_HERE
+    if not _trained_nothing(history):
+        return None
+    problem = (
+        f"the job {Path(plan.job.source).name} ended without an error, and called no optimizer's "
+        f"step() in its workers{_said_last(log)}"
+    )
+    return problem, f"Its output is in {log}"
+
+
+def _trained_nothing(history: History) -> bool:
+    """Return whether torchrun returned with nothing trained, and with nothing loaded either."""
+    if not any(history.of(FitReturned)) or history.count(StepDone):
+        return False
+    return _found_its_own(history) is None
+
+
+def _said_last(log: Path) -> str:
+    """Return what the job said last, as the end of a sentence; nothing if it said nothing."""
+    said = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+    last = _last_line(said).strip().removesuffix(".")[:LAST_LINE_MAX]
+    return f"; the last that it said was: {last}" if last else ""
 
 
 def _lacks(plan: Plan, what: str, extra: str) -> MissingExtraError:

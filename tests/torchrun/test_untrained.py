@@ -1,11 +1,11 @@
-"""A job for GPUs on a machine without one is refused by name; no process is started here."""
+"""Jobs that cannot be trained here are refused by name; no process is started for it."""
 
 from pathlib import Path
 
 import pytest
 
 from chaos.job_failure import why_the_job_failed
-from chaos.model.event import FitRaised
+from chaos.model.event import FitRaised, FitReturned
 from chaos.report.outcome import FinishedRun
 from chaos.run.clock import SystemClock
 from chaos.run.directory import create
@@ -14,13 +14,17 @@ from chaos.runner import judged
 from tests.torchrun.conftest import JOBS, plan_of
 
 
-def failed(folder: Path, message: str) -> FinishedRun:
+def ended(folder: Path, how: FitRaised | FitReturned) -> FinishedRun:
     plan = plan_of(JOBS / "ddp.py", cwd=folder)
     directory = create(folder / "reports", "run", plan, {})
     journal = driver_journal(directory.journals, SystemClock())
-    journal.add(FitRaised(error="ChildFailedError", message=message, launcher="torchrun"))
+    journal.add(how)
     history = read_history(directory.journals)
     return judged(directory, plan, history, None, duration_s=1.0)
+
+
+def failed(folder: Path, message: str) -> FinishedRun:
+    return ended(folder, FitRaised(error="ChildFailed", message=message, launcher="torchrun"))
 
 
 @pytest.mark.parametrize(
@@ -31,6 +35,7 @@ def failed(folder: Path, message: str) -> FinishedRun:
         "RuntimeError: No CUDA GPUs are available",
         "ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!",
         "RuntimeError: Found no NVIDIA driver on your system.",
+        "AttributeError: module 'torch._C' has no attribute '_cuda_setDevice'",
     ],
 )
 def test_a_job_that_asks_for_a_gpu_is_told_what_to_do(tmp_path: Path, message: str) -> None:
@@ -48,3 +53,14 @@ def test_an_error_of_a_gpu_that_is_there_is_the_jobs_own(tmp_path: Path) -> None
     error = why_the_job_failed(run.plan, run, log=tmp_path / "driver.log")
 
     assert "fails without any fault: a worker ended" in error.problem
+
+
+def test_a_job_that_ends_well_and_trains_nothing_is_quoted(tmp_path: Path) -> None:
+    run = ended(tmp_path, FitReturned(metrics={}, checkpoint=None, launcher="torchrun"))
+    log = tmp_path / "driver.log"
+    log.write_text("hello\nUnable to locate sufficient 2 gpus. Exiting.\n", encoding="utf-8")
+
+    error = why_the_job_failed(run.plan, run, log=log)
+
+    assert "ended without an error, and called no optimizer's step()" in error.problem
+    assert error.problem.endswith("Unable to locate sufficient 2 gpus. Exiting")
