@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from chaos.backends.torchrun.agent import causes
 from chaos.job_failure import why_the_job_failed
 from chaos.model.event import FitRaised, FitReturned
 from chaos.report.outcome import FinishedRun
@@ -64,3 +65,9 @@ def test_a_job_that_ends_well_and_trains_nothing_is_quoted(tmp_path: Path) -> No
 
     assert "ended without an error, and called no optimizer's step()" in error.problem
     assert error.problem.endswith("Unable to locate sufficient 2 gpus. Exiting")
+
+
+def test_the_reason_is_the_worker_that_failed_and_not_one_that_torchrun_ended() -> None:
+    assert causes({0: "TypeError: x", 1: "ended by SIGTERM"}) == ["TypeError: x"]
+    assert causes({0: "ended by SIGTERM"}) == ["ended by SIGTERM"]
+    assert causes({0: "ended by SIGKILL", 1: "ended by SIGTERM"}) == ["ended by SIGKILL"]

@@ -4,7 +4,9 @@
 three of its agent's methods are followed, and none is changed.
 """
 
+import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +95,12 @@ def _called(plan: Plan) -> FitCalled:
     )
 
 
+def causes(errors: Mapping[int, str]) -> list[str]:
+    """Return the errors of a round without the workers that torchrun ended because of another."""
+    ended = f"ended by {signal.SIGTERM.name}"
+    return [error for error in errors.values() if error != ended] or [*errors.values()]
+
+
 class Observer:
     """The observer of the one agent of a run: it records rounds as attempts, and decisions."""
 
@@ -137,7 +145,7 @@ class Observer:
     def _failed(self, attempt: int, left: int, failures: dict[int, Any]) -> None:
         """Record a failure of the round, and whether torchrun restarts its workers."""
         errors = {rank: self._error_of(failure) for rank, failure in sorted(failures.items())}
-        self.last_errors = "\n".join(errors.values())
+        self.last_errors = "\n".join(causes(errors))
         decided = FailureDecided(
             attempt=attempt,
             decision="RETRY" if left > 0 else "RAISE",
