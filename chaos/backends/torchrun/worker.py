@@ -3,6 +3,7 @@
 torchrun starts `python -u worker.py train.py …` in place of `python -u train.py …`.
 """
 
+import ctypes
 import functools
 import os
 import runpy
@@ -57,6 +58,7 @@ def _probe(address: RunAddress) -> Probe:
     probe = Probe.of(worker, directory, address)
     probe.install(directory, ranks=worker.ranks)
     _follow_imports(probe)
+    keep_groups()
     probe.script_begins()
     return probe
 
@@ -74,6 +76,27 @@ def _follow_imports(probe: Probe) -> None:
         return result
 
     dist.init_process_group = init_process_group
+
+
+def keep_groups() -> None:
+    """Have every process group last as long as this process, which frees it as it ends.
+
+    torch 2.13: ~ProcessGroupGloo holds the GIL while it waits for its threads, and one of them may
+    need it to let go of the context that backward() stored with the last all-reduce
+    (`_engine_run_backward`). A worker then hangs in the line of its script that frees the model,
+    and the others have ended: three of some hundred runs on a busy machine did.
+    """
+    from torch.distributed import distributed_c10d
+
+    original = distributed_c10d._new_process_group_helper  # noqa: SLF001
+
+    @functools.wraps(original)
+    def made(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        group, store = original(*args, **kwargs)
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
+        return group, store
+
+    distributed_c10d._new_process_group_helper = made  # noqa: SLF001
 
 
 if __name__ == "__main__":
