@@ -63,6 +63,8 @@ class Fault(Record):
 
     # Can it be injected into a job that torchrun starts? There is no report, cluster or controller.
     on_torchrun: ClassVar[bool] = False
+    # If it is done to Ray Train's uploads: the like of it for a file that a job saves itself.
+    for_own_files: ClassVar[str] = ""
     # Does all training stand still until it is healed?
     stops_progress: ClassVar[bool] = False
     # Does it release the worker itself, and do its harm while training goes on?

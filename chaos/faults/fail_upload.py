@@ -15,6 +15,7 @@ class FailUpload(StorageFault):
     """
 
     at_random = ({},)
+    for_own_files = "fail_save at `moment: saving`"
     sentence = "an upload failed"
 
     times: PositiveInt = Field(default=1, description="uploads of the rank that fail, in a row")

@@ -320,8 +320,9 @@ class Scenario(Record):
         for entry in self.faults:
             why = _needs_ray(entry)
             if why is not None:
-                instead = _INSTEAD.get(entry.kind, "")
-                raise ValueError(f"{why} needs Ray Train, and job.launcher is torchrun{instead}")
+                of_own = entry.fault.for_own_files
+                rather = f"; for a file that the job saves itself, write {of_own}" if of_own else ""
+                raise ValueError(f"{why} needs Ray Train, and job.launcher is torchrun{rather}")
         if self.cluster != ClusterShape():
             raise ValueError("cluster is Ray's, and job.launcher is torchrun: leave it out")
         if self.expect.jit_checkpoint:
@@ -341,13 +342,6 @@ class Scenario(Record):
         return marks
 
 
-# What is refused is done to uploads of Ray Train's.
-_OWN_FILE = "; of a file that the job saves itself, write {} at `moment: saving`"
-_INSTEAD = {
-    "disk_full": _OWN_FILE.format("fail_save"),
-    "fail_upload": _OWN_FILE.format("fail_save"),
-    "torn_checkpoint": _OWN_FILE.format("kill_worker"),
-}
 # Of a job that reports nothing: it evaluates its model, and saves files of its own.
 _MOMENTS_WITHOUT_RAY = ("validating", *IN_A_SAVE)
 
