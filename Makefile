@@ -69,7 +69,7 @@ $(S3_READY): constraints-s3.txt Makefile
 	    --constraint constraints-s3.txt 'moto[server]'
 	@touch $(S3_READY)
 
-field: $(FIELD_READY)  ## find the defects of docs/found.md again, in .venv-field, which it makes (some ten minutes)
+field: $(FIELD_READY)  ## find the defects of docs/found.md again, in .venv-field, which it makes (half an hour)
 	@.venv-field/bin/chaos selftest --corpus tests/corpus --max-runs 18 \
 	    $$(.venv-field/bin/python -m tests.tools.found)
 
@@ -113,7 +113,7 @@ statistics: $(READY)  ## how often each statistic errs: write it into docs/stati
 pictures: $(READY)  ## the pictures in docs/, taken of reports made here (needs Chromium)
 	@$(BIN)/python -m tests.browser.pictures
 
-mutants: $(READY)  ## does a test notice when a check is wrong? a seeded sample (some ten minutes)
+mutants: $(READY)  ## does a test notice when a check is wrong? a seeded sample (half an hour)
 	@$(BIN)/python -m tests.mutation.hunt $(MUTANTS)
 
 test: static  ## everything that must hold before a merge, real Ray clusters included
