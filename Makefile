@@ -113,7 +113,7 @@ statistics: $(READY)  ## how often each statistic errs: write it into docs/stati
 pictures: $(READY)  ## the pictures in docs/, taken of reports made here (needs Chromium)
 	@$(BIN)/python -m tests.browser.pictures
 
-mutants: $(READY)  ## does a test notice when a check is wrong? a seeded sample (half an hour)
+mutants: $(READY)  ## does a test notice when a check is wrong? a seeded sample (some ten minutes)
 	@$(BIN)/python -m tests.mutation.hunt $(MUTANTS)
 
 test: static  ## everything that must hold before a merge, real Ray clusters included
