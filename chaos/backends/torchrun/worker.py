@@ -79,7 +79,7 @@ def _follow_imports(probe: Probe) -> None:
 
 
 def keep_groups() -> None:
-    """Have every process group last as long as this process, which frees it as it ends.
+    """Keep every process group as long as this process, which frees it as it ends.
 
     torch 2.13: ~ProcessGroupGloo holds the GIL while it waits for its threads, and one of them may
     need it to let go of the context that backward() stored with the last all-reduce
