@@ -111,9 +111,10 @@ def base_plan(
 
 
 def under_torchrun(plan: Plan, words: Sequence[str], backend: PlanBackend = "fork") -> Plan:
-    """Return the plan of a script that torchrun starts."""
+    """Return the plan of a script that torchrun starts, all its workers by one agent."""
     job = plan.job.model_copy(update={"launcher": "torchrun", "args": exact_args_of(words)})
-    return plan.model_copy(update={"job": job, "backend": backend})
+    shape = Shape(nodes=1, cpus_per_node=1)
+    return plan.model_copy(update={"job": job, "backend": backend, "shape": shape})
 
 
 def with_own_workers(plan: Plan, profile: JobProfile) -> Plan:

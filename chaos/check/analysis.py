@@ -22,7 +22,7 @@ from chaos.check.state_at_resume import Beside, Row, began_anew, unstable
 from chaos.check.state_snapshots import StateSnapshots
 from chaos.check.terms import Terms, terms_of
 from chaos.check.tolerance import EXACT, Allowance, Bands
-from chaos.model.event import EpochEnded, FaultInvoked
+from chaos.model.event import EpochEnded, FaultInvoked, MembershipChanged
 from chaos.model.history import Baseline, History
 from chaos.model.plan import Plan
 from chaos.model.scenario import Profile
@@ -166,6 +166,11 @@ class RunAnalysis:
             for attempt in injection.hits:
                 found[attempt] = (*found.get(attempt, ()), injection)
         return found
+
+    @cached_property
+    def joined(self) -> frozenset[int]:
+        """The attempts that torchrun ended for nodes that waited to join, without a charge."""
+        return frozenset(event.attempt for _, event in self.history.of(MembershipChanged))
 
     @property
     def excuse(self) -> str | None:

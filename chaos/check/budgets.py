@@ -33,7 +33,8 @@ def check_retry_budget(analysis: RunAnalysis) -> CheckResult:
     actor makes it one). One budget for both was ray-project/ray PR #41285. Nodes that join or stay
     away, and a driver that is started again, cost nothing. Each budget is kept: no retry beyond it
     (ray-project/ray#29171), and no end of the run below it. Inconclusive where the limit in force
-    is not known.
+    is not known. To torchrun every fault is a failure, which each agent charges to a budget of its
+    own; where nodes wait to join, it may end an attempt without a charge.
     """
     made = _Charges(analysis)
     expected = analysis.plan.expect.charges
@@ -102,8 +103,13 @@ class _Charges:
         }
 
     def to(self, budget: str) -> list[tuple[int, FailureDecided]]:
-        """Return the decisions charged to one budget."""
-        return [(number, event) for number, event in self.rows if event.charged == budget]
+        """Return the decisions charged to one budget, one for all of torchrun's agents."""
+        found: dict[tuple[int, str | None], tuple[int, FailureDecided]] = {}
+        for number, event in self.rows:
+            if event.charged == budget:
+                is_one = event.node_id is not None
+                found.setdefault((event.attempt if is_one else -number, None), (number, event))
+        return [*found.values()]
 
     def by_itself(self) -> Iterator[Anomaly]:
         """Yield the failures of Ray's controller that no fault explains."""
@@ -166,28 +172,37 @@ class _Charges:
 
     def surplus(self) -> Iterator[Anomaly]:
         """Yield the charges without a fault, and second charges for one fault."""
-        charged: set[int] = set()
+        charged: set[tuple[int, str | None]] = set()
         for number, event in self.rows:
-            if event.charged == "controller":
+            mine = event.attempt, event.node_id  # each agent of torchrun's charges its own budget
+            if event.charged == "controller" or event.attempt in self.analysis.joined:
                 continue
-            if event.attempt not in self.due or event.attempt in charged:
-                again = "a second time" if event.attempt in charged else "though no fault hit it"
+            if event.attempt not in self.due or mine in charged:
+                again = "a second time" if mine in charged else "though no fault hit it"
                 to = self.terms.settings[event.charged]
                 message = f"attempt {event.attempt} was charged to {to}"
                 yield Anomaly(message=f"{message} {again}: {_first_error(event)}", events=(number,))
-            charged.add(event.attempt)
+            charged.add(mine)
 
     def missing(self) -> Iterator[Anomaly]:
         """Yield the faults that were charged to no budget, once the run is over."""
         if not self.analysis.run.ending.is_over:
             return
         charged = {event.attempt for _, event in self.rows}
-        for attempt in sorted(set(self.due) - charged - self._resized()):
+        for attempt in sorted(set(self.due) - charged - self._uncharged()):
             events = tuple(n for s in self.analysis.hits[attempt] for n in s.events)
             message = (
                 f"a fault ended attempt {attempt}, and {self.terms.name} charged it to no budget"
             )
             yield Anomaly(message=message, events=events)
+
+    def _uncharged(self) -> set[int]:
+        """Return the attempts that may end without a charge."""
+        attempts, raised = self.analysis.run.attempts, self.analysis.run.ending.raised
+        # An agent of torchrun's that has lost the rendezvous, or waits in vain, raises at once.
+        is_torchruns = raised is not None and raised[1].launcher == "torchrun"
+        given_up = {attempts[-1].index} if is_torchruns and attempts else set()
+        return self._resized() | self.analysis.joined | given_up
 
     def _resized(self) -> set[int]:
         """Return the attempts that Ray ended itself, to continue with another number of workers.
@@ -287,7 +302,9 @@ def check_attempts(analysis: RunAnalysis) -> CheckResult:
 def _due_attempts(analysis: RunAnalysis) -> int:
     if analysis.plan.expect.attempts is not None:
         return analysis.plan.expect.attempts
-    return 1 + len(analysis.hits) - (analysis.error_was_expected and bool(analysis.hits))
+    by_itself = len(analysis.joined - set(analysis.hits))
+    raised = analysis.error_was_expected and bool(analysis.hits)
+    return 1 + len(analysis.hits) + by_itself - raised
 
 
 def _cut_short(analysis: RunAnalysis, last: Attempt) -> str:
@@ -311,7 +328,7 @@ def _too_many(analysis: RunAnalysis, opened: list[Attempt], due: int) -> Iterato
     found = [
         (attempt, before)
         for before, attempt in pairwise(opened)
-        if before.index not in analysis.hits
+        if before.index not in analysis.hits and before.index not in analysis.joined
     ]
     for attempt, before in found:
         assert attempt.opened is not None
@@ -403,19 +420,20 @@ def charges(analysis: RunAnalysis) -> Iterator[Charge]:
 
     The settings in force stand in the call of `fit()`: the script's own, or the plan's in their
     place. Ray 2.60 counts in its controller's memory, so a driver that is started again counts
-    anew.
+    anew. Each agent of torchrun's counts for itself, and one that joins later from 0 (torch 2.13).
     """
     calls = list(analysis.history.of(FitCalled))
-    spent: Counter[str] = Counter()
+    spent: Counter[tuple[str, str | None]] = Counter()
     limits = _budget_limits(analysis, None)
     for number, event in analysis.history.of(FailureDecided):
         while calls and calls[0][0] < number:
             spent.clear()
             limits = _budget_limits(analysis, calls.pop(0)[1])
         if event.decision != "NOOP" and event.charged in SETTINGS:
-            spent[event.charged] += 1
+            mine = event.charged, event.node_id
+            spent[mine] += 1
             setting = analysis.terms.settings[event.charged]
-            yield Charge(number, event, spent[event.charged], limits[event.charged], setting)
+            yield Charge(number, event, spent[mine], limits[event.charged], setting)
 
 
 def _budget_limits(analysis: RunAnalysis, called: FitCalled | None) -> Mapping[str, int | None]:

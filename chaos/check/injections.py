@@ -12,6 +12,7 @@ from chaos.model.event import (
     FaultEnded,
     FaultInvoked,
     GateReached,
+    MembershipChanged,
     NoticeGiven,
     StorageFaulted,
     TrainFnEnded,
@@ -35,7 +36,8 @@ class Injection:
     `is_in_doubt`: it was begun, and may have done harm that was not seen. `came_too_late`: training
     was over before the harm was done, and the op was not meant for that. `effects`: the events of
     the run's storage, for a storage fault. `again`: the further attempts that it took workers from,
-    each with the time.
+    each with the time. `is_preemption`: it was announced to Ray and came by the clock; torchrun
+    knows SIGTERM alone, which ends its workers at once.
     """
 
     op: Op
@@ -49,6 +51,7 @@ class Injection:
     came_too_late: bool = False
     effects: tuple[tuple[int, StorageFaulted], ...] = ()
     again: tuple[tuple[int, int], ...] = ()
+    is_preemption: bool = False
 
     @property
     def hits(self) -> dict[int, int | None]:
@@ -66,11 +69,6 @@ class Injection:
         return bool(self.invoked) and [e.status for _, e in self.ended] == ["ok"]
 
     @property
-    def is_preemption(self) -> bool:
-        """Whether it was announced and came by the clock."""
-        return self.op.fault.is_announced
-
-    @property
     def spares(self) -> bool:
         """Whether it landed and ended no attempt, as is usual for its kind."""
         return self.landed and self.hit is None and _is_sparing(self.op)
@@ -85,7 +83,7 @@ class Injection:
     @property
     def is_exact(self) -> bool:
         """Whether the harm was done while a rank was held, with all earlier epochs committed."""
-        return self.op.holds_a_worker and not self.is_preemption
+        return self.op.holds_a_worker and not self.op.fault.is_announced
 
     @property
     def rank(self) -> int | None:
@@ -116,12 +114,16 @@ def injections(
     for op in plan.ops:
         for gates, mine, over in _turns(op, history):
             began_ns = history.time_ns(mine[0][0]) if mine else None
+            is_preemption = op.fault.is_announced and plan.job.launcher == "ray"
             injection = Injection(
                 op=op,
+                is_preemption=is_preemption,
                 gates=gates,
                 invoked=mine,
                 ended=over,
-                harm_ns=_harm_ns(op, began_ns, notices.get(op.index)),
+                harm_ns=_harm_ns(op, began_ns, notices.get(op.index))
+                if is_preemption
+                else began_ns,
                 ended_ns=history.time_ns(over[0][0]) if over else None,
                 is_in_doubt=bool(mine) and op.absent is not None,
                 effects=tuple((n, e) for n, e in history.of(StorageFaulted) if e.op == op.index),
@@ -182,7 +184,7 @@ def _with_effect(
         too_late = hit is None and _was_over(injection, history, attempts, ending)
         return replace(injection, hit=hit, came_too_late=too_late)
     if injection.op.fault.family == "capacity":
-        hit = _grown(attempts, since=struck)
+        hit = _grown(attempts, history, since=struck)
         return replace(injection, hit=hit, harm_ns=injection.ended_ns)
     # A fault that may spare its attempt ended it only if Ray decided on a failure there.
     ended = not _is_sparing(injection.op) or (broke and injection.op.fault.ends_attempt != "never")
@@ -214,10 +216,15 @@ def _in_storage(injection: Injection, history: History, attempts: Sequence[Attem
     return replace(injection, hit=first, harm_ns=harm_ns, again=tuple(again))
 
 
-def _grown(attempts: Sequence[Attempt], *, since: int) -> int | None:
-    """Return the attempt that Ray itself ended, to continue with more workers."""
+def _grown(attempts: Sequence[Attempt], history: History, *, since: int) -> int | None:
+    """Return the attempt that Ray or torchrun itself ended, to continue with more workers.
+
+    As one of torchrun's agents ends its workers, those of another may fail before it does so, too.
+    """
+    joined = {event.attempt for _, event in history.of(MembershipChanged)}
     for attempt, after in pairwise(attempts):
-        if attempt.index >= since and not attempt.decisions and after.size > attempt.size:
+        by_itself = not attempt.decisions or attempt.index in joined
+        if attempt.index >= since and by_itself and after.size > attempt.size:
             return attempt.index
     return None
 

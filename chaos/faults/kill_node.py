@@ -46,6 +46,11 @@ class KillNode(Fault):
         return self
 
     @property
+    def on_torchrun(self) -> bool:  # type: ignore[override]
+        """Whether it takes the whole node: an agent without its workers is none."""
+        return not self.raylet_only
+
+    @property
     def nodes_lost(self) -> int:
         """The largest number of nodes that go: two ranks may share one."""
         return len(set(self.ranks)) or 1

@@ -53,6 +53,11 @@ class PreemptNode(Fault):
     )
 
     @property
+    def on_torchrun(self) -> bool:  # type: ignore[override]
+        """Whether the node goes: an agent that was sent SIGTERM does not stay."""
+        return self.reclaim != "never"
+
+    @property
     def reclaimed(self) -> str:
         """The end of the node, as part of a sentence."""
         lost_ns = self.loss_ns(int(self.notice_s * 1e9))
@@ -72,6 +77,8 @@ class PreemptNode(Fault):
         if reached and self.reclaim == "on_time" and self.notice_s:
             world.failure_of(target, within_s=RULING_S)
             reached = world.let_pass(0.0)
+        if not reached and world.node_is_dead(target.node_id, within_s=0.0):
+            return lost(world, target)  # torchrun's agent leaves before its deadline
         if not reached:
             return Outcome("fail", "the job ended before the node's deadline; nothing was lost")
         if loss_ns is not None:

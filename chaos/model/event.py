@@ -10,10 +10,12 @@ from chaos.model.events.base import Event
 from chaos.model.events.driver import (
     LATER_FIT,
     NO_FIT,
+    AgentEnded,
     ExperimentEnded,
     FitCalled,
     FitRaised,
     FitReturned,
+    MembershipChanged,
     ScriptRaised,
 )
 from chaos.model.events.files import FileRenamed, FileWritten, SavedPart
@@ -103,6 +105,8 @@ AnyEvent: TypeAlias = (
     | ExperimentEnded
     | FitRaised
     | ScriptRaised
+    | AgentEnded
+    | MembershipChanged
     | ControllerState
     | WorkerGroupStarted
     | Committed
@@ -145,6 +149,7 @@ AnyEvent: TypeAlias = (
 __all__ = [
     "LATER_FIT",
     "NO_FIT",
+    "AgentEnded",
     "AnyEvent",
     "BystanderSeen",
     "CheckpointDeleted",
@@ -180,6 +185,7 @@ __all__ = [
     "LeftoversSearched",
     "LoaderProcesses",
     "LossResolved",
+    "MembershipChanged",
     "MemoryExhausted",
     "NoticeGiven",
     "ObserverFailed",

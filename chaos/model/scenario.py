@@ -61,7 +61,8 @@ class Job(Record):
     min_workers: PositiveInt | None = Field(
         default=None,
         description="the job is elastic: with fewer nodes it goes on with as many workers as "
-        "there is room for, down to this (Ray Train's `num_workers=(min, max)`)",
+        "there is room for, down to this (Ray Train's `num_workers=(min, max)`; of torchrun's "
+        "`--nnodes MIN:MAX` the nodes that hold them)",
     )
     failure: FailureBudget | None = None
     checkpoint: Retention | None = None
@@ -114,7 +115,6 @@ class Job(Record):
         if self.script is None:
             raise ValueError("job.launcher torchrun starts a script: write job.script")
         rays = {
-            "min_workers": self.min_workers is not None,
             "checkpoint": self.checkpoint is not None,
             "trial": self.trial is not None,
             "fit": self.fit != 1,
@@ -145,7 +145,8 @@ class ClusterShape(Record):
 
     nodes: PositiveInt | None = Field(
         default=None,
-        description="left out: what the workers need, and a spare for each node that is lost",
+        description="left out: what the workers need, and a spare for each node that is lost; with "
+        "`launcher: torchrun` the number of its agents, each with as many workers (1)",
     )
     cpus_per_node: PositiveInt = 1
     address: str | None = Field(
@@ -314,6 +315,24 @@ class Scenario(Record):
         return self
 
     @model_validator(mode="after")
+    def _has_equal_nodes_under_torchrun(self) -> Self:
+        nodes = self.cluster.nodes or 1
+        if self.job.launcher != "torchrun":
+            return self
+        workers, least = self.job.workers, self.job.min_workers
+        if workers % nodes:
+            raise ValueError(
+                f"each of torchrun's agents starts as many workers: {workers} are no multiple of "
+                f"cluster.nodes ({nodes})"
+            )
+        if least is not None and least % (workers // nodes):
+            raise ValueError(
+                f"job.min_workers ({least}) must be a multiple of the {workers // nodes} workers "
+                "of a node"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _needs_no_ray_under_torchrun(self) -> Self:
         if self.job.launcher != "torchrun":
             return self
@@ -323,8 +342,13 @@ class Scenario(Record):
                 of_own = entry.fault.for_own_files
                 rather = f"; for a file that the job saves itself, write {of_own}" if of_own else ""
                 raise ValueError(f"{why} needs Ray Train, and job.launcher is torchrun{rather}")
-        if self.cluster != ClusterShape():
-            raise ValueError("cluster is Ray's, and job.launcher is torchrun: leave it out")
+            if entry.fault.family in {"node", "capacity"} and (self.cluster.nodes or 1) == 1:
+                raise ValueError(
+                    f"{entry.kind} needs several nodes: write `cluster: {{nodes: N}}`, one of "
+                    "torchrun's agents for each"
+                )
+        if self.cluster != ClusterShape(nodes=self.cluster.nodes):
+            raise ValueError("of cluster, torchrun has `nodes` alone: leave the rest out")
         if self.expect.jit_checkpoint:
             raise ValueError("expect.jit_checkpoint needs Ray Train, and job.launcher is torchrun")
         if not self.watch.files:

@@ -28,7 +28,8 @@ def make_plan(
     job, cluster = scenario.job, scenario.cluster
     place = Path(normpath(cwd / file))
     spares = max(1, sum(entry.fault.nodes_lost for entry in scenario.faults))
-    nodes = cluster.nodes or nodes_for(job.workers, cluster.cpus_per_node, spares=spares)
+    usual = nodes_for(job.workers, cluster.cpus_per_node, spares=spares)
+    nodes = cluster.nodes or (1 if job.launcher == "torchrun" else usual)
     return Plan(
         scenario=scenario.scenario,
         slug=slug(file),

@@ -36,6 +36,7 @@ from chaos.run.record_file import digest_of, full_disk_told, read_record, write_
 from chaos.run.shown import shown
 
 LENGTHS = "lengths.json"
+RANKS = "ranks"  # in it: the number of ranks of the baseline
 SECRET = ("plan.json", "scenario.yaml")  # a plan to be run again has all values, secrets too
 
 
@@ -128,7 +129,7 @@ class RunDirectory:
         """Write the number of steps of rank 0 in each epoch that the baseline reports.
 
         A rank that ends between a save and the report after it cannot determine it. Epochs that
-        end with a save of the job's own count as well.
+        end with a save of the job's own count as well; these are as long with as many ranks only.
         """
         if baseline is None:
             return
@@ -141,6 +142,8 @@ class RunDirectory:
                 lengths[str(done.epoch)] = done.step
             elif has_own_ends and done.epoch in ended:
                 lengths[f"{done.epoch}@{done.rank}"] = done.step
+        if has_own_ends:
+            lengths[RANKS] = 1 + max((done.rank for _, done in baseline.of(StepDone)), default=0)
         self.saves.mkdir(exist_ok=True)
         self.write(f"saves/{LENGTHS}", json.dumps(lengths))
 

@@ -29,6 +29,11 @@ DRIVER_STACKS = "stacks-driver.txt"
 START_STACKS = "stacks-start.txt"  # of a worker that does not come to its first line
 
 
+def agent_stacks(node_id: str) -> str:
+    """Return the name of the file of one of torchrun's agents; the first is the run's driver."""
+    return DRIVER_STACKS if node_id == "node-0" else f"stacks-{node_id}.txt"
+
+
 def rank_stacks(rank: int, pid: int) -> str:
     """Return the name of a worker's file."""
     return f"stacks-rank-{rank}-{pid}.txt"

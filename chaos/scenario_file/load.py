@@ -258,6 +258,9 @@ def _too_few_cpus(value: Plain, lines: Lines) -> Iterator[Problem]:
     cpus = _whole(value, ("cluster", "cpus_per_node"), default=1)
     if workers is None or nodes is None or cpus is None or least_workers is None:
         return
+    if _pick(value, ("job", "launcher")) == "torchrun":
+        yield from _too_few_agents(value, lines, least=least_workers * nodes / workers)
+        return
     losses = _nodes_lost(value)
     left = max(0, nodes - losses + _nodes_returned(value)) * cpus
     # An elastic job begins with all its workers and goes on with those that there is room for.
@@ -271,6 +274,20 @@ def _too_few_cpus(value: Plain, lines: Lines) -> Iterator[Problem]:
     least = nodes_for(workers, cpus, spares=losses)
     usual = nodes_for(workers, cpus, spares=max(1, losses))
     hint = f"It takes {least} nodes; left out, there are {usual}."
+    yield Problem(lines.value(loc), text, hint, loc)
+
+
+def _too_few_agents(value: Plain, lines: Lines, *, least: float) -> Iterator[Problem]:
+    """Yield a loss after which torchrun's agents are too few; a frozen one is not lost."""
+    nodes = _whole(value, ("cluster", "nodes"), default=1) or 1
+    faults = [fault for entry in _entries(value) if (fault := _fault(entry)) is not None]
+    lost = sum(fault.nodes_lost for fault in faults if fault.ends_attempt == "always")
+    left = nodes - lost + _nodes_returned(value)
+    if left >= least or _pick(value, ("expect", "outcome")) == "error":
+        return
+    text = f"after its node faults {left} of {nodes} nodes are left, and torchrun waits for more"
+    hint = "Add return_capacity or job.min_workers, or expect `outcome: error`."
+    loc = ("cluster", "nodes")
     yield Problem(lines.value(loc), text, hint, loc)
 
 

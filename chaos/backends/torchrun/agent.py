@@ -1,9 +1,11 @@
 """The process that calls torchrun, and observes its agent: rounds, failures, restarts left.
 
-`python -m chaos.backends.torchrun.agent RUN_DIRECTORY HARNESS_PID`. torchelastic decides by itself;
-three of its agent's methods are followed, and none is changed.
+`python -m chaos.backends.torchrun.agent RUN_DIRECTORY HARNESS_PID`, once per node. torchelastic
+decides by itself; four of its agent's methods are followed, and none is changed. Only the first
+rendezvous waits until all agents of the start are ready, as far apart as their imports may end.
 """
 
+import os
 import signal
 import sys
 from collections.abc import Mapping
@@ -13,86 +15,66 @@ from typing import Any
 from torch.distributed import run as torchrun
 from torch.distributed.elastic.agent.server import WorkerGroup, WorkerState
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
+from torch.distributed.elastic.rendezvous import c10d_rendezvous_backend as rendezvous_backend
 
 from chaos.backends.torchrun import worker
-from chaos.backends.torchrun.settings import NODE
+from chaos.backends.torchrun.rendezvous import HOST, launch_options, max_restarts
+from chaos.backends.torchrun.settings import ATTEMPT_ENV, NODE_ENV, node_number
 from chaos.backends.train.address import ControllerPort, RunAddress
 from chaos.backends.train.lifeline import die_with_parent
 from chaos.errors import HarnessError
 from chaos.faults.world import Target
 from chaos.model.arguments import command_line
 from chaos.model.event import (
+    AgentEnded,
     Disturbed,
     FailureDecided,
-    FitCalled,
-    FitRaised,
-    FitReturned,
+    MembershipChanged,
     ObserverFailed,
     TrainFnEnded,
-    WorkerGroupStarted,
-    WorkerPlace,
 )
 from chaos.model.plan import Plan
-from chaos.model.scenario import Launcher
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
-from chaos.run.journal import Journal, driver_journal, read_journal
-from chaos.run.signals import DRIVER_STACKS, answer_with_stacks
-
-_ME: Launcher = "torchrun"
+from chaos.run.journal import Journal, read_journal
+from chaos.run.signals import agent_stacks, answer_with_stacks
 
 
 def main(run_directory: str, harness: int) -> int:
-    """Run the job of a run directory's plan under torchrun; return the exit code."""
+    """Run one node's agent of a run's job; return the exit code."""
     die_with_parent(harness)
     directory = RunDirectory(Path(run_directory))
-    plan = directory.load_plan()
-    journal = driver_journal(directory.journals, SystemClock())
-    answer_with_stacks(directory.logs / DRIVER_STACKS)
-    observer = Observer(journal, RunAddress.from_env().connect(), directory)
+    plan, node = directory.load_plan(), os.environ[NODE_ENV]
+    journal = Journal(directory.journals, f"agent-{node}", role="driver", clock=SystemClock())
+    answer_with_stacks(directory.logs / agent_stacks(node))
+    controller = RunAddress.from_env().connect()
+    observer = Observer(journal, controller, directory, node)
     observer.follow()
-    journal.add(_called(plan))
     try:
-        torchrun.main(_words(plan))
+        torchrun.main(_words(plan, node, controller))
     except HarnessError as error:  # of an embedded run: the process that forks is gone
         journal.add(Disturbed(why=str(error)))
         return 1
     except Exception as error:  # noqa: BLE001 - torchrun's own end, which the journal keeps
-        told = observer.last_errors or str(error)
-        journal.add(FitRaised(error=type(error).__name__, message=told[:2000], launcher=_ME))
+        told = (observer.last_errors or str(error))[:2000]
+        journal.add(AgentEnded(node_id=node, error=type(error).__name__, message=told))
         return 1
-    journal.add(FitReturned(metrics={}, checkpoint=None, launcher=_ME))
+    journal.add(AgentEnded(node_id=node))
     return 0
 
 
-def max_restarts(plan: Plan) -> int:
-    """Return the `--max-restarts` of a plan; torchrun's own default is 0."""
-    return 0 if plan.job.failure is None else plan.job.failure.max_failures
-
-
-def _words(plan: Plan) -> list[str]:
+def _words(plan: Plan, node: str, controller: ControllerPort) -> list[str]:
     """Return torchrun's command line; the script that it starts starts the job's script."""
     assert plan.job.script is not None
+    number = node_number(node)
+    port = 0 if number == HOST else controller.rendezvous_port()
     return [
-        "--standalone",
-        f"--nproc-per-node={plan.job.workers}",
+        *launch_options(plan, number, port, os.environ),
         f"--max-restarts={max_restarts(plan)}",
         worker.__file__,
         plan.job.script,
         *command_line(plan.job.args),
     ]
-
-
-def _called(plan: Plan) -> FitCalled:
-    workers = plan.job.workers
-    return FitCalled(
-        trainer=_ME,
-        workers=workers,
-        run_name=plan.slug,
-        storage_path="",
-        settings={"num_workers": workers, "max_failures": max_restarts(plan)},
-        replaced={},
-    )
 
 
 def causes(errors: Mapping[int, str]) -> list[str]:
@@ -102,59 +84,107 @@ def causes(errors: Mapping[int, str]) -> list[str]:
 
 
 class Observer:
-    """The observer of the one agent of a run: it records rounds as attempts, and decisions."""
+    """The observer of one node's agent: it records rounds as attempts, and decisions.
 
-    def __init__(self, journal: Journal, controller: ControllerPort, run: RunDirectory) -> None:
+    The number of an attempt is that of the rendezvous' round, which all agents share. The count of
+    restarts is each agent's own, and one that joins later begins at 0.
+    """
+
+    def __init__(
+        self, journal: Journal, controller: ControllerPort, run: RunDirectory, node: str
+    ) -> None:
         self._journal = journal
         self._controller = controller
         self._run = run
+        self._node = node
+        self._attempt = -1
+        self._has_failed = False
         self.last_errors = ""
 
     def follow(self) -> None:
-        """Observe every agent of this process from now on (torch 2.13)."""
-        start, monitor = LocalElasticAgent._start_workers, LocalElasticAgent._monitor_workers  # noqa: SLF001
+        """Observe the agent of this process from now on (torch 2.13)."""
+        self._follow_rendezvous()
+        self._follow_starts()
+        self._follow_decisions()
+
+    def _follow_rendezvous(self) -> None:
+        meet, host = LocalElasticAgent._rendezvous, rendezvous_backend._create_tcp_store  # noqa: SLF001
+
+        def hosted(parameters: Any) -> Any:  # noqa: ANN401 - a TCPStore
+            store = host(parameters)
+            if node_number(self._node) == HOST:
+                self._guarded("store", lambda: self._controller.rendezvous_hosted(store.port))
+            return store
+
+        def met(agent: Any, group: WorkerGroup) -> None:  # noqa: ANN401
+            if self._attempt < 0:
+                self._guarded("start", lambda: self._controller.agent_ready(self._node))
+            meet(agent, group)
+            self._guarded("rendezvous", lambda: self._met(group))
+
+        rendezvous_backend._create_tcp_store = hosted  # noqa: SLF001
+        LocalElasticAgent._rendezvous = met  # noqa: SLF001
+
+    def _follow_starts(self) -> None:
+        start, restart = LocalElasticAgent._start_workers, LocalElasticAgent._restart_workers  # noqa: SLF001
 
         def started(agent: Any, group: WorkerGroup) -> dict[int, Any]:  # noqa: ANN401
-            attempt = group.spec.max_restarts - agent._remaining_restarts  # noqa: SLF001
             pids: dict[int, Any] = start(agent, group)
-            self._guarded("round", lambda: self._started(attempt, group, pids))
+            self._guarded("round", lambda: self._started(group, pids))
             return pids
+
+        def restarted(agent: Any, group: WorkerGroup) -> None:  # noqa: ANN401
+            if not self._has_failed:
+                self._guarded("membership", self._membership_changed)
+            restart(agent, group)
+
+        LocalElasticAgent._start_workers = started  # noqa: SLF001
+        LocalElasticAgent._restart_workers = restarted  # noqa: SLF001
+
+    def _follow_decisions(self) -> None:
+        monitor = LocalElasticAgent._monitor_workers  # noqa: SLF001
 
         def monitored(agent: Any, group: WorkerGroup) -> Any:  # noqa: ANN401 - a RunResult
             result = monitor(agent, group)
-            if result.state in {WorkerState.FAILED, WorkerState.UNHEALTHY}:
+            self._has_failed = result.state in {WorkerState.FAILED, WorkerState.UNHEALTHY}
+            if self._has_failed:
                 left = agent._remaining_restarts  # noqa: SLF001
-                attempt = group.spec.max_restarts - left
-                self._guarded("failure", lambda: self._failed(attempt, left, result.failures))
+                self._guarded("failure", lambda: self._failed(left, result.failures))
             return result
 
-        LocalElasticAgent._start_workers = started  # noqa: SLF001
         LocalElasticAgent._monitor_workers = monitored  # noqa: SLF001
 
-    def _started(self, attempt: int, group: WorkerGroup, pids: dict[int, Any]) -> None:
-        """Record an attempt, and report the worker of each rank to the chaos controller."""
-        by_rank = {worker.global_rank: pids[worker.local_rank] for worker in group.workers}
-        places = tuple(
-            WorkerPlace(rank=rank, pid=pid, node_id=NODE, node_ip="127.0.0.1")
-            for rank, pid in sorted(by_rank.items())
-        )
-        self._journal.add(WorkerGroupStarted(attempt=attempt, workers=places))
-        targets = {rank: (Target(attempt, rank, pid, NODE), None) for rank, pid in by_rank.items()}
-        self._controller.group_started(targets)
+    def _met(self, group: WorkerGroup) -> None:
+        """Learn the number of the round, and pass it on to the workers that are started next."""
+        handler = group.spec.rdzv_handler
+        self._attempt = handler._state_holder.state.round  # noqa: SLF001
+        os.environ[ATTEMPT_ENV] = str(self._attempt)
 
-    def _failed(self, attempt: int, left: int, failures: dict[int, Any]) -> None:
-        """Record a failure of the round, and whether torchrun restarts its workers."""
+    def _started(self, group: WorkerGroup, pids: dict[int, Any]) -> None:
+        """Report this node's workers of an attempt."""
+        mine = {
+            w.global_rank: Target(self._attempt, w.global_rank, pids[w.local_rank], self._node)
+            for w in group.workers
+        }
+        self._controller.part_started(self._attempt, group.workers[0].world_size, mine)
+
+    def _failed(self, left: int, failures: dict[int, Any]) -> None:
+        """Record a failure of the round, and whether torchrun restarts this node's workers."""
         errors = {rank: self._error_of(failure) for rank, failure in sorted(failures.items())}
         self.last_errors = "\n".join(causes(errors))
         decided = FailureDecided(
-            attempt=attempt,
+            attempt=self._attempt,
             decision="RETRY" if left > 0 else "RAISE",
             charged="failures",
             error=f"a worker ended; {left} restarts were left",
             errors=errors,
+            node_id=self._node,
         )
         self._journal.add(decided)
         self._controller.failure_decided(decided)
+
+    def _membership_changed(self) -> None:
+        self._journal.add(MembershipChanged(attempt=self._attempt, node_id=self._node))
 
     def _error_of(self, failure: Any) -> str:  # noqa: ANN401 - a ProcessFailure
         """Return what ended a worker: a signal, the error that it raised, or its exit code."""

@@ -5,33 +5,46 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import psutil
 
 from chaos.backends.fork.ending import kill
-from chaos.backends.fork.node_disk import make_room, remove_disks
+from chaos.backends.fork.node_disk import NodeDisk, make_room, remove_disks
 from chaos.backends.fork.outside import settle
-from chaos.backends.fork.world import ForkWorld
+from chaos.backends.torchrun.agents import Agents
+from chaos.backends.torchrun.job import job_called, job_ended
 from chaos.backends.torchrun.process import Process, Start, Starter
+from chaos.backends.torchrun.rendezvous import HOST
 from chaos.backends.torchrun.server import RoundServer
-from chaos.backends.torchrun.settings import HASH_SEED, confines_of, environment_of
+from chaos.backends.torchrun.settings import (
+    HASH_SEED,
+    NODE_ENV,
+    confines_of,
+    environment_of,
+    node_name,
+)
+from chaos.backends.torchrun.world import AgentWorld
 from chaos.backends.train.address import RunAddress
 from chaos.declared import TOKEN_ENV
 from chaos.model.event import (
+    AgentEnded,
     Disturbed,
     FailureDecided,
     FaultInvoked,
+    FitReturned,
     Leftover,
     LeftoversSearched,
+    StackTaken,
 )
 from chaos.run.armed import ArmedFaults
 from chaos.run.clock import seconds_since
 from chaos.run.controller import ChaosController
 from chaos.run.journal import Journal, Trained
-from chaos.run.signals import DRIVER_STACKS, STACK_SIGNAL, is_foreign, killed, rank_stacks
+from chaos.run.signals import STACK_SIGNAL, agent_stacks, is_foreign, killed, rank_stacks
 from chaos.run.watch import RunWatch
 
 AGENT = "chaos.backends.torchrun.agent"
@@ -56,8 +69,8 @@ def started_anew(start: Start) -> Process:
 
 
 @dataclass
-class Run(RunWatch[Process]):
-    """One execution of one plan; its driver is the process that calls torchrun."""
+class Run(RunWatch[Agents]):
+    """One execution of one plan; its driver is the agents that call torchrun, one per node."""
 
     hash_seed: str = HASH_SEED
     again_after: str | None = None
@@ -68,17 +81,23 @@ class Run(RunWatch[Process]):
         token = os.urandom(4).hex()
         self.address = RunAddress(self.directory.path, token, f"unix:chaos-gates-{token}")
         make_room(self.address)
-        self.world = ForkWorld(self.clock, 1, ArmedFaults(self.directory.storage_faults))
+        self.world = AgentWorld(
+            self.clock,
+            self.plan.shape.nodes,
+            ArmedFaults(self.directory.storage_faults),
+            partial(NodeDisk, self.address),
+        )
 
     def execute(self) -> None:
         """Start torchrun, watch it, clean up; the outcome is in the journals."""
         self.begin(again_after=self.again_after)
+        self.journal.add(job_called(self.plan))
         chaos = Journal(self.directory.journals, "chaos", role="chaos", clock=self.clock)
         controller = ChaosController(
             self.plan, self.world, chaos, has_trained=Trained(self.directory.journals)
         )
         name = self.address.controller.partition(":")[2]
-        server = RoundServer(name, controller, self.world, ranks=self.plan.job.workers)
+        server = RoundServer(name, controller, self.world, self.journal)
         interrupted = True
         try:
             self.watch()
@@ -89,31 +108,62 @@ class Run(RunWatch[Process]):
             server.close()
             chaos.close()
             with contextlib.ExitStack() as closing:  # each step is taken, even if one raises
+                if self.world.agents is not None:
+                    closing.callback(self.world.agents.close)
                 closing.callback(self.end, interrupted=interrupted)
                 closing.callback(remove_disks, self.address)
                 self._search_leftovers()
                 confines = confines_of(self.plan, self.directory.path)
                 settle(self.address, confines, self.journal)
 
-    def start_driver(self) -> Process:
-        """Start the process that calls torchrun."""
+    def start_driver(self) -> Agents:
+        """Start an agent for each node."""
+        agents = self.world.agents = Agents(self._start_agent)
+        for _ in range(self.plan.shape.nodes):
+            agents.add()
+        return agents
+
+    def _start_agent(self, node: str) -> Process:
+        """Start the process that calls torchrun for a node."""
         log = str(self.directory.logs / "driver.log")
         env = environment_of(self.plan, self.address, hash_seed=self.hash_seed)
-        return self.starter(Start((str(self.directory.path),), env, self.plan.cwd, log, log))
+        words = (str(self.directory.path),)
+        return self.starter(Start(words, {**env, NODE_ENV: node}, self.plan.cwd, log, log))
 
-    def driver_started(self, driver: Process) -> None:
+    def driver_started(self, driver: Agents) -> None:
         """Set the world's driver."""
         self.world.driver = driver.pid
 
-    def exit_code(self, driver: Process) -> int | None:
-        """Return the driver's exit code, None while it runs."""
-        code = driver.poll()
-        if code is not None and is_foreign(code):
-            self.journal.add(Disturbed(why=killed("torchrun", code)))
-        elif (rank := self._struck_from_outside()) is not None:
+    def exit_code(self, driver: Agents) -> int | None:
+        """Return 0 if torchrun ended well on every node that was left to it, None while it runs."""
+        codes = driver.codes()
+        for node, code in codes.items():
+            if code is not None and is_foreign(code):
+                who = "torchrun" if len(codes) == 1 else f"torchrun's agent of {node}"
+                self.journal.add(Disturbed(why=killed(who, code)))
+        if (rank := self._struck_from_outside()) is not None:
             why = killed(f"the worker of rank {rank}", -signal.SIGKILL)
             self.journal.add(Disturbed(why=why))
-        return code
+        self._end_latecomers(driver, codes)
+        if not driver.is_over():
+            return None
+        ended = {e.node_id: e for e in self.seen() if isinstance(e, AgentEnded)}
+        event = job_ended(driver.codes(), ended, self._workers_were_on())
+        self.journal.add(event)
+        return 0 if isinstance(event, FitReturned) else 1
+
+    def _end_latecomers(self, driver: Agents, codes: Mapping[str, int | None]) -> None:
+        """End agents that come when the job is over: they wait for a rendezvous that is gone."""
+        if codes.get(node_name(HOST), 0) is None:
+            return
+        waiting = codes.keys() - self._workers_were_on()
+        if all(code is not None for node, code in codes.items() if node not in waiting):
+            for node in waiting:
+                driver.end_one(node)
+
+    def _workers_were_on(self) -> set[str]:
+        """Return the nodes that have had workers."""
+        return {event.node_id for event in self.workers()}
 
     def _struck_from_outside(self) -> int | None:
         """Return a rank whose worker was killed, in an attempt that no fault was injected into."""
@@ -126,23 +176,25 @@ class Run(RunWatch[Process]):
                         return rank
         return None
 
-    def end_driver(self, driver: Process) -> int:
+    def end_driver(self, driver: Agents) -> int:
         """Kill torchrun; its workers end with it."""
-        driver.kill()
-        return driver.wait()
+        driver.end()
+        return -signal.SIGKILL
 
     def meanwhile(self) -> None:
         """Wait."""
         self.clock.sleep(POLL_S)
 
-    def take_stacks(self, driver: Process) -> None:
-        """Signal all ranks and the driver to write their stacks: faulthandler does, even in C++."""
-        ranks = [(e.pid, e.rank, rank_stacks(e.rank, e.pid)) for e in self.workers()]
-        asked: list[tuple[int, int | None, str]] = [(driver.pid, None, DRIVER_STACKS), *ranks]
+    def take_stacks(self, driver: Agents) -> None:
+        """Signal all ranks and agents to write their stacks: faulthandler does, even in C++."""
+        asked: list[tuple[int, int | None, str]] = [
+            (driver.pid_of(node), None, agent_stacks(node)) for node in driver.codes()
+        ]
+        asked += [(e.pid, e.rank, rank_stacks(e.rank, e.pid)) for e in self.workers()]
         for pid, rank, name in asked:
             if (self.directory.logs / name).exists() and psutil.pid_exists(pid):
                 os.kill(pid, STACK_SIGNAL)
-                self.stack_taken(pid, rank)
+                self.journal.add(StackTaken(pid=pid, rank=rank, path=f"logs/{name}"))
         self.clock.sleep(STACKS_S)
 
     def _search_leftovers(self) -> None:

@@ -1,29 +1,106 @@
-"""The harness's side of the gates, for workers that torchrun starts."""
+"""The harness's side of the gates, for workers that one or several agents of torchrun start."""
 
 import threading
+from dataclasses import dataclass, field
 
 from chaos.backends.fork.server import GateServer
-from chaos.backends.fork.world import ForkWorld
+from chaos.backends.torchrun.rendezvous import ip_of
+from chaos.backends.torchrun.settings import node_number
+from chaos.backends.torchrun.world import AgentWorld
+from chaos.faults.world import Target
+from chaos.model.event import WorkerGroupStarted, WorkerPlace
 from chaos.run.controller import ChaosController
+from chaos.run.journal import Journal
+
+READY_S = 60.0  # an agent that is not ready by then is left to torchrun's own time limits
+
+
+@dataclass
+class _Round:
+    """A round of the rendezvous: its workers so far, and the ranks that have begun the script."""
+
+    ranks: int = 0
+    workers: dict[int, Target] = field(default_factory=dict)
+    there: set[int] = field(default_factory=set)
+    is_known: bool = False
 
 
 class RoundServer(GateServer):
-    """The server of one run; a round is launched once all its ranks have begun the script."""
+    """The server of one run: what agents report of a round is one attempt.
+
+    A round's group is known once all agents have reported their parts of it; it is launched once
+    all its ranks have begun the script.
+    """
 
     def __init__(
-        self, name: str, controller: ChaosController, world: ForkWorld, *, ranks: int
+        self, name: str, controller: ChaosController, world: AgentWorld, journal: Journal
     ) -> None:
         self._chaos = controller
-        self._ranks = ranks
-        self._there: dict[int, set[int]] = {}
-        self._counting = threading.Lock()
+        self._nodes = world
+        self._journal = journal
+        self._awaited = set(world.joined_nodes())  # the nodes of the start
+        self._port = 0
+        self._rounds: dict[int, _Round] = {}
+        self._changed = threading.Condition()
         super().__init__(name, controller, world)
-        self._answers["began"] = self._began  # before any process of the run is started
+        # before any process of the run is started
+        self._answers["rendezvous_hosted"] = self._hosted
+        self._answers["rendezvous_port"] = self._hosted_at
+        self._answers["agent_ready"] = self._agent_ready
+        self._answers["part_started"] = self._part_started
+        self._answers["began"] = self._began
+
+    def _hosted(self, port: int) -> None:
+        with self._changed:
+            self._port = port
+            self._changed.notify_all()
+
+    def _hosted_at(self) -> int:
+        """Wait for and return the port, 0 if the host does not come in time."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._port, timeout=READY_S)
+            return self._port
+
+    def _agent_ready(self, node_id: str) -> None:
+        """Wait for the agents of the start: one that is a second ahead may begin alone."""
+        with self._changed:
+            self._nodes.ready.add(node_id)
+            self._awaited.discard(node_id)
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: not self._awaited, timeout=READY_S)
+
+    def _part_started(self, attempt: int, ranks: int, workers: dict[int, Target]) -> None:
+        with self._changed:
+            one = self._rounds.setdefault(attempt, _Round())
+            one.ranks = ranks
+            one.workers |= workers
+            is_whole = len(one.workers) == ranks
+            group = dict(sorted(one.workers.items()))
+        if is_whole:
+            places = tuple(map(_place, group.values()))
+            self._journal.add(WorkerGroupStarted(attempt=attempt, workers=places))
+            self._group_started(group)
+            with self._changed:
+                one.is_known = True
+            self._launch(attempt)
 
     def _began(self, attempt: int, rank: int) -> None:
-        with self._counting:
-            there = self._there.setdefault(attempt, set())
-            there.add(rank)
-            is_whole = len(there) == self._ranks
-        if is_whole:
+        with self._changed:
+            self._rounds.setdefault(attempt, _Round()).there.add(rank)
+        self._launch(attempt)
+
+    def _launch(self, attempt: int) -> None:
+        with self._changed:
+            one = self._rounds[attempt]
+            is_launched = one.is_known and len(one.there) == one.ranks
+        if is_launched:
             self._chaos.group_launched(attempt)
+
+
+def _place(worker: Target) -> WorkerPlace:
+    return WorkerPlace(
+        rank=worker.rank,
+        pid=worker.pid,
+        node_id=worker.node_id,
+        node_ip=ip_of(node_number(worker.node_id)),
+    )

@@ -1,4 +1,4 @@
-"""The one node of a run, and the environment of its processes."""
+"""The nodes of a run by their names, and the environment of its processes."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,8 @@ from chaos.backends.train.address import RunAddress
 from chaos.backends.train.written import Confines
 from chaos.model.plan import Plan
 
-NODE = "node-0"
+NODE_ENV = "CHAOS_NODE"  # of an agent and its workers: the name of their node
+ATTEMPT_ENV = "CHAOS_ATTEMPT"  # of workers: torchrun's restart count is each agent's own
 # The hash seed of all processes of a run, so that runs repeat. It decides the order in which a
 # set of strings is iterated; a run of the other one shows whether the job depends on that.
 HASH_SEED, OTHER_HASH_SEED = "0", "1"
@@ -18,6 +19,16 @@ _DEFAULTS = {
     # one, and its round fails (pytorch#135712). With torch's own switch each round has a store.
     "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
 }
+
+
+def node_name(number: int) -> str:
+    """Return the name of a node by its number, in the order in which the nodes were started."""
+    return f"node-{number}"
+
+
+def node_number(name: str) -> int:
+    """Return the number of a node by its name."""
+    return int(name.rpartition("-")[2])
 
 
 def environment_of(plan: Plan, address: RunAddress, *, hash_seed: str) -> dict[str, str]:

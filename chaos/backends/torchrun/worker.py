@@ -15,7 +15,7 @@ if __name__ == "__main__":
     sys.path.pop(0)  # this file's folder: modules of the script's may have the names of these here
 
 from chaos.backends.fork.node_disk import NodeDisk
-from chaos.backends.torchrun.settings import NODE, confines_of
+from chaos.backends.torchrun.settings import ATTEMPT_ENV, NODE_ENV, confines_of
 from chaos.backends.train.address import RunAddress
 from chaos.backends.train.job import is_clean_exit
 from chaos.backends.train.lifeline import die_with_parent
@@ -48,12 +48,13 @@ def main(script: str) -> None:
 def _probe(address: RunAddress) -> Probe:
     directory = RunDirectory(address.directory)
     plan = directory.load_plan()
-    NodeDisk(address, NODE, confines_of(plan, address.directory)).use()
+    node = os.environ[NODE_ENV]
+    NodeDisk(address, node, confines_of(plan, address.directory)).use()
     worker = Worker(
-        attempt=int(os.environ["TORCHELASTIC_RESTART_COUNT"]),
+        attempt=int(os.environ[ATTEMPT_ENV]),
         rank=int(os.environ["RANK"]),
         ranks=int(os.environ["WORLD_SIZE"]),
-        node_id=NODE,
+        node_id=node,
     )
     probe = Probe.of(worker, directory, address)
     probe.install(directory, ranks=worker.ranks)

@@ -44,6 +44,22 @@ class ControllerPort(ABC):
         """Report that every rank of an attempt has begun its train function."""
         self.tell("group_launched", attempt)
 
+    def rendezvous_hosted(self, port: int) -> None:
+        """Report the port at which an agent of torchrun hosts the rendezvous."""
+        self.tell("rendezvous_hosted", port)
+
+    def rendezvous_port(self) -> int:
+        """Wait for and return the port of the rendezvous."""
+        return int(self.ask("rendezvous_port"))
+
+    def agent_ready(self, node_id: str) -> None:
+        """Wait, in an agent of torchrun, until the agents of all nodes of the start are ready."""
+        self.ask("agent_ready", node_id)
+
+    def part_started(self, attempt: int, ranks: int, workers: Mapping[int, Target]) -> None:
+        """Report the workers of one of torchrun's agents, in an attempt of so many ranks."""
+        self.ask("part_started", attempt, ranks, dict(workers))
+
     def began(self, attempt: int, rank: int) -> None:
         """Report that a rank that torchrun started begins the job's script."""
         self.tell("began", attempt, rank)

@@ -47,7 +47,7 @@ class JobFiles:
         self.going_on = GoingOn(record.cursor, saves, ranks=ranks, may_move=may_move)
         self.loads = Loads(record, saves, self.going_on)
         self._since_step: list[Save] = []
-        self._due = saves.lengths(record.cursor.rank)
+        self._due = saves.lengths(record.cursor.rank, ranks=ranks)
         self._ended: dict[int, int] = {}  # the steps of each epoch that was reported
         self._handed = HandedWork(lambda: (self._cursor.epoch, self._cursor.step))
         self._lock = threading.RLock()

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Self
 
-from chaos.run.directory import LENGTHS
+from chaos.run.directory import LENGTHS, RANKS
 from chaos.run.record_file import read_fields, write_fields
 
 
@@ -98,12 +98,16 @@ class Saves:
         if self.find(save.digest) == save:
             self.keep(replace(save, ends_epoch=True))
 
-    def lengths(self, rank: int = 0) -> Mapping[int, int]:
+    def lengths(self, rank: int = 0, *, ranks: int | None = None) -> Mapping[int, int]:
         """Return the number of steps of each epoch of the baseline; empty if unknown.
 
-        They are those of rank 0, but where the baseline shows that a rank has others.
+        They are those of rank 0, but where the baseline shows that a rank has others. Where epochs
+        end with saves, a group of so many `ranks` has them alone if the baseline's was as large.
         """
-        found = read_fields(self._folder / LENGTHS) or {}
+        found = dict(read_fields(self._folder / LENGTHS) or {})
+        due = found.pop(RANKS, None)
+        if None not in {due, ranks} and due != ranks:
+            return {}
         ours = {epoch: found.get(f"{epoch}@{rank}", found[epoch]) for epoch in found}
         return {int(epoch): steps for epoch, steps in ours.items() if "@" not in epoch}
 

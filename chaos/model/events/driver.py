@@ -70,3 +70,28 @@ class ScriptRaised(Event, frozen=True, kw_only=True):
         if self.error == LATER_FIT:
             return self.message
         return f"the script failed outside fit(): {self.error}: {gist(self.message)}"
+
+
+class AgentEnded(Event, frozen=True, kw_only=True):
+    """One of torchrun's agents ended by itself; `error` is the exception's class, None for none."""
+
+    node_id: str
+    error: str | None = None
+    message: str = ""
+
+    def _text(self) -> str:
+        how = (
+            f"raised {self.error}: {gist(self.message)}" if self.error else "every worker returned"
+        )
+        return f"torchrun's agent of {self.node_id} ended: {how}"
+
+
+class MembershipChanged(Event, frozen=True, kw_only=True):
+    """An agent ended its workers of an attempt because nodes wait to join; it costs no restart."""
+
+    attempt: int
+    node_id: str
+
+    def _text(self) -> str:
+        who = f"torchrun's agent of {self.node_id}"
+        return f"{who} starts its workers anew after attempt {self.attempt}: nodes join"

@@ -65,7 +65,7 @@ class FailureDecided(Event, frozen=True, kw_only=True):
 
     `charged` is the budget that Ray's policy charges. `errors` maps a rank to the class and last
     line of its error; a survivor's broken connection often stands there in place of the dead rank's
-    own.
+    own. `node_id`: the node whose agent decided; each of torchrun's counts its own restarts.
     """
 
     attempt: int
@@ -73,6 +73,7 @@ class FailureDecided(Event, frozen=True, kw_only=True):
     charged: Literal["failures", "preemptions", "controller"]
     error: str
     errors: dict[int, str]
+    node_id: str | None = None
 
     def _text(self) -> str:
         then = f"{self.decision}, charged to {self.charged}"

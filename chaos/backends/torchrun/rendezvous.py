@@ -1,0 +1,81 @@
+"""torchrun's own command line: one agent for all workers, or one per node with a rendezvous.
+
+With one node it is `--standalone`. With several each node has an agent of its own, and the agents
+meet as on several machines: node 0 hosts the c10d store, and node n has the address 127.0.0.10n, by
+which torchelastic orders the nodes. A node that joins later comes last.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from chaos.model.plan import Plan
+
+CONF_ENV = "PET_RDZV_CONF"  # torchrun's own variable for its option --rdzv-conf
+HOST = 0  # the number of the node that hosts the rendezvous
+# torch 2.13 waits 600 s for a node that does not come, and learns of a lost one after 15 s.
+CONF: Mapping[str, str] = {
+    "join_timeout": "30",  # until agents that wait for others give up
+    "last_call_timeout": "2",  # for more nodes than --nnodes needs
+    "keep_alive_interval": "1",
+    "keep_alive_max_attempt": "3",  # after so many intervals without a sign a node is dead
+}
+
+
+@dataclass(frozen=True)
+class NodesOf:
+    """The nodes of a plan's job, and the workers of each."""
+
+    least: int
+    most: int
+    workers: int
+
+    @property
+    def is_one(self) -> bool:
+        """Whether one agent starts all workers."""
+        return self.most == 1
+
+    @classmethod
+    def plan(cls, plan: Plan) -> "NodesOf":
+        """Return the nodes of a plan; its workers are spread evenly."""
+        most, job = plan.shape.nodes, plan.job
+        workers = job.workers // most
+        return cls((job.min_workers or job.workers) // workers, most, workers)
+
+
+def launch_options(plan: Plan, node: int, port: int, env: Mapping[str, str]) -> list[str]:
+    """Return torchrun's options for the agent of a node; `env` has the user's settings.
+
+    `port`: where the rendezvous is hosted, 0 for its host itself, which takes a free one.
+    """
+    nodes = NodesOf.plan(plan)
+    if nodes.is_one:
+        return ["--standalone", f"--nproc-per-node={nodes.workers}"]
+    nnodes = str(nodes.most) if nodes.least == nodes.most else f"{nodes.least}:{nodes.most}"
+    return [
+        f"--nnodes={nnodes}",
+        f"--nproc-per-node={nodes.workers}",
+        "--rdzv-backend=c10d",
+        f"--rdzv-endpoint={ip_of(HOST)}:{port}",
+        f"--rdzv-id={plan.slug}",
+        f"--rdzv-conf={_conf(node, env)}",
+        f"--local-addr={ip_of(node)}",
+    ]
+
+
+def max_restarts(plan: Plan) -> int:
+    """Return the `--max-restarts` of a plan; torchrun's own default is 0."""
+    return 0 if plan.job.failure is None else plan.job.failure.max_failures
+
+
+def ip_of(node: int) -> str:
+    """Return the address of a node on this machine."""
+    return f"127.0.0.{101 + node}"
+
+
+def _conf(node: int, env: Mapping[str, str]) -> str:
+    """Return chaos's settings of the rendezvous, in which the user's own replace theirs."""
+    given = (pair.partition("=") for pair in env.get(CONF_ENV, "").split(",") if pair.strip())
+    theirs = {key.strip(): value.strip() for key, _, value in given}
+    # On one machine every agent would find the endpoint's address to be its own, and try to host.
+    conf = {**CONF, "is_host": str(int(node == HOST)), **theirs}
+    return ",".join(f"{key}={value}" for key, value in conf.items())
