@@ -328,7 +328,7 @@ class Scenario(Record):
         if least is not None and least % (workers // nodes):
             raise ValueError(
                 f"job.min_workers ({least}) must be a multiple of the {workers // nodes} workers "
-                "of a node"
+                "that each of torchrun's agents starts: `cluster: {nodes: N}`"
             )
         return self
 
