@@ -11,7 +11,7 @@ from chaos.backends.torchrun.backend import TorchrunBackend
 from chaos.model.fault_entry import FaultEntry
 from chaos.model.history import History
 from chaos.model.plan import Plan, PlanBackend
-from chaos.model.scenario import FailureBudget, Job, Scenario
+from chaos.model.scenario import ClusterShape, FailureBudget, Job, Scenario
 from chaos.plan.make import make_plan
 from chaos.report.outcome import FinishedRun
 from chaos.run.directory import create
@@ -28,15 +28,20 @@ def plan_of(
     retries: int = 0,
     backend: PlanBackend = "torchrun",
     args: tuple[str, ...] = (),
+    nodes: int = 1,
+    least: int | None = None,
 ) -> Plan:
     job = Job(
         launcher="torchrun",
         script=str(script),
         args=args,
         workers=2,
+        min_workers=least,
         failure=FailureBudget(max_failures=retries),
     )
-    scenario = Scenario(scenario=f"{script.stem} under torchrun", job=job, faults=faults)
+    cluster = ClusterShape(nodes=nodes)
+    name = f"{script.stem} under torchrun"
+    scenario = Scenario(scenario=name, job=job, cluster=cluster, faults=faults)
     return make_plan(scenario, file=cwd / "x.chaos.yaml", seed=0, cwd=cwd, backend=backend)
 
 
