@@ -79,7 +79,7 @@ class JobPlaces:
         found = [
             (name, settings)
             for name, settings in DRAWN
-            if (self.launcher == "ray" or FAULTS[name].on_torchrun)
+            if (self.launcher == "ray" or _suits_torchrun(FAULTS[name]))
             and (FAULTS[name].family != "storage" or (uploads and self.steps))
         ]
         possible = list(dict.fromkeys(name for name, _ in found))
@@ -200,3 +200,8 @@ def plans(
     return drawn_plans(places, most=most, kinds=kinds).map(
         lambda ops: [FaultEntry(**{name: getattr(op, name) for name in fields}) for op in ops]
     )
+
+
+def _suits_torchrun(fault: type[Fault]) -> bool:
+    """Return whether a fault is drawn for torchrun's jobs, whose one agent is one node."""
+    return bool(fault.on_torchrun) and fault.family == "worker"
