@@ -14,6 +14,7 @@ from chaos.faults.world import RefusedError
 from chaos.run.armed import ArmedFaults
 from chaos.run.clock import Clock
 
+TAKEN_IN_S = 5.0
 LOOKS = 3  # for processes that were started while the others were being stopped
 
 
@@ -74,13 +75,21 @@ class AgentWorld(ForkWorld):
         return self._until(lambda: not is_running(pid), within_s)
 
     def add_nodes(self, count: int, *, within_s: float) -> list[str]:
-        """Start agents that join the rendezvous; return the nodes of those that come to it."""
+        """Start agents that join the rendezvous; return the nodes of those that come to it.
+
+        The other agents ask for newcomers once a second. Until they have taken these in, or need
+        none, training that is held for them may not go on: it could be over before.
+        """
         added = [self._known().add() for _ in range(count)]
         with self._lock:
             self._live += added
             self._joined += added
         self._await(lambda: self.ready.issuperset(added), within_s)
+        self._await(lambda: self._have_workers(added), TAKEN_IN_S)
         return [node for node in added if node in self.ready]
+
+    def _have_workers(self, nodes: list[str]) -> bool:
+        return {worker.node_id for worker in self.group().values()}.issuperset(nodes)
 
     def _agent(self, node_id: str) -> int:
         """Return the pid of a node's agent; raises `ProcessLookupError` if it has ended."""
