@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import PurePath
 
 from chaos.check.attempt import Attempt
 from chaos.model.event import (
@@ -58,9 +59,21 @@ class Files:
             over = ends.get((e.attempt, e.rank, e.path), [])
             end = over.pop(0) if over else None
             at = number if end is None else end[0]
-            digest = end[1].digest if end else None
+            digest = end[1].digest if end else self._read_whole(e)
             found.append(Save(at, e.attempt, e.rank, e.epoch, e.step, e.path, digest))
         return tuple(sorted(found, key=lambda save: save.number))
+
+    def _read_whole(self, begun: FileSaveBegun) -> str | None:
+        """Return the digest of a save without a recorded end, if a later attempt read its file.
+
+        Its process was killed as it had just been written: a file that is not whole raises.
+        """
+        place = begun.attempt, begun.rank, begun.epoch, begun.step
+        for _, load in self.history.of(FileLoaded):
+            saved = load.saved_attempt, load.saved_rank, load.saved_epoch, load.saved_step
+            if saved == place and load.error is None and same_name(load.path, begun.path):
+                return load.digest
+        return None
 
     @cached_property
     def loads(self) -> Mapping[tuple[int, int], Sequence[tuple[int, FileLoaded]]]:
@@ -140,6 +153,11 @@ class Files:
             ):
                 found[series] = number, load
         return found
+
+
+def same_name(one: str, other: str) -> bool:
+    """Return whether two paths end in one name: one may be relative."""
+    return PurePath(one).name == PurePath(other).name
 
 
 def outside_storage(course: History, attempts: Sequence[Attempt]) -> Iterator[str]:

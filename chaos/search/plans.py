@@ -14,7 +14,7 @@ from chaos.faults.kill_worker import KillWorker
 from chaos.model.fault_entry import FAULTS, FaultEntry
 from chaos.model.plan import Op
 from chaos.model.scenario import Launcher
-from chaos.model.trigger import STAGES, AtMoment, AtRecovery, AtStep, Moment, Stage
+from chaos.model.trigger import STAGES, AtMoment, AtRecovery, AtStep, Moment, Stage, Trigger
 from chaos.plan.draw import DRAWN
 
 FAULTS_MAX = 6
@@ -70,17 +70,41 @@ class JobPlaces:
         points = [point for of in self.moments.values() for point in of]
         return sorted({rank for _, rank in (*self.steps, *points)})
 
+    def options(self, epoch: int) -> list[tuple[Moment | None, int]]:
+        """Return the moments of an epoch with their ranks, its steps (None) before all others."""
+        found: list[tuple[Moment | None, int]] = [
+            (None, rank) for of, rank in sorted(self.steps) if of == epoch
+        ]
+        for moment, points in self.moments.items():
+            found += [(moment, rank) for of, rank in points if of == epoch]
+        return found
+
+    def before_upload(self, epoch: int) -> AtStep:
+        """Return the last step before the next upload, on the rank that makes it."""
+        uploads = sorted(point for point in self.moments["upload_begin"] if self.steps.get(point))
+        at, rank = next((point for point in uploads if point[0] >= epoch), uploads[-1])
+        return AtStep(epoch=at, step=self.steps[at, rank], rank=rank)
+
+    def early(self, epoch: int, step: int) -> AtStep | AtMoment:
+        """Return a place in the first half of training, on the lowest rank with a place there."""
+        half = self.epochs[: max(1, len(self.epochs) // 2)]
+        at = half[self.epochs.index(epoch) % len(half)]
+        moment, rank = self.options(at)[0]
+        if moment is not None:
+            return AtMoment(epoch=at, moment=moment, rank=rank)
+        return AtStep(epoch=at, step=min(step, self.steps[at, rank]), rank=rank)
+
     def variants(self, kinds: Sequence[str] | None = None) -> list[Variant]:
         """Return the faults that are safe to draw for the job, of these kinds; the plainest first.
 
         Raises `UsageError` for a kind that is never drawn, or not for this job.
         """
-        uploads = bool(self.moments.get("upload_begin"))
+        uploads = any(self.steps.get(point) for point in self.moments.get("upload_begin", ()))
         found = [
             (name, settings)
             for name, settings in DRAWN
             if (self.launcher == "ray" or _suits_torchrun(FAULTS[name]))
-            and (FAULTS[name].family != "storage" or (uploads and self.steps))
+            and (FAULTS[name].family != "storage" or uploads)
         ]
         possible = list(dict.fromkeys(name for name, _ in found))
         for kind in kinds or ():
@@ -130,50 +154,31 @@ def drawn_plans(
 
 @st.composite
 def _drawn(draw: Callable[..., Any], places: JobPlaces, variants: Sequence[Variant]) -> Drawn:
+    """Draw a place, and then a fault for it: another fault leaves the other choices as they are."""
+    epoch = draw(st.sampled_from(places.epochs))
+    moment, rank = draw(st.sampled_from(places.options(epoch)))
+    step = draw(st.integers(1, places.steps[epoch, rank] if moment is None else 1))
+    again = draw(st.sampled_from((None, *STAGES)))
+    beside = draw(st.sampled_from(places.ranks))
     name, settings = draw(st.sampled_from(variants))
-    given = {
-        key: value.drawn(draw(st.integers(0, PARTS)) / PARTS)
-        if isinstance(value, Between)
-        else value
-        for key, value in settings.items()
-    }
-    fault = FAULTS[name](**given)
-    at = draw(_at_a_step(places) if _is_armed(fault) else _places(places, fault))
-    again, rank = None, 0
-    if fault.ends_attempt == "always" and not fault.is_announced:
-        again = draw(st.sampled_from((None, *STAGES)))
-        rank = 0 if again is None else draw(st.sampled_from(places.ranks))
-    return Drawn(FaultEntry.model_validate({"at": at, name: fault}), again, rank)
-
-
-def _is_armed(fault: Fault) -> bool:
-    """Return whether it waits in storage for the next upload."""
-    return fault.family == "storage"
-
-
-@st.composite
-def _at_a_step(draw: Callable[..., Any], places: JobPlaces) -> AtStep:
-    """Draw the last step before an upload, on the rank that makes it."""
-    uploads = [point for point in places.moments["upload_begin"] if places.steps.get(point)]
-    epoch, rank = draw(st.sampled_from(sorted(uploads)))
-    return AtStep(epoch=epoch, step=places.steps[epoch, rank], rank=rank)
-
-
-@st.composite
-def _places(draw: Callable[..., Any], places: JobPlaces, fault: Fault) -> AtStep | AtMoment:
-    epochs = places.epochs
-    if fault.is_announced:  # the notice is to run out while there is training left
-        epochs = epochs[: max(1, len(epochs) // 2)]
-    epoch = draw(st.sampled_from(epochs))
-    options: list[tuple[Moment | None, int]] = [
-        (None, rank) for of, rank in sorted(places.steps) if of == epoch
-    ]
-    for moment, points in places.moments.items():
-        options += [(moment, rank) for of, rank in points if of == epoch]
-    moment, rank = draw(st.sampled_from(options))
-    if moment is not None:
-        return AtMoment(epoch=epoch, moment=moment, rank=rank)
-    return AtStep(epoch=epoch, step=draw(st.integers(1, places.steps[epoch, rank])), rank=rank)
+    fault = FAULTS[name](
+        **{
+            key: value.drawn(draw(st.integers(0, PARTS)) / PARTS)
+            if isinstance(value, Between)
+            else value
+            for key, value in settings.items()
+        }
+    )
+    at: Trigger = AtStep(epoch=epoch, step=step, rank=rank)
+    if fault.family == "storage":
+        at = places.before_upload(epoch)
+    elif fault.is_announced:  # the notice is to run out while there is training left
+        at = places.early(epoch, step)
+    elif moment is not None:
+        at = AtMoment(epoch=epoch, moment=moment, rank=rank)
+    can_be_hit = fault.ends_attempt == "always" and not fault.is_announced
+    entry = FaultEntry.model_validate({"at": at, name: fault})
+    return Drawn(entry, again if can_be_hit else None, beside)
 
 
 def plans(

@@ -113,6 +113,33 @@ def test_the_first_load_of_what_an_earlier_attempt_saved_is_struck_inside(new: N
     assert struck == [0]
 
 
+def test_a_file_that_was_whole_as_its_writer_died_has_its_place(new: New) -> None:
+    first = new()
+    first.cursor.epoch, first.cursor.step = 1, 4
+    first.files.save_begun(first.path)  # and its end was never recorded
+    first.path.write_bytes(saved_by_torch({"a": 1}))
+    second = new(attempt=1)
+
+    torch.load(first.path)
+
+    (load,) = second.of(FileLoaded)
+    assert (load.saved_attempt, load.saved_epoch, load.saved_step) == (0, 1, 4)
+
+
+def test_a_file_that_was_torn_as_its_writer_died_has_none(new: New) -> None:
+    first = new()
+    first.files.save_begun(first.path)
+    first.path.write_bytes(saved_by_torch({"a": 1})[:-40])
+    second = new(attempt=1)
+
+    with pytest.raises(RuntimeError):
+        torch.load(first.path)
+
+    (load,) = second.of(FileLoaded)
+    assert load.saved_attempt is None
+    assert load.error is not None
+
+
 def test_a_load_of_what_this_attempt_or_nobody_saved_is_not_struck(new: New) -> None:
     rank = new(attempt=1)
     struck: list[str] = []

@@ -299,6 +299,8 @@ class JobFiles:
         self._write(
             FileSaveBegun(**self._at(place), path=str(path), saver=saver, is_beside=is_beside)
         )
+        if saver == "torch":  # the others are recorded once they are written
+            self._saves.begin(self._save_of(path, place, digest=""))
 
     def _saved(self, path: Path, place: Place, content: _Content, digest: str, size: int) -> None:
         what: dict[str, Any] = {"path": str(path), "digest": digest, "bytes": size}
@@ -310,10 +312,13 @@ class JobFiles:
     def _keep(
         self, path: Path, place: Place, digest: str, *, size: int, is_log: bool = False
     ) -> None:
-        cursor, ends = self._cursor, self._ends_epoch(place)
-        save = Save(digest, cursor.attempt, cursor.rank, *place, str(path), ends, is_log)
+        save = self._save_of(path, place, digest, is_log=is_log)
         self._saves.keep(save, size=size)
         self._since_step.append(save)
+
+    def _save_of(self, path: Path, place: Place, digest: str, *, is_log: bool = False) -> Save:
+        who, ends = self._cursor, self._ends_epoch(place)
+        return Save(digest, who.attempt, who.rank, *place, str(path), ends, is_log)
 
     def _part(self, checkpoint: str, folder: Path, files: Mapping[str, str]) -> None:
         """Record the place of the youngest file, if this run is known to have saved all files."""

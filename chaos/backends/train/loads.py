@@ -107,6 +107,8 @@ class Loads:
     def loaded(self, path: Path, digest: str, error: BaseException | None) -> None:
         """Record that a file was read, from which training may resume."""
         save = self._saves.find(digest)
+        if save is None and error is None:
+            save = self._saves.finish(path, digest)
         self._told.add((str(path), digest))
         self._write(
             FileLoaded(

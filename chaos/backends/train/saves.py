@@ -1,6 +1,7 @@
 """Small files in the run's folder, by which an attempt finds the saves of earlier attempts.
 
 <digest>.json                     the place of training at which these bytes were saved
+begun-<path>.json                 the place of a save whose end was not recorded yet
 reads-<attempt>-<rank>.json       the saves that a rank of an attempt has read
 position-<attempt>-<rank>.json    the place at which it resumed
 part-<checkpoint>-<rank>.json     the resume place of a rank's part of a checkpoint, if all
@@ -14,6 +15,7 @@ size-<bytes>                      exists if a file of this size was saved
 """
 
 import hashlib
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -81,8 +83,25 @@ class Saves:
     def keep(self, save: Save, *, size: int | None = None) -> None:
         """Record a save, and its size in bytes; of equal files, the latest save stands."""
         write_fields(self._folder / f"{save.digest}.json", asdict(save))
+        self._begun(save.path).unlink(missing_ok=True)
         if size is not None:
             self._mark(f"size-{size}")
+
+    def begin(self, save: Save) -> None:
+        """Record a save, whose digest is not known yet, before its file is written."""
+        write_fields(self._begun(save.path), asdict(save))
+
+    def finish(self, path: Path, digest: str) -> Save | None:
+        """Record the end of a save whose file was read without an error: it had been whole.
+
+        Its process was killed between the end of the writing and our record of it.
+        """
+        fields = read_fields(self._begun(str(path)))
+        if fields is None:
+            return None
+        save = replace(Save(**fields), digest=digest)
+        self.keep(save)
+        return save
 
     def has_size(self, size: int) -> bool:
         """Return whether a file of so many bytes was saved in this run."""
@@ -180,6 +199,9 @@ class Saves:
         """Return the furthest position of an attempt's ranks, if one was taken."""
         taken = list(self._positions(attempt))
         return max(taken, key=lambda p: p.place) if taken else None
+
+    def _begun(self, path: str) -> Path:
+        return self._folder / f"begun-{_name_of(os.path.abspath(path))}.json"  # noqa: PTH100
 
     def _mark(self, name: str) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
