@@ -88,6 +88,7 @@ def main():
     parser.add_argument("--in-place", action="store_true", help="save over the last checkpoint")
     parser.add_argument("--forget", choices=["optimizer", "epoch"], help="what is not restored")
     parser.add_argument("--leave-out-failed", action="store_true", help="the epoch that failed")
+    parser.add_argument("--if-restarted", action="store_true", help="look only then for a file")
     args = parser.parse_args()
 
     patience = {"timeout": timedelta(seconds=args.patience)} if args.patience else {}
@@ -106,7 +107,8 @@ def main():
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
 
     start = 0
-    if os.path.exists(CHECKPOINT):
+    is_first = args.if_restarted and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
+    if os.path.exists(CHECKPOINT) and not is_first:
         state = torch.load(CHECKPOINT, map_location="cpu")
         model.module.load_state_dict(state["model"])
         if args.forget != "optimizer":

@@ -14,7 +14,7 @@ from chaos.faults.world import RefusedError
 from chaos.run.armed import ArmedFaults
 from chaos.run.clock import Clock
 
-TAKEN_IN_S = 5.0
+TAKEN_IN_S = 10.0  # a lost node counts for three seconds more
 LOOKS = 3  # for processes that were started while the others were being stopped
 
 
