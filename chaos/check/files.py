@@ -69,9 +69,10 @@ class Files:
         Its process was killed as it had just been written: a file that is not whole raises.
         """
         place = begun.attempt, begun.rank, begun.epoch, begun.step
+        name = PurePath(begun.path).name  # of two equal paths, one may be relative
         for _, load in self.history.of(FileLoaded):
             saved = load.saved_attempt, load.saved_rank, load.saved_epoch, load.saved_step
-            if saved == place and load.error is None and same_name(load.path, begun.path):
+            if saved == place and load.error is None and PurePath(load.path).name == name:
                 return load.digest
         return None
 
@@ -153,11 +154,6 @@ class Files:
             ):
                 found[series] = number, load
         return found
-
-
-def same_name(one: str, other: str) -> bool:
-    """Return whether two paths end in one name: one may be relative."""
-    return PurePath(one).name == PurePath(other).name
 
 
 def outside_storage(course: History, attempts: Sequence[Attempt]) -> Iterator[str]:

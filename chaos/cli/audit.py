@@ -196,7 +196,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
         _refuse_torchruns_options(backend, script)
     else:
         _refuse_rays_options(backend, address, storage, fit)
-        backend, question = _without_ray(backend, console), "crash"  # there is no node to lose
+        backend, question = without_ray(backend, console), "crash"  # there is no node to lose
     groups, is_on_ray = chosen_groups(places or (), question), backend == "ray"
     jobs = lanes_asked(jobs, backend if is_rays else "fork")
     if address is not None:
@@ -245,7 +245,7 @@ def _lanes(workers: int, backend: PlanBackend) -> int:
     return 1 if backend == "torchrun" else lanes_for(usable_cpus(), workers=workers)
 
 
-def _without_ray(backend: PlanBackend, console: Console) -> PlanBackend:
+def without_ray(backend: PlanBackend, console: Console) -> PlanBackend:
     """Return the backend of a job without Ray: real processes if its own cannot be forked."""
     if backend != "fork" or (why := why_not_forked(os.environ)) is None:
         return backend

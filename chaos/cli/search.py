@@ -2,8 +2,9 @@
 
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from difflib import get_close_matches
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,23 +28,25 @@ from chaos.cli.audit import (
     Script,
     Workers,
     refuse_without_ray,
+    without_ray,
 )
 from chaos.cli.documents import Document, Format, Output, plain
 from chaos.cli.options import REPORTS, Reports, Seed, StartedBy, Words, launcher_told
-from chaos.errors import MissingExtraError
+from chaos.errors import MissingExtraError, UsageError
 from chaos.model.masked import masked_words
 from chaos.model.plan import Plan
+from chaos.plan.draw import DRAWN
 from chaos.report.screen import screen
 from chaos.run.clock import SystemClock, stamp
 from chaos.run.environment import environment
 from chaos.run.ports import ScriptBackend
+from chaos.search import FAULTS_MAX
 from chaos.words import plural
 
 if TYPE_CHECKING:
     from chaos.search.search import Found, Result
 
 SEARCH_S = 300.0
-FAULTS_MAX = 6
 
 MaxRuns = Annotated[
     int | None, typer.Option("--max-runs", min=1, metavar="N", help="Stop after N plans.")
@@ -84,11 +87,13 @@ def search(  # noqa: PLR0913 - one parameter per option
     console = screen(stderr=document.takes_stdout)
     if find_spec("hypothesis") is None:
         raise MissingExtraError.of("chaos search", "Hypothesis", "search")
+    _refuse_unknown(kinds or ())
     is_rays = (launcher or launcher_told(script, console)) == "ray"
     if is_rays:
         refuse_without_ray(script)
     plan = base_plan(script, arguments or (), cwd=Path.cwd(), seed=seed, workers=workers, fit=fit)
-    plan = plan if is_rays else under_torchrun(plan, arguments or ())
+    if not is_rays:
+        plan = under_torchrun(plan, arguments or (), without_ray("fork", console))
     name = f"{plan.slug}-{stamp(SystemClock().wall_ns())}"
     folder = AuditFolder.create(reports, name, plan, environment(Path.cwd()), kind="searches")
     confined = Kept(storage=False, writes=tuple(allow_writes or ())).confined(folder)
@@ -109,6 +114,16 @@ def search(  # noqa: PLR0913 - one parameter per option
         show(console)
     document.write({"text": lambda: plain(show), "json": lambda: result.model_dump_json(indent=2)})
     raise typer.Exit(result.exit_code)
+
+
+def _refuse_unknown(kinds: Sequence[str]) -> None:
+    """Raise `UsageError` for a kind of fault that is never drawn, before anything is made."""
+    drawn = list(dict.fromkeys(name for name, _ in DRAWN))
+    for kind in kinds:
+        if kind not in drawn:
+            near = get_close_matches(kind, drawn, n=1)
+            hint = f"Did you mean {near[0]}?" if near else f"Those drawn are {', '.join(drawn)}."
+            raise UsageError(f"no fault is drawn that is called '{kind}'", hint, place="--fault")
 
 
 def _searched(
@@ -153,8 +168,9 @@ def _lines(result: "Result") -> Iterator[Text]:
     what = plural(len(found), "cause") if found else "nothing found"
     yield Text.assemble((f"{mark} {result.script}: {what}", style))
     yield Text(
-        f"{plural(result.plans, 'plan')} of 1 to {FAULTS_MAX} faults, seed {result.seed}: "
-        f"{plural(result.faults, 'fault')} injected, {plural(result.resumed, 'restart')} resumed, "
+        f"{plural(result.plans, 'plan')} of 1 to {result.most} faults, seed {result.seed}: "
+        f"{plural(result.faults, 'fault')} injected, "
+        f"{plural(result.resumed, 'restart')} resumed rightly, "
         f"{result.from_scratch} began anew, {result.inconclusive} inconclusive, "
         f"{result.met} combinations met"
     )
@@ -169,6 +185,8 @@ def _lines(result: "Result") -> Iterator[Text]:
         yield Text(f"  report    {one.report}")
     for file in result.right_now:
         yield Text.assemble(("comes out right now: ", "green"), file)
+    for file in result.undecided_now:
+        yield Text.assemble(("inconclusive now: ", "yellow"), file)
     yield Text("")
     if result.limit is not None:
         yield Text(f"ended by {result.limit}", style="dim")

@@ -1,6 +1,6 @@
 """The plan: a scenario with every choice made, to be executed, saved and replayed."""
 
-from typing import Literal, TypeAlias
+from typing import Literal, Self, TypeAlias
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
@@ -31,6 +31,11 @@ class Op(FaultEntry):
     node: NonNegativeInt | None = None
     package: str | None = None
     absent: AbsentFault | None = None
+
+    @classmethod
+    def of(cls, index: int, entry: FaultEntry) -> Self:
+        """Return an entry of a scenario as the op of that number."""
+        return cls(index=index, **{name: getattr(entry, name) for name in FaultEntry.model_fields})
 
     def _named(self) -> list[str]:
         return [*super()._named(), *([self.absent.kind] if self.absent else [])]

@@ -35,10 +35,7 @@ def random_plan(plan: Plan, *, seed: int, steps: Sequence[int]) -> Plan:
     draw = _DRAW[plan.job.launcher]
     entries = [draw(draws, steps, plan.job.workers) for _ in range(count)]
     entries.sort(key=lambda entry: _order(entry.at))
-    ops = tuple(
-        Op(index=index, **{name: getattr(entry, name) for name in FaultEntry.model_fields})
-        for index, entry in enumerate(entries)
-    )
+    ops = tuple(Op.of(index, entry) for index, entry in enumerate(entries))
     return plan.model_copy(
         update={
             "scenario": f"{plan.scenario}, random plan {seed}",

@@ -3,3 +3,5 @@
 Needs Hypothesis (the extra `search`). It is beside the core: only the command line and
 `chaos.plans` import it.
 """
+
+FAULTS_MAX = 6

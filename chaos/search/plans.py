@@ -16,8 +16,8 @@ from chaos.model.plan import Op
 from chaos.model.scenario import Launcher
 from chaos.model.trigger import STAGES, AtMoment, AtRecovery, AtStep, Moment, Stage, Trigger
 from chaos.plan.draw import DRAWN
+from chaos.search import FAULTS_MAX
 
-FAULTS_MAX = 6
 # A setting that is drawn from a range of seconds is drawn in so many parts of it.
 PARTS = 10
 
@@ -128,17 +128,13 @@ class Drawn:
 def ops_of(drawn: Sequence[Drawn]) -> tuple[Op, ...]:
     """Return drawn faults as ops, in the order of training, those of a restart after its cause."""
     ops: list[Op] = []
-    for one in sorted(drawn, key=lambda one: order_of(_op(0, one.entry))):
-        ops.append(_op(len(ops), one.entry))
+    for one in sorted(drawn, key=lambda one: order_of(Op.of(0, one.entry))):
+        ops.append(Op.of(len(ops), one.entry))
         if one.again is not None:
             cause = len(ops) - 1
             at = AtRecovery(recovering_from=cause, stage=one.again, rank=one.rank)
             ops.append(Op(index=len(ops), at=at, kill_worker=KillWorker()))
     return tuple(ops[:FAULTS_MAX])
-
-
-def _op(index: int, entry: FaultEntry) -> Op:
-    return Op(index=index, **{name: getattr(entry, name) for name in FaultEntry.model_fields})
 
 
 def drawn_plans(

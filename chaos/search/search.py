@@ -34,7 +34,8 @@ from chaos.report.outcome import FinishedRun
 from chaos.run.clock import Clock, seconds_since
 from chaos.run.ports import ScriptBackend
 from chaos.scenario_file.load import load_scenario
-from chaos.search.plans import FAULTS_MAX, JobPlaces, drawn_plans
+from chaos.search import FAULTS_MAX
+from chaos.search.plans import JobPlaces, drawn_plans
 
 # Plans that Hypothesis draws before it starts again, with the causes found so far left out.
 BATCH = 40
@@ -42,7 +43,7 @@ SUFFIX = ".chaos.yaml"
 RESULT = "search.json"
 
 Ops: TypeAlias = tuple[Op, ...]
-# What identifies a cause while a plan is made smaller: its numbers and places change.
+# The identity of a cause while a plan is made smaller: its numbers and places change.
 Cause: TypeAlias = tuple[str, str]
 
 
@@ -65,7 +66,12 @@ class Found(Record):
 
 
 class Result(Record):
-    """The result of a search. `met` counts the combinations that its runs have met."""
+    """The result of a search.
+
+    `met` counts the combinations that its runs have met, `resumed` and `from_scratch` the restarts
+    of runs that came out right: no other tests a resume. `right_now` are kept files that come out
+    right by now, `undecided_now` those that came out inconclusive.
+    """
 
     script: str
     command: str
@@ -80,11 +86,13 @@ class Result(Record):
     seconds: float
     limit: str | None
     found: tuple[Found, ...]
+    most: int
     right_now: tuple[str, ...]
+    undecided_now: tuple[str, ...]
 
     @property
     def exit_code(self) -> int:
-        """0: every plan came out right and some restart resumed; 1: a finding; 2: neither."""
+        """0: nothing was found, and a resume came out right; 1: a finding; 2: neither."""
         if any(found.is_repeated for found in self.found):
             return 1
         return 0 if self.resumed and not self.found else 2
@@ -132,6 +140,8 @@ class Search:
     _runs: int = field(default=0, init=False)
     _met: set[tuple[str, ...]] = field(default_factory=set, init=False)
     _best: dict[Cause, _Best] = field(default_factory=dict, init=False)
+    _right_now: list[str] = field(default_factory=list, init=False)
+    _undecided_now: list[str] = field(default_factory=list, init=False)
     _start: int = field(default=0, init=False)
 
     def run(self) -> Result:
@@ -143,40 +153,42 @@ class Search:
         clean_runs = CleanRuns(self.backend, self.folder, self.clock, self.show)
         clean = clean_runs.run(self.plan, follows_script=self.follows_script)
         self._clean = self._with_spares(clean)
-        right_now: tuple[str, ...] = ()
         try:
-            right_now = self._replay()
+            self._replay()
             self._search()
         except _StopError as stop:
             if stop.__cause__ is not None:
                 raise stop.__cause__ from None
         except KeyboardInterrupt:
-            self._result(right_now, may_repeat=False)
+            self._result(may_repeat=False)
             raise
-        return self._result(right_now)
+        return self._result()
 
     # -- inside ----------------------------------------------------------------------------
 
     def _with_spares(self, clean: Clean) -> Clean:
-        """Return the clean runs with a plan that has a node for each that may be lost."""
+        """Return the clean runs with a plan that has a node for each that may be lost.
+
+        One of torchrun's has the nodes that it starts on, and no node is lost.
+        """
+        if clean.plan.job.launcher == "torchrun":
+            return clean
         shape = clean.plan.shape
         nodes = nodes_for(clean.plan.job.workers, shape.cpus_per_node, spares=self.most)
         shape = shape.model_copy(update={"nodes": nodes})
         return replace(clean, plan=clean.plan.model_copy(update={"shape": shape}))
 
-    def _replay(self) -> tuple[str, ...]:
-        """Run what earlier searches have found; return the files that come out right now."""
-        right = []
+    def _replay(self) -> None:
+        """Run what earlier searches have found."""
         for file in sorted(self.kept.glob(f"*{SUFFIX}")):
             known = make_plan(
                 load_scenario(file), file=file, seed=self.plan.seed, cwd=Path(self.plan.cwd)
             )
             row = self._row(known.ops)
-            if (cause := cause_of(row)) is None:
-                right.append(str(file))
-            else:
+            if (cause := cause_of(row)) is not None:
                 self._note(cause, row, was_known=True)
-        return tuple(right)
+            else:
+                (self._right_now if row.is_right else self._undecided_now).append(str(file))
 
     def _search(self) -> None:
         places = JobPlaces.of(self._clean.profile)
@@ -220,6 +232,9 @@ class Search:
     def _row(self, ops: Ops) -> RunRow:
         """Run a plan, unless it was run before."""
         if ops not in self._rows:
+            spent_s = seconds_since(self._start, self.clock)
+            if self.budget.is_spent(seconds=spent_s, runs=self._runs, for_minimum=False):
+                raise _StopError
             try:
                 self._rows[ops] = self._execute(ops)
             except Exception as error:
@@ -228,9 +243,6 @@ class Search:
         return self._rows[ops]
 
     def _execute(self, ops: Ops) -> RunRow:
-        spent_s = seconds_since(self._start, self.clock)
-        if self.budget.is_spent(seconds=spent_s, runs=self._runs, for_minimum=False):
-            raise _StopError
         number, self._runs = self._runs, self._runs + 1
         place = Place(", then ".join(str(op.at) for op in ops), SEVERAL, ops)
         plan = plan_for(self._clean, place)
@@ -250,9 +262,10 @@ class Search:
         elif size(row) < size(best.row):
             best.row = row
 
-    def _result(self, right_now: tuple[str, ...], *, may_repeat: bool = True) -> Result:
+    def _result(self, *, may_repeat: bool = True) -> Result:
         """Return the result so far, after it was written."""
         rows = [*self._rows.values()]
+        right = [row for row in rows if row.is_right]
         seconds = seconds_since(self._start, self.clock)
         result = Result(
             script=Path(self.plan.file).name,
@@ -261,14 +274,16 @@ class Search:
             seed=self.seed,
             plans=len(rows),
             faults=sum(row.landed for row in rows),
-            resumed=sum(row.resumed for row in rows),
-            from_scratch=sum(row.from_scratch for row in rows),
+            resumed=sum(row.resumed for row in right),
+            from_scratch=sum(row.from_scratch for row in right),
             inconclusive=sum(row.status == "inconclusive" for row in rows),
             met=len(self._met),
             seconds=seconds,
             limit=self.budget.named(seconds=seconds, runs=self._runs),
             found=tuple(self._found(best, may_repeat=may_repeat) for best in self._distinct()),
-            right_now=right_now,
+            most=self.most,
+            right_now=tuple(self._right_now),
+            undecided_now=tuple(self._undecided_now),
         )
         self.folder.write(RESULT, result.model_dump_json(indent=2))
         return result
@@ -282,7 +297,7 @@ class Search:
     def _found(self, best: _Best, *, may_repeat: bool) -> Found:
         """Repeat the smallest plan of a cause, and write its scenario and its report."""
         row, cause = best.row, cause_of(best.row)
-        self.budget = Budget()  # a finding is repeated whatever the time
+        # Repeated whatever the time.
         is_repeated = may_repeat and cause_of(self._execute(row.ops)) == cause
         defect = row.defects[0]
         plan = self.folder.run(row.number).load_plan()

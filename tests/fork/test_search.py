@@ -52,6 +52,15 @@ def test_what_an_earlier_search_has_found_is_run_first(tmp_path: Path) -> None:
     assert "optimizer.lr" in found["cause"]["parts"]
 
 
+def test_a_misspelt_fault_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    script = CORPUS / "wrong/pollen_counts.py"
+    done = chaos("search", script, "--fault", "kill_wroker", folder=tmp_path)
+
+    assert done.code == 3
+    assert "Did you mean kill_worker?" in " ".join(done.err.split())
+    assert not [*tmp_path.iterdir()]
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", NEED_TWO)
 def test_a_defect_that_needs_two_faults_is_found_with_two(name: str, tmp_path: Path) -> None:

@@ -73,6 +73,17 @@ def test_gradients_and_the_optimizers_state_are_found() -> None:
     assert not weight.isnan().any()
 
 
+@pytest.mark.parametrize("how", ["sign", "nan"])
+def test_a_number_that_stays_what_it_was_is_no_corruption(how: How) -> None:
+    value = 0.0 if how == "sign" else float("nan")
+    weights = [torch.nn.Parameter(torch.full((2,), number)) for number in (value, 3.0)]
+    order = Corrupt("weight", how, None, is_lasting=False)
+
+    assert not corrupt(torch.optim.SGD(weights[:1]), order)
+    assert corrupt(torch.optim.SGD(weights), order)
+    assert weights[1][0].item() != 3.0
+
+
 def test_an_optimizer_without_state_has_none_to_corrupt() -> None:
     assert not corrupt(stepped(momentum=0), Corrupt("optimizer", "sign", None, is_lasting=False))
     assert not corrupt(object(), Corrupt("weight", "sign", None, is_lasting=False))

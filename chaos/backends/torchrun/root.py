@@ -87,7 +87,7 @@ def _forked(asks: Wire, token: int) -> Start:
 
 
 def fork_workers(forks: Forks) -> None:
-    """Let torchelastic have its workers forked, in an agent (torch 2.13)."""
+    """Replace the start of torchelastic's workers, in an agent, by a fork (torch 2.13)."""
     from torch.distributed.elastic.multiprocessing import api
     from torch.distributed.elastic.multiprocessing.subprocess_handler import SubprocessHandler
 

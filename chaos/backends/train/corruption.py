@@ -9,17 +9,24 @@ _INTS = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}
 
 
 def corrupt(optimizer: Any, order: Corrupt) -> bool:  # noqa: ANN401 - see `kind_of`
-    """Change the first tensor of an optimizer that an order names; return whether there is one."""
-    tensor = next(_tensors(optimizer, order.tensor), None)
-    if tensor is None:
-        return False
+    """Change a number of the first tensor that an order names; return whether one is another now.
+
+    A number that stays what it was, as the sign of zero does, is looked for in the next tensor.
+    """
+    return any(_is_changed(tensor, order) for tensor in _tensors(optimizer, order.tensor))
+
+
+def _is_changed(tensor: Any, order: Corrupt) -> bool:  # noqa: ANN401
+    """Change a tensor's largest number; return whether it is another one then."""
     import torch
 
     with torch.no_grad():
         whole = getattr(tensor, "to_local", lambda: tensor)()  # a DTensor's own shard
         place = torch.unravel_index(whole.abs().nan_to_num().argmax(), whole.shape)
-        whole[place] = _changed(whole[place].clone(), order)
-    return True
+        before = whole[place].clone()
+        whole[place] = _changed(before.clone(), order)
+        after = whole[place]
+        return not bool(torch.isclose(before, after, rtol=0, atol=0, equal_nan=True))
 
 
 def _tensors(optimizer: Any, kind: str) -> Iterator[Any]:  # noqa: ANN401

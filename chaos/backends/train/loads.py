@@ -108,7 +108,7 @@ class Loads:
         """Record that a file was read, from which training may resume."""
         save = self._saves.find(digest)
         if save is None and error is None:
-            save = self._saves.finish(path, digest)
+            save = self._saves.finish(path, digest, before=self._cursor.attempt)
         self._told.add((str(path), digest))
         self._write(
             FileLoaded(

@@ -91,13 +91,13 @@ class Saves:
         """Record a save, whose digest is not known yet, before its file is written."""
         write_fields(self._begun(save.path), asdict(save))
 
-    def finish(self, path: Path, digest: str) -> Save | None:
-        """Record the end of a save whose file was read without an error: it had been whole.
+    def finish(self, path: Path, digest: str, *, before: int) -> Save | None:
+        """Record the end of an earlier attempt's save, whose file was read without an error.
 
         Its process was killed between the end of the writing and our record of it.
         """
         fields = read_fields(self._begun(str(path)))
-        if fields is None:
+        if fields is None or fields["attempt"] >= before:
             return None
         save = replace(Save(**fields), digest=digest)
         self.keep(save)
