@@ -9,7 +9,8 @@ from chaos.errors import UsageError
 from chaos.model.fault_entry import FAULTS, FaultEntry
 from chaos.model.plan import Op
 from chaos.model.trigger import AtMoment, AtRecovery, AtStep
-from chaos.search.plans import FAULTS_MAX, JobPlaces, drawn_plans
+from chaos.search import FAULTS_MAX
+from chaos.search.plans import JobPlaces, drawn_plans
 
 UPLOADS = [(epoch, 0) for epoch in range(3)]
 EVERY = [(epoch, rank) for epoch in range(3) for rank in range(2)]
