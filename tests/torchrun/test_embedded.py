@@ -90,6 +90,7 @@ def test_every_kill_has_one_outcome_on_both(
     assert outcome(embedded) == outcome(real)
 
 
+@pytest.mark.nightly
 def test_a_script_sees_the_process_that_torchrun_would_start(runs: Runs) -> None:
     seen, drawn = {}, defaultdict(list)
     for backend in (*BOTH, "fork"):
