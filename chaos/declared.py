@@ -10,6 +10,8 @@ from typing import Any
 
 TOKEN_ENV = "CHAOS_RUN_TOKEN"  # noqa: S105 - marks a run's processes; not a secret
 
+EPOCH_STEPS = "epoch_steps"  # the name of the steps of an epoch, in a job that torchrun starts
+
 _declared: dict[str, Any] = {}
 _listeners: list[Callable[[str], None]] = []
 
@@ -20,6 +22,9 @@ def declare(name: str, obj: Any) -> None:  # noqa: ANN401 - whatever holds state
     `obj` has a `state_dict()`, or is a dict, list, tensor, number or string, or is a function
     without arguments that returns one. It is read as each epoch begins and ends; a name that is
     declared again means the new object.
+
+    `declare("epoch_steps", 50)`, before the first step of a job that torchrun starts, makes an
+    epoch of every 50 optimizer steps of a rank, whatever the job saves.
     """
     if TOKEN_ENV not in os.environ:
         return
@@ -31,6 +36,12 @@ def declare(name: str, obj: Any) -> None:  # noqa: ANN401 - whatever holds state
 def declared_parts() -> list[tuple[str, Any]]:
     """Return the objects declared in this process, in the order of their names."""
     return sorted(_declared.items())
+
+
+def declared_epoch_steps() -> int | None:
+    """Return the steps of an epoch that the job has declared, None for no positive number."""
+    steps = _declared.get(EPOCH_STEPS)
+    return steps if type(steps) is int and steps > 0 else None
 
 
 def on_declare(listener: Callable[[str], None]) -> None:

@@ -96,6 +96,37 @@ def why_the_job_failed(plan: Plan, run: FinishedRun, *, log: Path) -> JobError:
     return JobError(problem, hint, place=_place(plan))
 
 
+def stood_still(run: FinishedRun, logs: Path) -> JobError | None:
+    """Return the error for a job whose last step was long before its limit; None for a slow one.
+
+    A job that hangs in its last lines, after training, is no longer with fewer epochs.
+    """
+    late, _ = next(run.history.of(DeadlinePassed))
+    steps = list(run.history.of(StepDone))
+    if not steps:
+        return None
+    number, step = steps[-1]
+    still_s = (run.history.time_ns(late) - run.history.time_ns(number)) / 1e9
+    if still_s < run.plan.limits.run_s / 2:
+        return None
+    return JobError(
+        f"the job {Path(run.plan.job.source).name} stood still without a fault: {still_s:.0f} s "
+        f"without a step, after epoch {step.epoch}, step {step.step} of rank {step.rank}",
+        f"The stacks of its processes are in {logs}. Where it hangs now and then, audit it again.",
+        place=run.plan.file,
+    )
+
+
+def too_long(plan: Plan) -> JobError:
+    """Return the error for a job that is too long to be run once for each place."""
+    return JobError(
+        f"the job {Path(plan.job.source).name} was still running after {plan.limits.run_s:g} s "
+        "without a fault, and an audit makes a run for every place, or for a few of them",
+        "Audit it with fewer epochs or less data: the script's own arguments follow after --.",
+        place=plan.file,
+    )
+
+
 def _lack(plan: Plan, history: History, reason: str, log: Path) -> tuple[str, str] | None:
     """Return problem and hint where the job lacks a GPU, or found nothing to train; or None."""
     if plan.job.launcher == "ray":

@@ -78,9 +78,9 @@ def reasons(card: "Card") -> Iterator[str]:
         yield "the audit was interrupted"
     if card.repetition.reports_apart is not None and not card.repetition.is_by_steps:
         yield (
-            "the job reports at other steps from run to run, as one that saves by the clock "
-            f"({card.repetition.reports_apart}), so that no restart can be compared with a clean "
-            "run"
+            "the job reports or saves at other steps from run to run, as one that saves by the "
+            f"clock ({card.repetition.reports_apart}), so that no restart can be compared with a "
+            "clean run"
         )
         return
     if not card.runs:
@@ -117,9 +117,10 @@ def _restarts(card: "Card") -> Iterator[str]:
         else:
             yield "no restart had a checkpoint to go on from"
     if card.repetition.is_by_steps and 0 < card.resumed_right < RESUMES_MIN:
+        does = "report" if card.job.launcher == "ray" else "save"
         yield (
-            "the job reports by the clock, and between its few reports only "
-            f"{plural(card.resumed_right, 'restart')} went on from a checkpoint; have it report "
+            f"the job {does}s by the clock, and between its few {does}s only "
+            f"{plural(card.resumed_right, 'restart')} went on from a checkpoint; have it {does} "
             "more often, or train longer, by its own arguments"
         )
     tried = {run.group for run in card.runs if run.happened}

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
-from pathlib import Path
 
 from chaos.audit.budget import Progress, ShowProgress
 from chaos.audit.determinism import Repetition, hidden_part, repetition
@@ -22,12 +21,13 @@ from chaos.audit.plans import with_own_workers
 from chaos.check.analysis import RunTables
 from chaos.check.data_warnings import data_warnings
 from chaos.check.prediction_band import RUNS_MIN
-from chaos.errors import ClusterError, JobError, UsageError
-from chaos.job_failure import why_the_job_failed
-from chaos.model.event import DeadlinePassed, FileWritten, FitCalled, StepDone, WroteOutside
+from chaos.check.regrid import relaid
+from chaos.errors import ClusterError, UsageError
+from chaos.job_failure import stood_still, too_long, why_the_job_failed
+from chaos.model.event import DeadlinePassed, FileWritten, FitCalled, WroteOutside
 from chaos.model.history import Baseline, History
 from chaos.model.plan import Plan
-from chaos.model.scenario import Profile
+from chaos.model.scenario import Job, Profile
 from chaos.report.outcome import FinishedRun
 from chaos.run.clock import Clock
 from chaos.run.directory import RunDirectory
@@ -36,6 +36,7 @@ from chaos.run.ports import Backend, ScriptBackend
 CLEAN_RUNS = 2
 STAGE = "fault-free runs"
 BAND: Profile = "standard"
+EPOCHS_BY_STEPS = 5  # of a job whose saves come by the clock: an early, a late, three in between
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,8 @@ class Clean:
     """The result of the clean runs; `baseline` is the first of them, with one that equals it.
 
     If they differ, it is all of them. If only reports come at other steps, one more is put
-    first, whose state was watched at every step. `shown` is the profile of the first run,
-    `profile` the part of it that all runs share.
+    first, whose state was watched at every step. `shown` is the profile of the first run (of a
+    job that torchrun starts: of the baseline), `profile` the part of it that all runs share.
 
     The baseline is of the start of the script from which runs with faults are forked.
     `work_s` is the time of a clean run from its `fit()` on; `hashes_apart` is the place
@@ -117,25 +118,25 @@ class CleanRuns:
         # In every run with a fault, a file of the very end is written after the fault: only
         # another clean run shows that the file repeats itself.
         runs = alike if needs_band else [*alike[:1], *seen.proof]
-        baseline = Baseline(runs if thorough is None else [thorough, *alike, *seen.proof])
+        baseline = Baseline(runs if thorough is None else [thorough, *seen.clean])
         self.folder.save_baseline(baseline)
         # A difference between clean runs is not due to a fault: with a band it is a tolerance,
         # and without one a metric that differs is left out.
         known = {"ignore_metrics": again.metrics_differing}
         expect = seen.plan.expect.model_copy(update={"band": BAND} if needs_band else known)
-        shown = job_profile(first.history, ignore=again.metrics_differing)
-        relied = (
-            shown
-            if thorough is None
-            else shared([job_profile(history) for history in baseline.runs])
+        clean = [first.history] if thorough is None else seen.laid_on(thorough)
+        shown = job_profile(
+            clean[0] if seen.plan.job.launcher == "torchrun" else first.history,
+            ignore=again.metrics_differing,
         )
+        relied = shown if thorough is None else shared([job_profile(one) for one in clean])
         return Clean(
             plan=seen.plan.model_copy(update={"expect": expect}),
             profile=relied,
             shown=shown,
             baseline=baseline,
             repetition=again,
-            notes=(*self._notes(seen, shown, again), *by_the_clock(relied, again)),
+            notes=(*self._notes(seen, shown, again), *by_the_clock(relied, seen.plan, again)),
             work_s=min(_work_s(history) for history in alike),
             hashes_apart=seen.hashes_apart,
         )
@@ -209,10 +210,11 @@ class CleanRuns:
     def _watched_at_every_step(self, seen: "_Starts") -> History | None:
         """Return one more clean run, with the state of every step at which a restart may begin.
 
-        None if it differs from the others: there is nothing to compare with then.
+        Where saves by the clock end the epochs, this run has epochs of a number of steps, and so
+        have all after it. None if it differs from the others: there is nothing to compare with.
         """
         by_steps = seen.plan.expect.model_copy(update={"align": "steps"})
-        plan = seen.plan.model_copy(update={"expect": by_steps})
+        plan = seen.plan.model_copy(update={"expect": by_steps, "job": seen.counted()})
         seen.number += 1
         history = self._run(plan, seen.number, of=CLEAN_RUNS + 1).history
         found = repetition(seen.first.history, history)
@@ -296,36 +298,25 @@ class _Starts:
         self.proof: list[History] = []
         self.repetition = repetition(self.first.history, self.first.history)
 
+    @property
+    def clean(self) -> list[History]:
+        """All of these runs that are alike."""
+        return [*self.alike, *self.proof]
 
-def stood_still(run: FinishedRun, logs: Path) -> JobError | None:
-    """Return the error for a job whose last step was long before its limit; None for a slow one.
+    def counted(self) -> Job:
+        """Return the job, with a number of steps as its epoch if its saves end epochs elsewhere."""
+        job = self.plan.job
+        steps = [job_profile(history).steps for history in self.clean]
+        if job.launcher == "ray" or all(of == steps[0] for of in steps):
+            return job
+        every = sum(count for (_, rank), count in steps[0].items() if rank == 0)
+        return job.model_copy(update={"epoch_steps": -(-every // EPOCHS_BY_STEPS)})
 
-    A job that hangs in its last lines, after training, is no longer with fewer epochs.
-    """
-    late, _ = next(run.history.of(DeadlinePassed))
-    steps = list(run.history.of(StepDone))
-    if not steps:
-        return None
-    number, step = steps[-1]
-    still_s = (run.history.time_ns(late) - run.history.time_ns(number)) / 1e9
-    if still_s < run.plan.limits.run_s / 2:
-        return None
-    return JobError(
-        f"the job {Path(run.plan.job.source).name} stood still without a fault: {still_s:.0f} s "
-        f"without a step, after epoch {step.epoch}, step {step.step} of rank {step.rank}",
-        f"The stacks of its processes are in {logs}. Where it hangs now and then, audit it again.",
-        place=run.plan.file,
-    )
-
-
-def too_long(plan: Plan) -> JobError:
-    """Return the error for a job that is too long to be run once for each place."""
-    return JobError(
-        f"the job {Path(plan.job.source).name} was still running after {plan.limits.run_s:g} s "
-        "without a fault, and an audit makes a run for every place, or for a few of them",
-        "Audit it with fewer epochs or less data: the script's own arguments follow after --.",
-        place=plan.file,
-    )
+    def laid_on(self, thorough: History) -> list[History]:
+        """Return all runs, with the epochs of the last of them where steps are counted."""
+        if self.plan.job.launcher == "ray":
+            return [thorough, *self.clean]
+        return [thorough, *(relaid(history, thorough) for history in self.clean)]
 
 
 def _own(history: History, setting: str) -> str | None:

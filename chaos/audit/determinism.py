@@ -11,6 +11,7 @@ from chaos.check.lineage import Lineage
 from chaos.check.numbers import NumberComparison, Sides
 from chaos.check.prediction_band import HIDDEN_MAX
 from chaos.check.tolerance import EXACT, Bands
+from chaos.model.event import FileSaveBegun
 from chaos.model.history import History
 from chaos.model.scenario import Profile
 from chaos.record import Record
@@ -23,9 +24,9 @@ class Repetition(Record):
     `metrics_differing` names the metrics that differ (such as a wall-clock time): they are
     no evidence against the job. `hidden_part`, if losses differ: the share of a loss that a
     defect can change within the band of all clean runs, as the median over steps.
-    `inputs_apart` is the first place with other data. `reports_apart`: they reported at
-    other steps, as a job does that saves by the clock. An epoch lies between two reports:
-    then the runs share no place, and are compared step by step.
+    `inputs_apart` is the first place with other data. `reports_apart`: they reported (or, without
+    reports, saved) at other steps, as a job does that saves by the clock. An epoch lies between two
+    reports: then the runs share no place, and are compared step by step.
     """
 
     losses_compared: int
@@ -80,7 +81,7 @@ class Repetition(Record):
         losses = plural(self.losses_compared, "loss", "losses")
         if self.reports_apart is not None:
             same = f"; step by step they agree in {losses} to the last bit"
-            what = "reported at other steps"
+            what = "reported or saved at other steps"
             return f"two clean runs {what}: {self.reports_apart}{same if self.is_by_steps else ''}"
         if self.losses_compared == 0:
             return "no loss was seen, so losses cannot be compared"
@@ -104,7 +105,7 @@ def hidden_part(profile: Profile, runs: Sequence[History]) -> float | None:
 def repetition(first: History, second: History) -> Repetition:
     """Compare the losses and metrics of two clean runs."""
     ours, theirs = RunTables(second), RunTables(first)
-    reports_apart = _reports_apart(ours.lineage, theirs.lineage)
+    reports_apart = _reports_apart(ours, theirs)
     if reports_apart is not None:
         return _in_order(ours.lineage, theirs.lineage, reports_apart)
     whole = len(second)  # all of it was recorded before any fault
@@ -123,18 +124,39 @@ def repetition(first: History, second: History) -> Repetition:
     )
 
 
-def _reports_apart(ours: Lineage, theirs: Lineage) -> str | None:
-    """Return the first report that lies at another step, if the number of steps is the same."""
+def _reports_apart(run: RunTables, other: RunTables) -> str | None:
+    """Return the first report that lies at another step, if the number of steps is the same.
+
+    Of a job that reports nothing, the first save.
+    """
+    ours, theirs = run.lineage, other.lineage
     if ours.steps_done != theirs.steps_done or not ours.steps_done:
         return None  # a run with more steps, or fewer, differs in another way
-    one, other = len(theirs.commits), len(ours.commits)
-    if one != other:
-        return f"{plural(one, 'report')} in one, {other} in the other, over the same steps"
+    one, two = len(theirs.commits), len(ours.commits)
+    if one != two:
+        return f"{plural(one, 'report')} in one, {two} in the other, over the same steps"
+    what = "save" if other.reports_nothing else "report"
     for rank, epoch in sorted(set(ours.steps) | set(theirs.steps), key=lambda key: key[::-1]):
         mine, due = ours.count(rank, epoch), theirs.count(rank, epoch)
         if mine != due:
-            return f"report {epoch} of rank {rank} came after {plural(due, 'step')}, and {mine}"
-    return None
+            return f"{what} {epoch} of rank {rank} came after {plural(due, 'step')}, and {mine}"
+    return _save_apart(run, other) if other.reports_nothing else None
+
+
+def _save_apart(run: RunTables, other: RunTables) -> str | None:
+    """Return the first save that only one of two runs made, where epochs are counted by steps.
+
+    Saves beside training are left out: their files are closed when the thread comes to it.
+    """
+    ours, theirs = (
+        {(e.epoch, e.step, e.rank) for _, e in tables.history.of(FileSaveBegun) if not e.is_beside}
+        for tables in (run, other)
+    )
+    apart = min(ours ^ theirs, default=None)
+    if apart is None:
+        return None
+    epoch, step, rank = apart
+    return f"rank {rank} saved after epoch {epoch}, step {step} in one of them alone"
 
 
 def _in_order(ours: Lineage, theirs: Lineage, reports_apart: str) -> Repetition:

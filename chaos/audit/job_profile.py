@@ -220,13 +220,25 @@ def job_profile(history: History, *, ignore: tuple[str, ...] = ()) -> JobProfile
 
 
 def shared(runs: Sequence[JobProfile]) -> JobProfile:
-    """Return the places that every run of a job shares, if it reports by the clock.
+    """Return the places that every run of a job shares, if it reports or saves by the clock.
 
+    Where torchrun starts the job, its epochs are counted by steps: every run has all of these, and
+    only saves fall elsewhere. Else, by reports:
     Its epochs are those that no run ended with: after these nothing may be left to train.
     Of each epoch it has only the first step: the number of steps before the next report depends
     on the clock, and on a busy machine it is one.
     """
     first = runs[0]
+    if first.launcher == "torchrun":
+        return replace(
+            first,
+            saves=tuple(p for p in first.saves if all(p in run.saves for run in runs)),
+            whole=tuple(sorted({place for run in runs for place in run.whole})),
+            beside=(),
+            own_saves=(),
+            renamings={},
+            seconds=max(run.seconds for run in runs),
+        )
     count = max(min(len(run.epochs) for run in runs) - 1, 0)
     places = [(epoch, rank) for epoch in range(max(count, 1)) for rank in first.ranks]
     return replace(

@@ -10,6 +10,7 @@ from chaos.audit.job_profile import JobProfile
 from chaos.check.ending import ending
 from chaos.model.event import FitCalled, WroteOutside
 from chaos.model.history import History
+from chaos.model.plan import Plan
 from chaos.record import Record
 from chaos.words import plural
 
@@ -126,19 +127,32 @@ def hashes_apart(where: str) -> Note:
     )
 
 
-def by_the_clock(relied: JobProfile, again: Repetition) -> Iterator[Note]:
-    """Yield the note on a job that reports at other steps in every run."""
-    if relied.by_clock:
-        yield Note(
-            kind="note",
-            text=(
-                f"the job reports by the clock ({again.reports_apart}): its losses, inputs and "
-                "state are compared step by step; its metrics, the files that it saves, which of "
-                "them it keeps, and how much work a restart repeats are not compared; faults are "
-                "injected where every run comes by, which is among its first "
-                f"{plural(len(relied.epochs), 'report')}"
-            ),
-        )
+def by_the_clock(relied: JobProfile, plan: Plan, again: Repetition) -> Iterator[Note]:
+    """Yield the note on a job that reports, or saves, at other steps in every run."""
+    if not again.is_by_steps:
+        return
+    what, where = (
+        "reports",
+        (
+            "faults are injected where every run comes by, which is among its first "
+            f"{plural(len(relied.epochs), 'report')}"
+        ),
+    )
+    if plan.job.launcher == "torchrun":
+        what, where = "saves", f"its epochs are counted by steps{_epoch_of(plan)}"
+    yield Note(
+        kind="note",
+        text=(
+            f"the job {what} by the clock ({again.reports_apart}): its losses, inputs and "
+            "state are compared step by step; its metrics, the files that it saves, which of "
+            f"them it keeps, and how much work a restart repeats are not compared; {where}"
+        ),
+    )
+
+
+def _epoch_of(plan: Plan) -> str:
+    steps = plan.job.epoch_steps
+    return f", {steps} each (--epoch-steps {steps})" if steps else ", as the job declares"
 
 
 def cannot_start_again(problem: str) -> Note:

@@ -110,9 +110,15 @@ def base_plan(
     )
 
 
-def under_torchrun(plan: Plan, words: Sequence[str], backend: PlanBackend = "fork") -> Plan:
+def under_torchrun(
+    plan: Plan,
+    words: Sequence[str],
+    backend: PlanBackend = "fork",
+    epoch_steps: int | None = None,
+) -> Plan:
     """Return the plan of a script that torchrun starts, all its workers by one agent."""
-    job = plan.job.model_copy(update={"launcher": "torchrun", "args": exact_args_of(words)})
+    of_torchrun = {"launcher": "torchrun", "args": exact_args_of(words), "epoch_steps": epoch_steps}
+    job = plan.job.model_copy(update=of_torchrun)
     shape = Shape(nodes=1, cpus_per_node=1)
     return plan.model_copy(update={"job": job, "backend": backend, "shape": shape})
 

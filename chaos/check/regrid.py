@@ -50,7 +50,7 @@ _AT_STEP = (
 _OF_REPORT = EpochEnded | ReportBegun | ReportReturned | UploadBegun | UploadEnded
 
 BY_REPORTS = frozenset({"metrics", "artifacts", "selection"})
-WHY_NOT = "the job reports at other steps in every run, and its reports are not compared"
+WHY_NOT = "the job reports or saves at other steps in every run, and these are not compared"
 
 
 @dataclass(frozen=True)

@@ -102,6 +102,16 @@ Fit = Annotated[
     int,
     typer.Option("--fit", min=1, metavar="N", help="Which call of fit() in the script is tested."),
 ]
+EpochSteps = Annotated[
+    int | None,
+    typer.Option(
+        "--epoch-steps",
+        min=1,
+        metavar="N",
+        help="Of a job that torchrun starts: an epoch is N optimizer steps. Default: the stretch "
+        "from one save of the job's own to the next.",
+    ),
+]
 StorageOn = Annotated[
     str | None,
     typer.Option(
@@ -171,6 +181,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
     confirm: Confirm = True,
     launcher: StartedBy = None,
     workers: Workers = None,
+    epoch_steps: EpochSteps = None,
     fit: Fit = 1,
     storage: StorageOn = None,
     allow_writes: AllowWrites = None,
@@ -193,7 +204,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
     launcher = launcher or launcher_told(script, console)
     is_rays = launcher == "ray"
     if is_rays:
-        _refuse_torchruns_options(backend, script)
+        _refuse_torchruns_options(backend, script, epoch_steps)
     else:
         _refuse_rays_options(backend, address, storage, fit)
         backend, question = without_ray(backend, console), "crash"  # there is no node to lose
@@ -205,7 +216,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
         nodes_at(address)  # a wrong address is reported before anything is made
     kept = _kept(storage, allow_writes)
     plan = base_plan(script, arguments or (), cwd=Path.cwd(), seed=seed, workers=workers, fit=fit)
-    plan = plan if is_rays else under_torchrun(plan, arguments or (), backend)
+    plan = plan if is_rays else under_torchrun(plan, arguments or (), backend, epoch_steps)
     folder = _folder(reports, plan)
     with _written_if_broken_off(folder, document, console), ExitStack() as opened:
         display = opened.enter_context(AuditDisplay(console))
@@ -253,8 +264,15 @@ def without_ray(backend: PlanBackend, console: Console) -> PlanBackend:
     return "torchrun"
 
 
-def _refuse_torchruns_options(backend: PlanBackend, script: Path) -> None:
+def _refuse_torchruns_options(backend: PlanBackend, script: Path, epoch_steps: int | None) -> None:
     """Raise an error for a script of Ray Train's that torchrun is to start, or without Ray."""
+    if epoch_steps is not None:
+        raise UsageError(
+            "--epoch-steps is for scripts that torchrun starts: with Ray Train a report ends an "
+            "epoch",
+            "Leave it out; or, if torchrun starts the script, add --launcher torchrun.",
+            place="--epoch-steps",
+        )
     if backend == "torchrun":
         raise UsageError(
             "--backend torchrun is for scripts without Ray, and this one is taken for Ray Train's",

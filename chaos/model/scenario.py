@@ -93,6 +93,11 @@ class Job(Record):
         default=None,
         description="a reported metric that carries the epoch; without it a report is an epoch",
     )
+    epoch_steps: PositiveInt | None = Field(
+        default=None,
+        description="with `launcher: torchrun`: an epoch is so many optimizer steps of a rank; "
+        "left out, the stretch from one save of the job's own to the next",
+    )
 
     @model_validator(mode="after")
     def _names_one_job(self) -> Self:
@@ -111,6 +116,11 @@ class Job(Record):
     @model_validator(mode="after")
     def _suits_torchrun(self) -> Self:
         if self.launcher != "torchrun":
+            if self.epoch_steps is not None:
+                raise ValueError(
+                    "job.epoch_steps is for job.launcher torchrun: with Ray Train a report ends "
+                    "an epoch"
+                )
             return self
         if self.script is None:
             raise ValueError("job.launcher torchrun starts a script: write job.script")
@@ -238,8 +248,9 @@ class Expect(Record):
     align: Literal["reports", "steps"] = Field(
         default="reports",
         description="how a run is laid beside its baseline: report by report; `steps`: by the "
-        "number of steps made in all, for a job that reports by the clock, at other steps in "
-        "every run; what is reported and saved is then not compared, losses, inputs and state are",
+        "number of steps made in all, for a job that reports or saves by the clock, at other "
+        "steps in every run; what is reported and saved is then not compared, losses, inputs and "
+        "state are",
     )
     jit_checkpoint: bool = Field(
         default=False,

@@ -46,6 +46,7 @@ def scenario(  # noqa: PLR0913 - one for each key of a scenario
     trial: int | None = None,
     fit: int | None = None,
     epoch_metric: str | None = None,
+    epoch_steps: int | None = None,
     cluster: ClusterShape | Keys | None = None,
     watch: Watch | Keys | None = None,
     limits: Limits | Keys | None = None,

@@ -1,6 +1,8 @@
 """Whether two clean runs are one and the same, and if not, in what they differ."""
 
 from chaos.audit.determinism import repetition
+from chaos.model.event import AnyEvent, EpochEnded, FileSaveBegun, StepDone
+from chaos.model.history import Entry, History
 from tests.check.shorthand import told_in
 
 
@@ -21,10 +23,31 @@ def test_a_job_that_reports_by_the_clock_is_told_by_its_reports_and_not_by_its_l
         repetition(one, elsewhere).reports_apart == "report 0 of rank 0 came after 2 steps, and 1"
     )
     assert repetition(one, more).differs
-    assert "reported at other steps" in str(repetition(one, more))
+    assert "reported or saved at other steps" in str(repetition(one, more))
 
 
 def test_a_run_that_makes_other_steps_does_not_report_by_the_clock() -> None:
     shorter = repetition(told_in("g s s r c s s r c ."), told_in("g s s r c s r c ."))
 
     assert shorter.reports_apart is None
+
+
+def saves_after(*places: int) -> History:
+    """Return a run without reports of one epoch of four steps, with a save after some of them."""
+    whats: list[AnyEvent] = []
+    for step in range(1, 5):
+        whats.append(StepDone(attempt=0, rank=0, epoch=0, step=step, losses=(0.5,)))
+        if step in places:
+            whats.append(
+                FileSaveBegun(attempt=0, rank=0, epoch=0, step=step, path="a", saver="torch")
+            )
+    whats.append(EpochEnded(attempt=0, rank=0, epoch=0))
+    return History([Entry(time_ns=n, source="w", seq=n, what=w) for n, w in enumerate(whats)])
+
+
+def test_where_steps_end_the_epochs_a_job_by_the_clock_is_told_by_its_saves() -> None:
+    same, apart = (repetition(saves_after(2), saves_after(at)) for at in (2, 3))
+
+    assert same.reports_apart is None
+    assert apart.reports_apart == "rank 0 saved after epoch 0, step 2 in one of them alone"
+    assert apart.is_by_steps

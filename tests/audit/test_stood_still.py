@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from chaos.audit.baseline_runs import stood_still
+from chaos.job_failure import stood_still
 from chaos.model import event as ev
 from chaos.model.history import Entry, History
 from chaos.report.outcome import FinishedRun

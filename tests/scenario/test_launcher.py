@@ -58,6 +58,16 @@ def test_a_moment_that_an_audit_finds_needs_no_ray(tmp_path: Path, moment: str) 
     assert load_scenario(loaded(tmp_path, JOB % "" + fault)).faults
 
 
+def test_epochs_by_steps_are_for_torchrun_alone(tmp_path: Path) -> None:
+    torchruns = load_scenario(loaded(tmp_path, JOB % ", epoch_steps: 5"))
+    assert torchruns.job.epoch_steps == 5
+
+    with pytest.raises(ScenarioError, match=r"job.epoch_steps is for job.launcher torchrun"):
+        load_scenario(
+            loaded(tmp_path, "scenario: x\njob: {script: job.py, workers: 2, epoch_steps: 5}\n")
+        )
+
+
 @pytest.mark.parametrize(
     ("fault", "instead"), [("disk_full", "fail_save"), ("torn_checkpoint", "kill_worker")]
 )

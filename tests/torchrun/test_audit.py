@@ -48,6 +48,43 @@ def test_a_script_of_ray_trains_is_not_started_by_torchrun(tmp_path: Path) -> No
     assert "--backend torchrun is for scripts without Ray" in " ".join(done.err.split())
 
 
+def test_a_script_of_ray_trains_has_no_epochs_by_steps(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import ray.train\n")
+    done = chaos("audit", str(script), "--epoch-steps", "5", folder=tmp_path)
+
+    assert done.code == 3
+    assert "--epoch-steps is for scripts that torchrun starts" in " ".join(done.err.split())
+
+
+EVERY_THIRD = "                if done % self.args.save_every == 0:\n"
+BY_A_COIN = """\
+                due = [os.urandom(1)[0] < 120]  # a clock that rank 0 reads
+                dist.broadcast_object_list(due, src=0)
+                if due[0]:
+"""
+OPTIMIZER = '        self.optimizer.load_state_dict(snapshot["optimizer"])\n'
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("removed", "is_wrong"), [("", False), (OPTIMIZER, True)])
+def test_a_job_that_saves_by_the_clock_has_epochs_of_steps(
+    removed: str, *, is_wrong: bool, tmp_path: Path
+) -> None:
+    text = (JOBS / "within.py").read_text(encoding="utf-8")
+    assert EVERY_THIRD in text
+    assert removed in text
+    text = text.replace(EVERY_THIRD, BY_A_COIN).replace(removed, "")
+    (tmp_path / "clock.py").write_text(text, encoding="utf-8")
+    words = ["audit", "clock.py", "--places", "last epoch", "--jobs", "1", "--format", "json"]
+    card = json.loads(chaos(*words, "--", "--epochs", "6", folder=tmp_path).out)
+
+    assert card["repetition"]["reports_apart"]
+    assert (card["job"]["epochs"], card["job"]["epoch_steps"]) == (5, 6)
+    assert (card["verdict"]["broken"] > 0) is is_wrong
+    assert (card["verdict"]["resumes"]["right"] == 0) is is_wrong
+
+
 @pytest.mark.parametrize(
     ("options", "named"),
     [

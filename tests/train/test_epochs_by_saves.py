@@ -2,6 +2,9 @@
 
 from pathlib import Path
 
+import pytest
+
+from chaos import declared
 from chaos.backends.train.cursor import Cursor, Record
 from chaos.backends.train.job_files import JobFiles
 from chaos.backends.train.saves import Save, Saves
@@ -16,11 +19,14 @@ from chaos.run.record_file import write_fields
 class Rank:
     """A rank that makes steps and saves, as its probe counts them."""
 
-    def __init__(self, folder: Path, rank: int = 0, attempt: int = 0) -> None:
+    def __init__(
+        self, folder: Path, rank: int = 0, attempt: int = 0, *, epoch_steps: int | None = None
+    ) -> None:
         self.cursor = Cursor(attempt, rank, 0)
         self.events: list[AnyEvent] = []
         record = Record(self.cursor, self.events.append, lambda *_: None)
-        self.watchers = Watchers(Watch(state=False, inputs=False), record, has_reports=False)
+        watch = Watch(state=False, inputs=False)
+        self.watchers = Watchers(watch, record, has_reports=False, epoch_steps=epoch_steps)
         self.saves = Saves(folder)
         self.watchers._files = JobFiles(
             record, self.saves, is_kept=True, may_move=attempt > 0, ranks=1
@@ -68,6 +74,37 @@ def test_a_job_that_never_saves_is_one_epoch(tmp_path: Path) -> None:
     rank.watchers.train_fn_ended(None)
 
     assert rank.ended == [0]
+
+
+def test_with_a_number_of_steps_they_end_the_epoch_and_no_save_does(tmp_path: Path) -> None:
+    rank = Rank(tmp_path, epoch_steps=3)
+    places = [rank.step(), rank.step()]
+    rank.save()
+    places += [rank.step(), rank.step()]
+
+    assert places == [(0, 1), (0, 2), (0, 3), (1, 1)]
+    assert rank.ended == [0]
+
+
+def test_the_job_may_declare_the_number_and_a_given_one_wins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(declared.TOKEN_ENV, "x")
+    monkeypatch.setattr(declared, "_declared", {})
+    declared.declare("epoch_steps", 2)
+    told, given = Rank(tmp_path), Rank(tmp_path, epoch_steps=1)
+
+    assert [told.step(), told.step(), told.step()] == [(0, 1), (0, 2), (1, 1)]
+    assert [given.step(), given.step()] == [(0, 1), (1, 1)]
+
+
+@pytest.mark.parametrize("steps", [0, -1, "2", 2.0, True, None])
+def test_what_is_no_number_of_steps_ends_no_epoch(
+    steps: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(declared, "_declared", {"epoch_steps": steps})
+
+    assert declared.declared_epoch_steps() is None
 
 
 def test_with_a_baseline_its_epochs_count_whatever_is_saved(tmp_path: Path) -> None:

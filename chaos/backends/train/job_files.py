@@ -220,16 +220,18 @@ class JobFiles:
         if is_saved and self._due.get(cursor.epoch + 1) == 0 and self._is_at_reported_end():
             self._pass()
 
-    def is_at_saved_end(self) -> bool:
+    def is_at_end(self, epoch_steps: int | None) -> bool:
         """Return whether a step begins the next epoch, in a job that reports nothing.
 
-        Its epochs end with its own saves, as the baseline shows them. In the baseline itself, an
-        epoch ends where any rank has saved a file since the last step: by now all ranks have
-        come to this one, since they share its gradients.
+        Its epochs are those of the baseline. In the baseline itself, an epoch ends after
+        `epoch_steps`; without that, where any rank has saved a file since the last step: by now
+        all ranks have come to this one, since they share its gradients.
         """
         epoch, step = self._cursor.epoch, self._cursor.step
         if self._due:
             return 0 < step == self._due.get(epoch)
+        if epoch_steps is not None:
+            return step >= epoch_steps
         return self.is_saved_here()
 
     def epoch_ended(self) -> None:

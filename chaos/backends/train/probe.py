@@ -82,7 +82,12 @@ class Probe:
         self._target = target
         self._cursor = Cursor(target.attempt, target.rank, *place)
         record = Record(self._cursor, journal.add, self.failed)
-        self._watchers = Watchers(plan.watch, record, has_reports=plan.job.launcher == "ray")
+        self._watchers = Watchers(
+            plan.watch,
+            record,
+            has_reports=plan.job.launcher == "ray",
+            epoch_steps=plan.job.epoch_steps,
+        )
         self._obedience = Obedience(controller.obeyed, SystemClock())
         self._reporting = 0
         self._beside = threading.local()

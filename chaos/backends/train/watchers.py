@@ -31,7 +31,8 @@ from chaos.run.file_digest import folder_digests
 class Watchers:
     """State, inputs and files of one rank. Nothing is watched before `install`.
 
-    Without reports, an epoch ends with a save of the job's own.
+    Without reports, an epoch ends with a save of the job's own; with `epoch_steps`, given or
+    declared by the job, after so many steps.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class Watchers:
         record: Record,
         *,
         has_reports: bool = True,
+        epoch_steps: int | None = None,
     ) -> None:
         self.cost = record.cost
         self._watch = watch
@@ -52,6 +54,7 @@ class Watchers:
         self._saves: Saves | None = None
         self.validates: Callable[[], None] | None = None
         self._has_reports = has_reports
+        self._epoch_steps = epoch_steps
 
     def install(
         self,
@@ -116,7 +119,8 @@ class Watchers:
             if self._files is not None:
                 self._files.step_begins()
                 self._files.pass_reported()
-                if not self._has_reports and self._files.is_at_saved_end():
+                steps = self._epoch_steps or declared.declared_epoch_steps()
+                if not self._has_reports and self._files.is_at_end(steps):
                     self._end_epoch()
                     self._cursor.epoch, self._cursor.step = self._cursor.epoch + 1, 0
             if self._state is not None:
