@@ -44,7 +44,7 @@ from chaos.report.live import Display
 from chaos.report.markdown import suite_in_markdown
 from chaos.report.outcome import FinishedRun, SuiteRow, in_words, row_of, without_verdict
 from chaos.run.clock import Clock, seconds_since, stamp
-from chaos.run.directory import RunDirectory, create, fresh, room_in
+from chaos.run.directory import DRAWN, RunDirectory, create, fresh, room_in
 from chaos.run.environment import decisive_versions, environment
 from chaos.run.job_code import digest_job_code
 from chaos.run.journal import read_history
@@ -52,6 +52,7 @@ from chaos.run.ports import Backend
 from chaos.run.record_file import full_disk_told, unwritten
 from chaos.run.shown import shown
 from chaos.scenario_file.load import load_scenario
+from chaos.scenario_file.text import drawn_text
 
 BASELINES = ".baselines"
 _being_made: dict[str, Lock] = {}
@@ -117,6 +118,7 @@ class Harness:
         directory = create(self.reports / plan.slug, name, plan, environment(self.cwd))
         with room_in(directory):
             directory.save_baseline(baseline)
+            self._write_drawn(plan, directory)
         try:
             return self._execute(directory.load_plan(), directory, baseline)
         except UnkeptError as error:  # the verdict stands, and the exit code is its own
@@ -143,6 +145,18 @@ class Harness:
 
     def _plan(self, file: Path, *, seed: int, backend: PlanBackend) -> Plan:
         return self.overrides.over(plan_of(file, cwd=self.cwd, seed=seed, backend=backend))
+
+    def _write_drawn(self, plan: Plan, directory: RunDirectory) -> None:
+        """Write what the seed decided as a scenario, before anything of it happens, and show it."""
+        if not plan.is_drawn:
+            return
+        file = directory.write(DRAWN, drawn_text(plan, folder=directory.path))
+        directory.keep_secrets(plan)
+        self.console.print(f"drawn from seed {plan.seed}: {shown(file)}", soft_wrap=True)
+        for op in plan.ops:
+            self.console.print(f"  {op}", soft_wrap=True, markup=False)
+        if not plan.ops:
+            self.console.print("  no fault: the run is like its baseline")
 
     def _left_alone(self, plan: Plan, alone: Plan, digest: str) -> History:
         directory = create(self.reports / BASELINES, digest, alone, environment(self.cwd))

@@ -9,7 +9,6 @@ from rich.console import Console
 
 from chaos.audit.job_profile import JobProfile, job_profile
 from chaos.audit.plans import with_own_workers
-from chaos.audit.repro import scenario_text
 from chaos.backends.open import open_backend
 from chaos.cli.options import REPORTS, Reports, Scale, Seed, Words
 from chaos.cli.streams import write_document
@@ -24,6 +23,7 @@ from chaos.preflight.trace import Trace
 from chaos.preflight.trace_files import read_trace
 from chaos.report.screen import screen
 from chaos.run.clock import SystemClock
+from chaos.scenario_file.text import scenario_text
 
 # Added to a run's time limit for each fault: a start on Ray takes this long on a slow machine.
 OP_S = 30.0

@@ -1,10 +1,11 @@
-"""One entry of a scenario's faults: a place, and a fault under its own key."""
+"""One entry of a scenario's faults: a place, a fault under its own key, and what is drawn of it."""
 
 from typing import TYPE_CHECKING, Any, Self
 
-from pydantic import ConfigDict, create_model, model_validator
+from pydantic import ConfigDict, Field, create_model, model_validator
 
 from chaos.faults.base import Fault
+from chaos.model.draws import Every, UpTo
 from chaos.model.trigger import PLACE_WORDS, AtState, AtTime, Trigger, only_attempt
 from chaos.plugins import own_faults, registered_faults
 from chaos.record import Record
@@ -61,21 +62,49 @@ class _Entry(Record):
 
 
 OWN_FAULTS = own_faults()
+# The keys that stand beside a fault: in a scenario, and in a plan.
+OF_ENTRIES = ("up_to", "chance", "every")
+OF_OPS = ("index", "node", "absent", "package")
 REGISTERED = registered_faults(
-    taken=(*_Entry.model_fields, *dir(_Entry), *OWN_FAULTS, "index", "node", "absent", "package"),
-    places=[word for word in PLACE_WORDS if word != "rank"],
+    taken=(*_Entry.model_fields, *dir(_Entry), *OWN_FAULTS, *OF_ENTRIES, *OF_OPS),
+    places=[word for word in (*PLACE_WORDS, *OF_ENTRIES) if word != "rank"],
 )
 FAULTS: dict[str, type[Fault]] = {**OWN_FAULTS, **{f.name: f.what for f in REGISTERED.usable}}
 
 if TYPE_CHECKING:
 
-    class FaultEntry(_Entry):
+    class PlacedFault(_Entry):
         """One fault at one place."""
 
         model_config = ConfigDict(extra="allow")  # a key for each fault
 
 else:
     _FIELDS: dict[str, Any] = {name: (fault | None, None) for name, fault in FAULTS.items()}
-    FaultEntry = create_model(
-        "FaultEntry", __base__=_Entry, __doc__=_Entry.__doc__, __module__=__name__, **_FIELDS
+    PlacedFault = create_model(
+        "PlacedFault", __base__=_Entry, __doc__=_Entry.__doc__, __module__=__name__, **_FIELDS
     )
+
+
+class FaultEntry(PlacedFault):
+    """One fault at one place; exactly one fault key.
+
+    With `up_to`, `chance` or `every` it stands for as many ops as the seed draws from it.
+    """
+
+    up_to: UpTo | None = Field(
+        default=None, description="the place is drawn between `at` and this; left out: it is `at`"
+    )
+    chance: float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description="how probable the fault is, at each place; left out: it is certain",
+    )
+    every: Every | None = Field(
+        default=None, description="it comes again and again; left out: it comes once"
+    )
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether the seed decides more than a rank that is left out."""
+        return any(getattr(self, name) is not None for name in OF_ENTRIES)

@@ -5,7 +5,7 @@ from typing import Literal, Self, TypeAlias
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from chaos.faults.base import Fault
-from chaos.model.fault_entry import FaultEntry
+from chaos.model.fault_entry import FaultEntry, PlacedFault
 from chaos.model.scenario import Expect, Job, Limits
 from chaos.model.watch import Watch
 from chaos.plugins import AbsentFault
@@ -18,7 +18,7 @@ PlanBackend: TypeAlias = Literal["ray", "fork", "torchrun"]
 PLAN_VERSION: Literal[1] = 1
 
 
-class Op(FaultEntry):
+class Op(PlacedFault):
     """One numbered entry of a plan: a trigger and a fault.
 
     `package` is the one that brings the fault, where it is not chaos's own; `absent` stands in for
@@ -34,8 +34,9 @@ class Op(FaultEntry):
 
     @classmethod
     def of(cls, index: int, entry: FaultEntry) -> Self:
-        """Return an entry of a scenario as the op of that number."""
-        return cls(index=index, **{name: getattr(entry, name) for name in FaultEntry.model_fields})
+        """Return an entry of a scenario, in which nothing is left to draw, as op `index`."""
+        assert not entry.is_drawn
+        return cls(index=index, **{name: getattr(entry, name) for name in PlacedFault.model_fields})
 
     def _named(self) -> list[str]:
         return [*super()._named(), *([self.absent.kind] if self.absent else [])]
@@ -78,8 +79,8 @@ class Plan(Record):
     `slug` names the run's folder under reports/, and no other; `cwd` is where the job runs.
     `confined`: nothing but the audit's own folder is written to. `follows_script`: the number of
     workers is a guess, and the script's own stands. `token` names the run whose folder this was
-    written into, and `baselines` those of the clean runs that it is judged by. `digest` is that of
-    the file that this was read from.
+    written into, and `baselines` those of the clean runs that it is judged by. `is_drawn`: the seed
+    decided more than ranks. `digest` is that of the file that this was read from.
     """
 
     version: Literal[1] = PLAN_VERSION
@@ -92,6 +93,7 @@ class Plan(Record):
     job: Job
     shape: Shape
     ops: tuple[Op, ...]
+    is_drawn: bool = False
     expect: Expect
     watch: Watch = Watch()
     limits: Limits

@@ -10,6 +10,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_
 
 from chaos.model.arguments import Arguments
 from chaos.model.bounds import Bound, Charges, Tolerance
+from chaos.model.draws import Lifetimes
 from chaos.model.fault_entry import FaultEntry
 from chaos.model.trigger import IN_A_SAVE, AtMoment, AtStart, AtState
 from chaos.model.watch import Watch
@@ -310,6 +311,10 @@ class Scenario(Record):
     job: Job
     cluster: ClusterShape = ClusterShape()
     faults: tuple[FaultEntry, ...] = ()
+    lifetimes: Lifetimes | None = Field(
+        default=None,
+        description="machines that end after drawn lives, beside faults that end no attempt",
+    )
     expect: Expect = Expect()
     watch: Watch = Watch()
     limits: Limits = Limits()

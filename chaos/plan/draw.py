@@ -41,6 +41,7 @@ def random_plan(plan: Plan, *, seed: int, steps: Sequence[int]) -> Plan:
             "scenario": f"{plan.scenario}, random plan {seed}",
             "seed": seed,
             "ops": ops,
+            "is_drawn": True,
             "job": plan.job.model_copy(update={"failure": FailureBudget(max_failures=FAULTS_MAX)}),
             "shape": _shape(plan),
             "expect": Expect(

@@ -9,6 +9,7 @@ from chaos.model.fault_entry import FAULTS, REGISTERED, FaultEntry
 from chaos.model.plan import Op, Plan, PlanBackend, Shape
 from chaos.model.scenario import Job, Scenario
 from chaos.model.trigger import Trigger
+from chaos.plan.entries import drawn_entries, is_drawn
 
 _SUFFIX = re.compile(r"(\.chaos)?\.ya?ml$")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
@@ -27,7 +28,8 @@ def make_plan(
     assert seed >= 0  # random.Random takes -1 for 1: two seeds would be one plan
     job, cluster = scenario.job, scenario.cluster
     place = Path(normpath(cwd / file))
-    spares = max(1, sum(entry.fault.nodes_lost for entry in scenario.faults))
+    entries = drawn_entries(scenario, seed=seed)
+    spares = max(1, sum(entry.fault.nodes_lost for entry in entries))
     usual = nodes_for(job.workers, cluster.cpus_per_node, spares=spares)
     nodes = cluster.nodes or (1 if job.launcher == "torchrun" else usual)
     return Plan(
@@ -40,11 +42,12 @@ def make_plan(
         shape=Shape(
             nodes=nodes,
             cpus_per_node=cluster.cpus_per_node,
-            keeps_gcs=any(entry.fault.needs_kept_gcs for entry in scenario.faults),
+            keeps_gcs=any(entry.fault.needs_kept_gcs for entry in entries),
             address=cluster.address,
             storage=cluster.storage,
         ),
-        ops=_ops(scenario.faults, workers=job.workers, seed=seed),
+        ops=_ops(entries, workers=job.workers, seed=seed),
+        is_drawn=is_drawn(scenario),
         expect=scenario.expect,
         watch=scenario.watch,
         limits=scenario.limits,

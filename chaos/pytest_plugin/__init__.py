@@ -95,7 +95,10 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     if not file_path.name.endswith(_SUFFIX):
         return None
     from chaos.pytest_plugin.file import ScenarioFile
+    from chaos.scenario_file.load import is_of_a_run
 
+    if is_of_a_run(file_path):
+        return None
     return ScenarioFile.from_parent(parent, path=file_path)
 
 

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from chaos.model.draws import Lifetimes
 from chaos.model.fault_entry import FaultEntry
 from chaos.model.plan import BackendName
 from chaos.model.scenario import (
@@ -35,6 +36,7 @@ def scenario(  # noqa: PLR0913 - one for each key of a scenario
     args: Keys | Sequence[str | int | float] | None = None,
     workers: int | None = None,
     faults: Sequence[FaultEntry | Keys] = (),
+    lifetimes: Lifetimes | Keys | None = None,
     expect: Expect | Keys | None = None,
     min_workers: int | None = None,
     failure: FailureBudget | Keys | None = None,

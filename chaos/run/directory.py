@@ -1,6 +1,7 @@
 """One run's folder: `reports/<scenario>/<seed>-<start>/`.
 
 scenario.yaml  the file as it was          plan.json    every choice made
+drawn.chaos.yaml  the same choices as a scenario, where the seed decided more than ranks
 env.json       versions and machine        history.jsonl  everything seen
 verdict.json   the judgement               report.html  junit.xml
 summary.json   the run in figures
@@ -37,7 +38,9 @@ from chaos.run.shown import shown
 
 LENGTHS = "lengths.json"
 RANKS = "ranks"  # in it: the number of ranks of the baseline
-SECRET = ("plan.json", "scenario.yaml")  # a plan to be run again has all values, secrets too
+DRAWN = "drawn.chaos.yaml"
+# A plan to be run again has all values, secrets too.
+SECRET = ("plan.json", "scenario.yaml", DRAWN)
 
 
 @dataclass(frozen=True)

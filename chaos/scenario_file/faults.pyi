@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from chaos.model.draws import Every, UpTo
 from chaos.model.fault_entry import FaultEntry
 from chaos.model.trigger import AtMoment, AtRecovery, AtStart, AtState, AtStep, AtTime
 
@@ -21,6 +22,9 @@ def kill_worker(
     visit: int | None = None,
     seconds: float | None = None,
     rank: int | None = None,
+    up_to: UpTo | Mapping[str, Any] | None = None,
+    chance: float | None = None,
+    every: Every | Mapping[str, Any] | None = None,
     signal: Literal["KILL", "TERM"] = "KILL",
     grace_s: float | None = None,
     via: Literal["signal", "ray"] = "signal",
@@ -41,6 +45,9 @@ def raise_in_worker(
     visit: int | None = None,
     seconds: float | None = None,
     rank: int | None = None,
+    up_to: UpTo | Mapping[str, Any] | None = None,
+    chance: float | None = None,
+    every: Every | Mapping[str, Any] | None = None,
     message: str = "injected by chaos",
     ranks: Literal["one", "all"] = "one",
     attempts: tuple[int, ...] | None = None,
@@ -60,6 +67,9 @@ def pause_worker(
     visit: int | None = None,
     seconds: float | None = None,
     rank: int | None = None,
+    up_to: UpTo | Mapping[str, Any] | None = None,
+    chance: float | None = None,
+    every: Every | Mapping[str, Any] | None = None,
     for_s: float | None = None,
 ) -> FaultEntry: ...
 def slow_worker(
@@ -77,6 +87,9 @@ def slow_worker(
     visit: int | None = None,
     seconds: float | None = None,
     rank: int | None = None,
+    up_to: UpTo | Mapping[str, Any] | None = None,
+    chance: float | None = None,
+    every: Every | Mapping[str, Any] | None = None,
     factor: float | None = None,
     delay_s: float | None = None,
     steps: int | None = None,
@@ -97,6 +110,9 @@ def hang_worker(
     visit: int | None = None,
     seconds: float | None = None,
     rank: int | None = None,
+    up_to: UpTo | Mapping[str, Any] | None = None,
+    chance: float | None = None,
+    every: Every | Mapping[str, Any] | None = None,
     where: Literal["python", "collective"] = "python",
     ranks: Literal["one", "all"] = "one",
 ) -> FaultEntry: ...
@@ -115,6 +131,9 @@ def poison_step(
     visit: int | None = None,
     seconds: float | None = None,
     rank: int | None = None,
+    up_to: UpTo | Mapping[str, Any] | None = None,
+    chance: float | None = None,
+    every: Every | Mapping[str, Any] | None = None,
     by: Literal["kill", "raise"] = "kill",
 ) -> FaultEntry: ...
 def exhaust_memory(
@@ -132,6 +151,9 @@ def exhaust_memory(
     visit: int | None = None,
     seconds: float | None = None,
     rank: int | None = None,
+    up_to: UpTo | Mapping[str, Any] | None = None,
+    chance: float | None = None,
+    every: Every | Mapping[str, Any] | None = None,
     bytes: int = 1073741824,
     by: Literal["kernel", "raylet"] = "kernel",
 ) -> FaultEntry: ...
@@ -150,6 +172,9 @@ def kill_node(
     visit: int | None = None,
     seconds: float | None = None,
     rank: int | None = None,
+    up_to: UpTo | Mapping[str, Any] | None = None,
+    chance: float | None = None,
+    every: Every | Mapping[str, Any] | None = None,
     ranks: tuple[int, ...] = (),
     raylet_only: bool = False,
 ) -> FaultEntry: ...
@@ -168,6 +193,9 @@ def freeze_node(
     visit: int | None = None,
     seconds: float | None = None,
     rank: int | None = None,
+    up_to: UpTo | Mapping[str, Any] | None = None,
+    chance: float | None = None,
+    every: Every | Mapping[str, Any] | None = None,
     for_s: float,
 ) -> FaultEntry: ...
 def partition_node(
@@ -185,6 +213,9 @@ def partition_node(
     visit: int | None = None,
     seconds: float | None = None,
     rank: int | None = None,
+    up_to: UpTo | Mapping[str, Any] | None = None,
+    chance: float | None = None,
+    every: Every | Mapping[str, Any] | None = None,
     for_s: float,
 ) -> FaultEntry: ...
 def preempt_node(
@@ -202,6 +233,9 @@ def preempt_node(
     visit: int | None = None,
     seconds: float | None = None,
     rank: int | None = None,
+    up_to: UpTo | Mapping[str, Any] | None = None,
+    chance: float | None = None,
+    every: Every | Mapping[str, Any] | None = None,
     notice_s: float,
     reclaim: Literal["on_time", "early", "late", "never"] = "on_time",
 ) -> FaultEntry: ...
@@ -220,6 +254,9 @@ def withhold_capacity(
     visit: int | None = None,
     seconds: float | None = None,
     rank: int | None = None,
+    up_to: UpTo | Mapping[str, Any] | None = None,
+    chance: float | None = None,
+    every: Every | Mapping[str, Any] | None = None,
     nodes: int,
     for_s: float | None = None,
 ) -> FaultEntry: ...
@@ -238,6 +275,9 @@ def return_capacity(
     visit: int | None = None,
     seconds: float | None = None,
     rank: int | None = None,
+    up_to: UpTo | Mapping[str, Any] | None = None,
+    chance: float | None = None,
+    every: Every | Mapping[str, Any] | None = None,
     nodes: int,
     after_s: float = 0.0,
     hold: bool = False,
@@ -257,6 +297,9 @@ def kill_driver(
     visit: int | None = None,
     seconds: float | None = None,
     rank: int | None = None,
+    up_to: UpTo | Mapping[str, Any] | None = None,
+    chance: float | None = None,
+    every: Every | Mapping[str, Any] | None = None,
 ) -> FaultEntry: ...
 def kill_controller(
     *,
@@ -273,6 +316,9 @@ def kill_controller(
     visit: int | None = None,
     seconds: float | None = None,
     rank: int | None = None,
+    up_to: UpTo | Mapping[str, Any] | None = None,
+    chance: float | None = None,
+    every: Every | Mapping[str, Any] | None = None,
 ) -> FaultEntry: ...
 def kill_gcs(
     *,
@@ -289,6 +335,9 @@ def kill_gcs(
     visit: int | None = None,
     seconds: float | None = None,
     rank: int | None = None,
+    up_to: UpTo | Mapping[str, Any] | None = None,
+    chance: float | None = None,
+    every: Every | Mapping[str, Any] | None = None,
     down_s: float = 3.0,
 ) -> FaultEntry: ...
 def fail_upload(
@@ -306,6 +355,9 @@ def fail_upload(
     visit: int | None = None,
     seconds: float | None = None,
     rank: int | None = None,
+    up_to: UpTo | Mapping[str, Any] | None = None,
+    chance: float | None = None,
+    every: Every | Mapping[str, Any] | None = None,
     times: int = 1,
     error: str = "storage refused the write",
 ) -> FaultEntry: ...
@@ -324,6 +376,9 @@ def slow_upload(
     visit: int | None = None,
     seconds: float | None = None,
     rank: int | None = None,
+    up_to: UpTo | Mapping[str, Any] | None = None,
+    chance: float | None = None,
+    every: Every | Mapping[str, Any] | None = None,
     bytes_per_s: int | None = None,
     delay_s: float | None = None,
     times: int = 1,
@@ -343,6 +398,9 @@ def torn_checkpoint(
     visit: int | None = None,
     seconds: float | None = None,
     rank: int | None = None,
+    up_to: UpTo | Mapping[str, Any] | None = None,
+    chance: float | None = None,
+    every: Every | Mapping[str, Any] | None = None,
     file: str = "*",
     worker_dies: bool = False,
 ) -> FaultEntry: ...
@@ -361,6 +419,9 @@ def disk_full(
     visit: int | None = None,
     seconds: float | None = None,
     rank: int | None = None,
+    up_to: UpTo | Mapping[str, Any] | None = None,
+    chance: float | None = None,
+    every: Every | Mapping[str, Any] | None = None,
     after_bytes: int = 0,
     times: int = 1,
 ) -> FaultEntry: ...
@@ -379,6 +440,9 @@ def delayed_visibility(
     visit: int | None = None,
     seconds: float | None = None,
     rank: int | None = None,
+    up_to: UpTo | Mapping[str, Any] | None = None,
+    chance: float | None = None,
+    every: Every | Mapping[str, Any] | None = None,
     for_s: float,
 ) -> FaultEntry: ...
 def corrupt_snapshot(
@@ -396,6 +460,9 @@ def corrupt_snapshot(
     visit: int | None = None,
     seconds: float | None = None,
     rank: int | None = None,
+    up_to: UpTo | Mapping[str, Any] | None = None,
+    chance: float | None = None,
+    every: Every | Mapping[str, Any] | None = None,
     times: int = 1,
 ) -> FaultEntry: ...
 def corrupt_tensor(
@@ -413,6 +480,9 @@ def corrupt_tensor(
     visit: int | None = None,
     seconds: float | None = None,
     rank: int | None = None,
+    up_to: UpTo | Mapping[str, Any] | None = None,
+    chance: float | None = None,
+    every: Every | Mapping[str, Any] | None = None,
     tensor: Literal["weight", "gradient", "optimizer"] = "weight",
     how: Literal["bit", "sign", "nan"] = "bit",
     bit: int | None = None,
@@ -434,6 +504,9 @@ def fail_save(
     visit: int | None = None,
     seconds: float | None = None,
     rank: int | None = None,
+    up_to: UpTo | Mapping[str, Any] | None = None,
+    chance: float | None = None,
+    every: Every | Mapping[str, Any] | None = None,
 ) -> FaultEntry: ...
 def kill_loader(
     *,
@@ -450,6 +523,9 @@ def kill_loader(
     visit: int | None = None,
     seconds: float | None = None,
     rank: int | None = None,
+    up_to: UpTo | Mapping[str, Any] | None = None,
+    chance: float | None = None,
+    every: Every | Mapping[str, Any] | None = None,
     signal: Literal["KILL", "TERM"] = "KILL",
     processes: Literal["one", "all"] = "one",
 ) -> FaultEntry: ...

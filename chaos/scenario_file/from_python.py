@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
+from chaos.model.draws import Every, UpTo
 from chaos.model.fault_entry import FAULTS, FaultEntry
 from chaos.model.scenario import Job, Scenario
 from chaos.model.trigger import (
@@ -48,19 +49,25 @@ PLACE: dict[str, Any] = {
     "seconds": float | None,
     "rank": int | None,
 }
+DRAWS: dict[str, Any] = {
+    "up_to": UpTo | Mapping[str, Any] | None,
+    "chance": float | None,
+    "every": Every | Mapping[str, Any] | None,
+}
 PLACE_DOC = """\
 The place is `epoch` with `step` or `moment`, in one `attempt` or the first that
 comes there; or `recovering_from` and its `stage`, `starting`, a `state` and its `visit`, or
 `seconds`; on `rank` (left out: drawn from the seed). Where it is given as
 `at={...}` instead, `rank` is the fault's own: its target is another rank than
-the one at the place.\
+the one at the place. The seed draws the place between it and `up_to`, with `chance`, and
+again at the distances of `every`.\
 """
 
 
 def settings_of(fault: str) -> Mapping[str, FieldInfo]:
     """Return a fault's own settings by name, without those that name the place."""
     fields = FAULTS[fault].model_fields
-    return {name: field for name, field in fields.items() if name not in PLACE}
+    return {name: field for name, field in fields.items() if name not in {*PLACE, *DRAWS}}
 
 
 def signature_of(fault: str) -> Signature:
@@ -69,7 +76,7 @@ def signature_of(fault: str) -> Signature:
 
 
 def _parameters(fault: str) -> Iterator[Parameter]:
-    for name, kind in PLACE.items():
+    for name, kind in {**PLACE, **DRAWS}.items():
         yield Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind)
     for name, field in settings_of(fault).items():
         default = Parameter.empty if field.is_required() else field.get_default()
@@ -107,10 +114,11 @@ def _function(fault: str) -> Construct:
 
 def _entry(fault: str, given: Mapping[str, Any]) -> FaultEntry:
     known = {name: value for name, value in given.items() if value is not None}
-    own = {name: value for name, value in known.items() if name not in PLACE}
+    own = {name: value for name, value in known.items() if name not in {*PLACE, *DRAWS}}
     if "at" in known and "rank" in known:
         own["rank"] = known["rank"]
-    value = {"at": _place(fault, known), fault: own}
+    drawn = {name: _plain(known[name]) for name in DRAWS if name in known}
+    value = {"at": _place(fault, known), **drawn, fault: own}
     try:
         return FaultEntry.model_validate_json(json.dumps(value))
     except ValidationError as error:

@@ -18,7 +18,10 @@ from chaos.faults.base import Fault
 from chaos.model.fault_entry import FAULTS
 from chaos.model.scenario import Scenario
 from chaos.model.trigger import KINDS, MOMENTS
+from chaos.plan.entries import is_drawn
 from chaos.plan.make import nodes_for
+from chaos.run.directory import DRAWN
+from chaos.scenario_file.draws import unfit_draws, worst
 from chaos.scenario_file.messages import nearest, quoted, reworded
 from chaos.scenario_file.yaml_lines import (
     Lines,
@@ -59,7 +62,13 @@ def scenario_from(value: Plain, *, path: Path, line: int) -> Scenario:
 def _scenario(source: Source, path: Path) -> Scenario:
     if problems := list(_problems(source, path.parent)):
         raise scenario_error(path, problems)
-    return Scenario.model_validate_json(json.dumps(source.value))
+    scenario = Scenario.model_validate_json(json.dumps(source.value))
+    if is_drawn(scenario):
+        value, lines = {**source.value, "faults": worst(scenario)}, source.lines
+        problems = [*unfit_draws(scenario, lines), *_too_few_cpus(value, lines)]
+        if problems:
+            raise scenario_error(path, problems)
+    return scenario
 
 
 def _problems(source: Source, folder: Path) -> Iterator[Problem]:
@@ -102,15 +111,21 @@ def _below(path: Path) -> list[Path]:
             hint = f"Scenario files end in {SUFFIX}."
             raise UsageError("this is not a scenario file", hint, place=str(path))
         return [path]
-    found = sorted(file for file in path.rglob(f"*{SUFFIX}") if not _is_hidden(file, path))
+    found = sorted(file for file in path.rglob(f"*{SUFFIX}") if not _is_passed_over(file, path))
     if not found:
         hint = f"Scenario files end in {SUFFIX}."
         raise UsageError("there is no scenario in this folder", hint, place=str(path))
     return found
 
 
-def _is_hidden(file: Path, folder: Path) -> bool:
-    return any(part.startswith(".") for part in file.relative_to(folder).parts)
+def _is_passed_over(file: Path, folder: Path) -> bool:
+    is_hidden = any(part.startswith(".") for part in file.relative_to(folder).parts)
+    return is_hidden or is_of_a_run(file)
+
+
+def is_of_a_run(file: Path) -> bool:
+    """Return whether a scenario was drawn for a run and lies in its folder: it is not a new one."""
+    return file.name == DRAWN and file.with_name("plan.json").exists()
 
 
 SOURCES = ("script", "train_loop")

@@ -18,6 +18,7 @@ _HEAD = """\
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from chaos.model.draws import Every, UpTo
 from chaos.model.fault_entry import FaultEntry
 from chaos.model.trigger import AtMoment, AtRecovery, AtStart, AtState, AtStep, AtTime
 

@@ -11,7 +11,7 @@ from chaos.audit.place_groups import order_of
 from chaos.errors import UsageError
 from chaos.faults.base import Between, Fault
 from chaos.faults.kill_worker import KillWorker
-from chaos.model.fault_entry import FAULTS, FaultEntry
+from chaos.model.fault_entry import FAULTS, FaultEntry, PlacedFault
 from chaos.model.plan import Op
 from chaos.model.scenario import Launcher
 from chaos.model.trigger import STAGES, AtMoment, AtRecovery, AtStep, Moment, Stage, Trigger
@@ -197,7 +197,7 @@ def plans(
             chaos_run(script="train.py", workers=2, faults=faults, failure={"max_failures": 6})
     """
     places = JobPlaces.even(epochs=epochs, steps=steps, workers=workers, launcher=launcher)
-    fields = FaultEntry.model_fields
+    fields = PlacedFault.model_fields
     return drawn_plans(places, most=most, kinds=kinds).map(
         lambda ops: [FaultEntry(**{name: getattr(op, name) for name in fields}) for op in ops]
     )

@@ -16,7 +16,17 @@ from chaos.run.clock import SystemClock
 from chaos.scenario_file.load import load_scenario
 from tests.fork.conftest import ROOT
 
-FOLDERS = ("worker", "node", "spot", "storage", "control", "elastic", "budget", "ray-defects")
+FOLDERS = (
+    "worker",
+    "node",
+    "spot",
+    "storage",
+    "control",
+    "elastic",
+    "budget",
+    "drawn",
+    "ray-defects",
+)
 GUILTY = "guilty"
 IN_CI = {
     "node/lost_in_upload",

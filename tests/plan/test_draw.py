@@ -50,7 +50,7 @@ def test_a_job_that_torchrun_starts_gets_faults_of_workers_at_its_own_steps(
 ) -> None:
     plan = plan_for(workers, "torchrun")
     drawn = random_plan(plan, seed=seed, steps=steps)
-    faults = tuple(FaultEntry(at=op.at, **{op.kind: op.fault}) for op in drawn.ops)
+    faults = tuple(FaultEntry.model_validate({"at": op.at, op.kind: op.fault}) for op in drawn.ops)
 
     scenario = Scenario(scenario="x", job=drawn.job, faults=faults)  # as none needs Ray
     assert len(scenario.faults) == len(drawn.ops)

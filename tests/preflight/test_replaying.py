@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaos.audit.job_profile import job_profile
-from chaos.audit.repro import scenario_text
 from chaos.errors import UsageError
 from chaos.faults.kill_node import KillNode
 from chaos.faults.return_capacity import ReturnCapacity
@@ -19,6 +18,7 @@ from chaos.preflight.calibration import struck_places
 from chaos.preflight.compression import FollowedNodes, JobPace, PoolChange, TraceWalk, follow_nodes
 from chaos.preflight.trace import Trace, trace_of_counts
 from chaos.scenario_file.load import load_scenario
+from chaos.scenario_file.text import scenario_text
 from tests.check.story import Story
 
 PACE = JobPace(workers=2, min_workers=None, steps=(10,) * 6, saved=frozenset(range(6)), step_s=1.0)

@@ -9,10 +9,11 @@ import pytest
 import chaos
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.preempt_node import PreemptNode
+from chaos.model.draws import Every, UpTo
 from chaos.model.fault_entry import FAULTS, FaultEntry
 from chaos.model.trigger import AtMoment, AtRecovery, AtStart, AtState, AtStep, AtTime
 from chaos.scenario_file.faults import kill_worker, preempt_node
-from chaos.scenario_file.from_python import BY_NAME, PLACE, settings_of
+from chaos.scenario_file.from_python import BY_NAME, DRAWS, PLACE, settings_of
 from chaos.scenario_file.signatures import stub
 
 ROOT = Path(__file__).parents[2]
@@ -31,9 +32,25 @@ def test_every_fault_is_asked_of_chaos_itself_and_takes_its_own_settings(fault: 
     taken = inspect.signature(function).parameters
 
     assert function is BY_NAME[fault]
-    assert set(taken) == {*PLACE, *FAULTS[fault].model_fields}
+    assert set(taken) == {*PLACE, *DRAWS, *FAULTS[fault].model_fields}
     assert {name for name in settings_of(fault) if name in PLACE} == set()
     assert function.__doc__
+
+
+def test_what_the_seed_draws_is_beside_the_place() -> None:
+    made = kill_worker(
+        epoch=1, step=2, up_to={"epoch": 3}, chance=0.5, every=Every(epochs=2, times=3)
+    )
+
+    assert made == FaultEntry(
+        at=AtStep(epoch=1, step=2),
+        up_to=UpTo(epoch=3),
+        chance=0.5,
+        every=Every(epochs=2, times=3),
+        kill_worker=KillWorker(),
+    )
+    with pytest.raises(ValueError, match="chance must be a number > 0 and <= 1, got 2"):
+        kill_worker(epoch=1, step=2, chance=2)
 
 
 def test_a_name_that_is_no_fault_is_no_attribute() -> None:

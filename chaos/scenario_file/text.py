@@ -1,0 +1,118 @@
+"""A plan as the text of a scenario file, in which nothing is left to draw."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from chaos.model.plan import Op, Plan, Shape
+from chaos.model.scenario import Limits
+
+_COMMENT_MAX = 96
+
+
+def drawn_text(plan: Plan, *, folder: Path) -> str:
+    """Return a plan as a scenario that is the same plan with any seed, to be saved in `folder`."""
+    comment = (f"Drawn from seed {plan.seed} of {_relative(plan.file, folder)}.",)
+    expect = plan.expect.model_dump(mode="json", exclude_defaults=True)
+    return scenario_text(plan, folder=folder, comment=comment, expect=expect, limits=plan.limits)
+
+
+def scenario_text(
+    plan: Plan,
+    *,
+    folder: Path,
+    comment: Sequence[str],
+    expect: Mapping[str, Any],
+    limits: Limits | None = None,
+) -> str:
+    """Return a plan as a scenario, to be saved in `folder`, below a comment.
+
+    Without `limits` it has the plan's time limit where that is above the usual one: a real
+    cluster is slower, never faster. Scalars are written as JSON, which YAML 1.2 reads as the
+    same values, so that no text becomes a number or a truth value.
+    """
+    lines = [
+        *(line for text in comment for line in _comment(text)),
+        f"scenario: {_flow(plan.scenario)}",
+        "job:",
+        *(f"  {key}: {_flow(value)}" for key, value in _job(plan, folder).items()),
+        *_cluster_lines(plan),
+        "faults:" if plan.ops else "faults: []",
+        *(line for op in plan.ops for line in _fault(op)),
+    ]
+    if expect:
+        lines += ["expect:", *(f"  {key}: {_flow(value)}" for key, value in expect.items())]
+    bounds = limits or Limits(run_s=max(plan.limits.run_s, Limits().run_s))
+    for key, record in (("watch", plan.watch), ("limits", bounds)):
+        if set_ := record.model_dump(mode="json", exclude_defaults=True):
+            lines.append(f"{key}: {_flow(set_)}")
+    return "\n".join(lines) + "\n"
+
+
+def _job(plan: Plan, folder: Path) -> dict[str, Any]:
+    job = plan.job.model_dump(mode="json", exclude_defaults=True, exclude_none=True)
+    if plan.job.script is not None:
+        job["script"] = _relative(plan.job.script, folder)
+    if plan.job.inputs:
+        job["inputs"] = [_relative(path, folder) for path in plan.job.inputs]
+    return job
+
+
+def _relative(path: str, folder: Path) -> str:
+    try:
+        return os.path.relpath(path, folder)
+    except ValueError:  # another drive
+        return path
+
+
+def _fault(op: Op) -> Iterator[str]:
+    at = op.at.model_dump(mode="json", exclude_none=True)
+    yield f"  - at: {_flow(at)}"
+    fault = op.fault.model_dump(mode="json", exclude_defaults=True)
+    yield f"    {op.kind}: {_flow(fault)}"
+
+
+def _comment(text: str) -> Iterator[str]:
+    line = "#"
+    for word in text.split():
+        if len(line) + 1 + len(word) > _COMMENT_MAX and line != "#":
+            yield _printable(line)
+            line = "#"
+        line = f"{line} {word}"
+    yield _printable(line)
+
+
+def _printable(line: str) -> str:
+    return "".join(sign if sign.isprintable() else "?" for sign in line)
+
+
+def _cluster(shape: Shape) -> dict[str, Any]:
+    """Return a scenario's `cluster`; that a GCS is kept follows from the faults."""
+    return shape.model_dump(exclude={"keeps_gcs"}, exclude_none=True)
+
+
+def _cluster_lines(plan: Plan) -> Iterator[str]:
+    cluster = _cluster(plan.shape)
+    if plan.job.launcher == "torchrun":
+        cluster = {"nodes": plan.shape.nodes} if plan.shape.nodes > 1 else {}
+    if cluster:
+        yield "cluster:"
+        for key, value in cluster.items():
+            yield f"  {key}: {_flow(value)}"
+
+
+def _flow(value: Any) -> str:  # noqa: ANN401 (what JSON has)
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_key(key)}: {_flow(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_flow(item) for item in value) + "]"
+    return json.dumps(value, allow_nan=False)
+
+
+def _key(key: str) -> str:
+    return key if key.isidentifier() and key.isascii() and key not in _WORDS else json.dumps(key)
+
+
+_WORDS = {"true", "True", "TRUE", "false", "False", "FALSE", "null", "Null", "NULL"}
