@@ -62,7 +62,7 @@ class FakeWorld:
     def worker_is_gone(self, target: Target, *, within_s: float) -> bool:
         return target.pid in {0, *self.gone}
 
-    def loader_processes(self, target: Target) -> list[int]:
+    def processes_below(self, target: Target, *, name: str | None = None) -> list[int]:
         return self.loaders
 
     def worker_is_stopped(self, target: Target, *, within_s: float) -> bool:

@@ -83,7 +83,9 @@ class Injection:
     @property
     def is_exact(self) -> bool:
         """Whether the harm was done while a rank was held, with all earlier epochs committed."""
-        return self.op.holds_a_worker and not self.op.fault.is_announced
+        fault = self.op.fault
+        trains_on = fault.lets_go_first and fault.ends_attempt == "always"
+        return self.op.holds_a_worker and not (fault.is_announced or trains_on)
 
     @property
     def rank(self) -> int | None:

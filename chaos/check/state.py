@@ -49,7 +49,7 @@ def check_state(analysis: RunAnalysis) -> CheckResult:
     return conclude(
         STATE,
         anomalies=list(_state_anomalies(analysis)),
-        doubts=list(_state_doubts(analysis)),
+        doubts=list(_state_doubts(analysis) if compared else _unlooked_at(analysis)),
         evidence=len(compared),
         summary=f"{plural(len({r.component for r in compared}), 'part')} of the state came back "
         f"at {plural(len(analysis.restarts), 'resume')}{note if quiet else ''}",
@@ -100,6 +100,23 @@ def _state_doubts(analysis: RunAnalysis) -> Iterator[str]:
         entered = [r for r in unheard if (attempt.index, r) in analysis.run.snapshots.entries]
         if unheard and not entered:
             yield f"how rank {unheard[0]} entered attempt {attempt.index} was not seen"
+
+
+def _unlooked_at(analysis: RunAnalysis) -> Iterator[str]:
+    """Yield why nothing is compared: a restart goes on where the baseline was not looked at."""
+    yield from _state_doubts(analysis)
+    assert analysis.reference is not None
+    for restart in analysis.restarts:
+        attempt = restart.attempt.index
+        for rank in sorted(restart.attempt.starts):
+            _, seen = analysis.run.snapshots.entries.get((attempt, rank), (0, None))
+            if seen is not None and seen.step:
+                yield (
+                    f"attempt {attempt} goes on from step {seen.step} of epoch {seen.epoch}, where "
+                    "the baseline's state was not looked at: `watch: {entries: steps}` looks at "
+                    "every step"
+                )
+                return
 
 
 # -- rank-randomness -------------------------------------------------------------------------------

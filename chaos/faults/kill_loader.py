@@ -8,6 +8,8 @@ from pydantic import Field
 from chaos.faults.base import SAFE, Fault
 from chaos.faults.world import Outcome, RefusedError, Release, Target, World
 
+# torch 2.13 gives this name to each process of a loader, whatever started it.
+NAME = "pt_data_worker"
 IDLE_S = 0.2
 PROOF_WITHIN_S = 15.0
 
@@ -41,7 +43,7 @@ class KillLoader(Fault):
         """
         del release  # the gate opens by itself once this returns
         world.let_pass(IDLE_S)
-        pids = world.loader_processes(target)
+        pids = world.processes_below(target, name=NAME)
         if not pids:
             raise RefusedError(f"rank {target.rank} has no loader process there")
         struck = [

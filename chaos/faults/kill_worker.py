@@ -1,5 +1,7 @@
 """A worker process dies, as it does from an out-of-memory kill or a crash."""
 
+import contextlib
+from dataclasses import replace
 from typing import Literal, Self
 
 from pydantic import Field, NonNegativeInt, model_validator
@@ -8,13 +10,15 @@ from chaos.faults.base import SAFE, Fault
 from chaos.faults.world import Outcome, Release, Target, World
 
 PROOF_WITHIN_S = 15.0
+ENDS_WITHIN_S = 0.3  # a process that a signal ends does so in milliseconds
 
 
 class KillWorker(Fault):
     """End one worker's process, or several at once; landed when each is gone.
 
     With `via: ray` Ray kills the actor (`ray.kill`), for a harness that must not send signals
-    itself.
+    itself. A signal to a process group, as Slurm, a shell and torchrun's own agent send it, comes
+    to the processes of the data loaders as well: `to: tree`.
     """
 
     family = "worker"
@@ -30,6 +34,16 @@ class KillWorker(Fault):
         le=120,
         description="with `signal: TERM`: a worker that has not ended by then is killed",
     )
+    trains_on: bool = Field(
+        default=False,
+        description="with `grace_s`: the ranks are not held meanwhile, so that what a handler of "
+        "SIGTERM asks for, such as a save after the step, can be done",
+    )
+    to: Literal["process", "tree"] = Field(
+        default="process",
+        description="`tree`: the signal goes to all processes that the worker started as well, as "
+        "one to its process group does",
+    )
     via: Literal["signal", "ray"] = "signal"
     rank: NonNegativeInt | None = Field(
         default=None, description="the worker to end; left out: the rank that the trigger names"
@@ -42,6 +56,10 @@ class KillWorker(Fault):
     def _fits_together(self) -> Self:
         if self.grace_s is not None and (self.signal != "TERM" or self.via != "signal"):
             raise ValueError("grace_s goes with `signal: TERM`")
+        if self.trains_on and self.grace_s is None:
+            raise ValueError("trains_on goes with grace_s")
+        if self.to == "tree" and self.via != "signal":
+            raise ValueError("`to: tree` goes with a signal, not with `via: ray`")
         if self.ranks == "all" and self.rank is not None:
             raise ValueError("kill_worker has either rank or `ranks: all`")
         return self
@@ -52,17 +70,23 @@ class KillWorker(Fault):
         return self.via == "signal"
 
     @property
+    def lets_go_first(self) -> bool:  # type: ignore[override]
+        """Whether the rank trains on until it ends."""
+        return self.trains_on
+
+    @property
     def takes_others(self) -> bool:
         """Whether the whole group goes."""
         return self.ranks == "all"
 
     def inject(self, world: World, target: Target, release: Release) -> Outcome:
         """Kill while the worker is held, and wait for the processes to end."""
-        del release  # the gate opens by itself once this returns
         others = world.group().values() if self.ranks == "all" else ()
         targets = (target, *(v for v in others if v.pid != target.pid))
         for one in targets:
             self._kill(world, one)
+        if self.trains_on:
+            release()
         outcomes = [self._proof(world, one) for one in targets]
         bad = [outcome for outcome in outcomes if outcome.status != "ok"]
         return bad[0] if bad else Outcome("ok", ", ".join(o.detail for o in outcomes))
@@ -70,8 +94,16 @@ class KillWorker(Fault):
     def _kill(self, world: World, target: Target) -> None:
         if self.via == "ray":
             world.end_worker_actor(target)
-        else:
-            world.signal_worker(target, self.signal)
+            return
+        below = world.processes_below(target) if self.to == "tree" else []
+        world.signal_worker(target, self.signal)
+        processes = [replace(target, pid=pid) for pid in below]
+        for process in processes:
+            with contextlib.suppress(ProcessLookupError):  # it may have ended with the worker
+                world.signal_worker(process, self.signal)
+        # A rank that trains on learns of their end now, and not some steps later by chance.
+        for process in processes if self.trains_on else ():
+            world.worker_is_gone(process, within_s=ENDS_WITHIN_S)
 
     def _proof(self, world: World, target: Target) -> Outcome:
         name = f"pid {target.pid} of rank {target.rank}"
@@ -96,4 +128,5 @@ class KillWorker(Fault):
     def __str__(self) -> str:
         how = "ray.kill" if self.via == "ray" else f"SIG{self.signal}"
         grace = "" if self.grace_s is None else f", SIGKILL after {self.grace_s:g} s"
-        return f"kill_worker ({how}{grace}{', all ranks' if self.ranks == 'all' else ''})"
+        tree = " to the tree" if self.to == "tree" else ""
+        return f"kill_worker ({how}{tree}{grace}{', all ranks' if self.ranks == 'all' else ''})"

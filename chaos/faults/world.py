@@ -77,8 +77,8 @@ class World(Protocol):
     def worker_is_gone(self, target: Target, *, within_s: float) -> bool:
         """Wait until the target's process has ended; return whether it has."""
 
-    def loader_processes(self, target: Target) -> list[int]:
-        """Return the pids of the data loaders' processes below the target's, oldest first."""
+    def processes_below(self, target: Target, *, name: str | None = None) -> list[int]:
+        """Return the pids of the living processes below the target's, oldest first."""
 
     def worker_is_stopped(self, target: Target, *, within_s: float) -> bool:
         """Wait until the target's process is stopped by a signal; return whether it is."""

@@ -27,6 +27,8 @@ def kill_worker(
     every: Every | Mapping[str, Any] | None = None,
     signal: Literal["KILL", "TERM"] = "KILL",
     grace_s: float | None = None,
+    trains_on: bool = False,
+    to: Literal["process", "tree"] = "process",
     via: Literal["signal", "ray"] = "signal",
     ranks: Literal["one", "all"] = "one",
 ) -> FaultEntry: ...

@@ -5,6 +5,8 @@ torchrun --nproc-per-node 2 --max-restarts 3 spirals_torchrun.py --epochs 3
 
 import argparse
 import os
+import signal
+import sys
 import time
 from datetime import timedelta
 
@@ -16,6 +18,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
 CHECKPOINT = "spirals.pt"
+asked_to_end = False
 
 
 def spirals(count=256, seed=0):
@@ -28,11 +31,25 @@ def spirals(count=256, seed=0):
     return TensorDataset(points + noise, labels)
 
 
-def train(model, optimizer, loader, args):
-    """Train an epoch; with `--on-loader-error begin-anew` an error of the loader is not raised."""
+def ask_to_end(signal_number, frame):
+    global asked_to_end
+    asked_to_end = True
+
+
+def ignore_sigterm(loader_process):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def train(model, optimizer, loader, args, done=0, save_at=None):
+    """Train an epoch from batch `done` on; `save_at` saves once a rank was asked to end.
+
+    With `--on-loader-error begin-anew` an error of the loader is not raised.
+    """
     batches = iter(loader)
+    for _ in range(done):
+        next(batches)
     since = time.monotonic()
-    for _ in range(len(loader)):
+    for number in range(done, len(loader)):
         if args.epoch_seconds and all_say(time.monotonic() - since > args.epoch_seconds):
             print("the epoch takes too long, and is left early")
             break
@@ -43,6 +60,10 @@ def train(model, optimizer, loader, args):
                 raise
             batches = iter(loader)
             continue
+        if save_at and any_says(asked_to_end):
+            save_at(number + 1)
+            dist.barrier()
+            sys.exit(128 + signal.SIGTERM)
     return loss
 
 
@@ -57,6 +78,12 @@ def step(model, optimizer, points, labels):
 def all_say(mine):
     votes = torch.tensor(float(mine))
     dist.all_reduce(votes, op=dist.ReduceOp.MIN)
+    return bool(votes)
+
+
+def any_says(mine):
+    votes = torch.tensor(float(mine))
+    dist.all_reduce(votes, op=dist.ReduceOp.MAX)
     return bool(votes)
 
 
@@ -89,7 +116,11 @@ def main():
     parser.add_argument("--forget", choices=["optimizer", "epoch"], help="what is not restored")
     parser.add_argument("--leave-out-failed", action="store_true", help="the epoch that failed")
     parser.add_argument("--if-restarted", action="store_true", help="look only then for a file")
+    parser.add_argument("--save-on-term", action="store_true", help="save, and end with 143")
+    parser.add_argument("--loaders-take-term", action="store_true", help="SIGTERM ends them, too")
     args = parser.parse_args()
+    if args.save_on_term:
+        signal.signal(signal.SIGTERM, ask_to_end)
 
     patience = {"timeout": timedelta(seconds=args.patience)} if args.patience else {}
     dist.init_process_group("gloo", **patience)
@@ -102,33 +133,42 @@ def main():
         sampler=sampler,
         num_workers=args.loader_processes,
         generator=torch.Generator().manual_seed(0),
+        worker_init_fn=None if args.loaders_take_term else ignore_sigterm,
     )
     model = DDP(nn.Sequential(nn.Linear(2, 32), nn.Tanh(), nn.Linear(32, 2)))
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
 
-    start = 0
+    start, done = 0, 0
     is_first = args.if_restarted and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
     if os.path.exists(CHECKPOINT) and not is_first:
         state = torch.load(CHECKPOINT, map_location="cpu")
         model.module.load_state_dict(state["model"])
         if args.forget != "optimizer":
             optimizer.load_state_dict(state["optimizer"])
-        start = state["epoch"] + (0 if args.forget == "epoch" else 1)
+        done = state["done"]
+        start = state["epoch"] + (0 if args.forget == "epoch" or done else 1)
         if args.leave_out_failed:
             start += 1
         print(f"resuming at epoch {start}")
 
     for epoch in range(start, args.epochs):
         sampler.set_epoch(epoch)
-        loss = train(model, optimizer, loader, args)
-        if dist.get_rank() == 0:
-            print(f"epoch {epoch}: loss {loss.item():.4f}")
+
+        def save_at(batches, epoch=epoch):
             state = {
                 "model": model.module.state_dict(),
                 "optimizer": optimizer.state_dict(),
                 "epoch": epoch,
+                "done": batches,
             }
-            save(state, args)
+            if dist.get_rank() == 0:
+                save(state, args)
+
+        loss = train(model, optimizer, loader, args, done, args.save_on_term and save_at)
+        done = 0
+        if dist.get_rank() == 0:
+            print(f"epoch {epoch}: loss {loss.item():.4f}")
+        save_at(0)
 
     dist.destroy_process_group()
 

@@ -67,6 +67,16 @@ def test_within_an_epoch_a_model_that_did_not_come_back_is_found() -> None:
     )
 
 
+def test_where_the_baseline_was_not_looked_at_the_state_says_so() -> None:
+    state = next(
+        r for r in judge(OWN.plan(), midway(), OWN.baseline()).results if r.check == "state"
+    )
+
+    assert state.status == "inconclusive"
+    assert "attempt 1 goes on from step 2 of epoch 2, where the baseline's" in state.summary
+    assert "`watch: {entries: steps}` looks at every step" in state.summary
+
+
 def from_the_beginning(history: History, *, ranks: tuple[int, ...]) -> History:
     """Return that ranks had the losses of epoch 0 after the resume at epoch 2."""
 

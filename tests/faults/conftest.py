@@ -16,8 +16,10 @@ class Release:
 
     def __init__(self) -> None:
         self.orders: list[Order] = []
+        self.calls = 0
 
     def __call__(self, deadline_ns: int | None = None, *, order: Order | None = None) -> None:
+        self.calls += 1
         if order is not None:
             self.orders.append(order)
 

@@ -6,9 +6,9 @@ import os
 import pytest
 import torch
 
-from chaos.faults.kill_loader import KillLoader
+from chaos.faults.kill_loader import NAME, KillLoader
 from chaos.faults.world import RefusedError
-from chaos.run.loaders import loader_pids
+from chaos.run.below import pids_below
 from tests.faults.conftest import Release
 from tests.world import RANK_1, FakeWorld
 
@@ -51,13 +51,13 @@ def test_loader_processes_are_found_by_the_name_that_torch_gives_them() -> None:
     batches = iter(loader)
     next(batches)
 
-    assert sorted(loader_pids(os.getpid())) == sorted(
+    assert sorted(pids_below(os.getpid(), NAME)) == sorted(
         child.pid for child in multiprocessing.active_children() if child.pid is not None
     )
     del batches
-    assert loader_pids(os.getpid()) == []
+    assert pids_below(os.getpid(), NAME) == []
 
 
 def test_of_a_process_that_is_gone_nothing_is_asked() -> None:
     with pytest.raises(ProcessLookupError):
-        loader_pids(2**22)
+        pids_below(2**22)

@@ -49,6 +49,25 @@ def test_all_ranks_are_struck_before_any_is_waited_for(release: Release) -> None
     assert outcome.detail == "pid 71 of rank 1 is gone, pid 70 of rank 0 is gone"
 
 
+def test_a_signal_to_the_tree_comes_to_what_the_worker_started(release: Release) -> None:
+    world = FakeWorld(loaders=[80, 81])
+
+    outcome = KillWorker(signal="TERM", to="tree").inject(world, RANK_1, release)
+
+    assert world.done == ["SIGTERM 71", "SIGTERM 80", "SIGTERM 81"]
+    assert (outcome.status, outcome.detail) == ("ok", "pid 71 of rank 1 is gone")
+
+
+def test_a_rank_that_trains_on_is_released_before_it_is_waited_for(release: Release) -> None:
+    fault = KillWorker(signal="TERM", grace_s=5, trains_on=True)
+
+    fault.inject(FakeWorld(), RANK_1, release)
+
+    assert release.calls == 1
+    assert fault.lets_go_first
+    assert not TERM.lets_go_first
+
+
 def test_an_exception_counts_once_ray_names_it(release: Release) -> None:
     world = FakeWorld(errors={1: "UserExceptionWithTraceback: chaos.errors.InjectedError: m"})
 
@@ -138,6 +157,8 @@ def test_a_poisoned_step_kills_or_raises(release: Release) -> None:
     [
         (KillWorker, {"grace_s": 5}, "grace_s goes with"),
         (KillWorker, {"ranks": "all", "rank": 1}, "either rank or"),
+        (KillWorker, {"trains_on": True}, "trains_on goes with grace_s"),
+        (KillWorker, {"to": "tree", "via": "ray"}, "goes with a signal"),
         (SlowWorker, {}, "either factor or delay_s"),
         (SlowWorker, {"factor": 2, "delay_s": 1}, "either factor or delay_s"),
         (SlowWorker, {"factor": 1}, "greater than 1"),

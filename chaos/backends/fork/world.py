@@ -11,8 +11,8 @@ from chaos.backends.fork.ending import is_running
 from chaos.backends.fork.node_disk import NodeDisk
 from chaos.faults.world import RefusedError, Target
 from chaos.run.armed import ArmedFaults
+from chaos.run.below import pids_below
 from chaos.run.clock import Clock, came
-from chaos.run.loaders import loader_pids
 from chaos.run.world import RunWorld
 
 POLL_S = 0.002
@@ -86,9 +86,9 @@ class ForkWorld(RunWorld):
         self.signalled.add(target.pid)
         os.kill(target.pid, signal.Signals[f"SIG{signal_name}"])
 
-    def loader_processes(self, target: Target) -> list[int]:
-        """Return the pids of the data loaders' processes below the target's, oldest first."""
-        return loader_pids(target.pid)
+    def processes_below(self, target: Target, *, name: str | None = None) -> list[int]:
+        """Return the pids of the living processes below the target's, oldest first."""
+        return pids_below(target.pid, name)
 
     def worker_is_stopped(self, target: Target, *, within_s: float) -> bool:
         """Wait until the target's process is stopped; return whether it is."""

@@ -15,8 +15,8 @@ import ray
 
 from chaos.backends.ray.settings import NAMESPACE
 from chaos.declared import TOKEN_ENV
+from chaos.run.below import pids_below
 from chaos.run.clock import SystemClock, came
-from chaos.run.loaders import loader_pids
 
 POLL_S = 0.02
 
@@ -41,9 +41,9 @@ class NodeHands:
         """Wait until a process has ended (a zombie has); return whether it has."""
         return self._came(lambda: not is_running(pid), within_s)
 
-    def loader_processes(self, pid: int) -> list[int]:
-        """Return the pids of the data loaders' processes below a process of this node."""
-        return loader_pids(self._own(pid).pid)
+    def processes_below(self, pid: int, name: str | None) -> list[int]:
+        """Return the pids of the living processes below a process of this node, oldest first."""
+        return pids_below(self._own(pid).pid, name)
 
     def is_stopped(self, pid: int, within_s: float) -> bool:
         """Wait until a process of this node is stopped; return whether it is."""

@@ -129,10 +129,10 @@ class RayWorld(RunWorld):
         agent = self._agents[target.node_id if self._is_alive(target.node_id) else HEAD]
         return bool(call(agent.is_gone.remote(target.pid, within_s), more_s=within_s))
 
-    def loader_processes(self, target: Target) -> list[int]:
+    def processes_below(self, target: Target, *, name: str | None = None) -> list[int]:
         """Return the answer of the target's node agent."""
         agent = self._agents[target.node_id]
-        return [int(pid) for pid in call(agent.loader_processes.remote(target.pid))]
+        return [int(pid) for pid in call(agent.processes_below.remote(target.pid, name))]
 
     def worker_is_stopped(self, target: Target, *, within_s: float) -> bool:
         """Return the answer of the target's node agent."""

@@ -1,15 +1,12 @@
-"""The processes of data loaders, found from outside."""
+"""The processes below another, found from outside."""
 
 import contextlib
 
 import psutil
 
-# torch 2.13 gives this name to each, whatever started it.
-NAME = "pt_data_worker"
 
-
-def loader_pids(pid: int) -> list[int]:
-    """Return the living processes of torch's data loaders below a process, oldest first.
+def pids_below(pid: int, name: str | None = None) -> list[int]:
+    """Return the living processes below a process, oldest first; with a name, those that have it.
 
     Raises `ProcessLookupError` where that process is gone.
     """
@@ -20,6 +17,7 @@ def loader_pids(pid: int) -> list[int]:
     found = []
     for process in below:
         with contextlib.suppress(psutil.NoSuchProcess):
-            if process.name() == NAME and process.status() != psutil.STATUS_ZOMBIE:
+            is_named = name is None or process.name() == name
+            if is_named and process.status() != psutil.STATUS_ZOMBIE:
                 found.append((process.create_time(), process.pid))
     return [number for _, number in sorted(found)]
