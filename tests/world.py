@@ -24,6 +24,7 @@ class FakeWorld:
 
     `gone` are the pids that have ended, `lost` the nodes, `effect` is what
     storage says it did. Waiting for a deadline lasts until `deadline` is set.
+    A node that `leaves` ends on SIGTERM.
     In a world that is `hardy` nothing ends, stops or joins.
     """
 
@@ -33,6 +34,7 @@ class FakeWorld:
     stops: bool = True
     obeys: bool = True
     over: bool = False
+    leaves: bool = True
     errors: Mapping[int, str] | None = None
     free: int = 2**40
     effect: str | None = "raised on rank 1"
@@ -93,8 +95,22 @@ class FakeWorld:
     def lose_node(self, node_id: str, *, raylet_only: bool = False) -> None:
         self.done.append(f"lose {'raylet of ' if raylet_only else ''}{node_id}")
         if not self.hardy:
-            self.lost.add(node_id)
-            self.gone.update(v.pid for v in self.group().values() if v.node_id == node_id)
+            self._lose(node_id)
+
+    def terminate_node(self, node_id: str, *, drains_s: float) -> int:
+        self.done.append(f"SIGTERM {node_id}" + (f", drains {drains_s:g}" if drains_s else ""))
+        if self.leaves and not self.hardy:
+            self._lose(node_id)
+        return 0
+
+    def end_node(self, node_id: str) -> None:
+        self.done.append(f"SIGKILL {node_id}")
+        if not self.hardy:
+            self._lose(node_id)
+
+    def _lose(self, node_id: str) -> None:
+        self.lost.add(node_id)
+        self.gone.update(v.pid for v in self.group().values() if v.node_id == node_id)
 
     def freeze_node(self, node_id: str, *, within_s: float) -> int | None:
         self.done.append(f"freeze {node_id}")

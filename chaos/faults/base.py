@@ -81,6 +81,11 @@ class Fault(Record):
     needs_kept_gcs: ClassVar[bool] = False
 
     @property
+    def needs_drain_s(self) -> float | None:
+        """The time for which nodes drain on SIGTERM that are `ray start --block`; None: no need."""
+        return None
+
+    @property
     def nodes_lost(self) -> int:
         """The largest number of nodes that it takes from the job for good, with their workers."""
         return 0

@@ -104,6 +104,15 @@ class World(Protocol):
     def lose_node(self, node_id: str, *, raylet_only: bool = False) -> None:
         """End a node at once: its raylet and, but for `raylet_only`, all that it started."""
 
+    def terminate_node(self, node_id: str, *, drains_s: float) -> int:
+        """Send SIGTERM to the first process of a node; return when it was sent (monotonic ns).
+
+        With `drains_s`, waits until the node's loss is announced to the cluster.
+        """
+
+    def end_node(self, node_id: str) -> None:
+        """End the first process of a terminated node, and all below it, by SIGKILL."""
+
     def freeze_node(self, node_id: str, *, within_s: float) -> int | None:
         """Stop a node's raylet and all below it; return the number of stopped processes.
 

@@ -61,6 +61,10 @@ class Shape(Record):
     keeps_gcs: bool = Field(
         default=False, description="its control service can be started again with what it knew"
     )
+    drain_s: float | None = Field(
+        default=None,
+        description="its nodes are `ray start --block`, which drain so long on SIGTERM",
+    )
     address: str | None = None
     storage: str | None = None
 

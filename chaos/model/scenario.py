@@ -331,6 +331,14 @@ class Scenario(Record):
         return self
 
     @model_validator(mode="after")
+    def _has_one_kind_of_nodes(self) -> Self:
+        drains = {entry.fault.needs_drain_s for entry in self.faults} - {None}
+        if len(drains) > 1:
+            times = " and ".join(f"{s:g} s" for s in sorted(s for s in drains if s is not None))
+            raise ValueError(f"the nodes of one cluster drain for one time, and not for {times}")
+        return self
+
+    @model_validator(mode="after")
     def _has_equal_nodes_under_torchrun(self) -> Self:
         nodes = self.cluster.nodes or 1
         if self.job.launcher != "torchrun":

@@ -31,6 +31,7 @@ def make_plan(
     entries = drawn_entries(scenario, seed=seed)
     spares = max(1, sum(entry.fault.nodes_lost for entry in entries))
     usual = nodes_for(job.workers, cluster.cpus_per_node, spares=spares)
+    drains = (entry.fault.needs_drain_s for entry in entries)
     nodes = cluster.nodes or (1 if job.launcher == "torchrun" else usual)
     return Plan(
         scenario=scenario.scenario,
@@ -43,6 +44,7 @@ def make_plan(
             nodes=nodes,
             cpus_per_node=cluster.cpus_per_node,
             keeps_gcs=any(entry.fault.needs_kept_gcs for entry in entries),
+            drain_s=next((s for s in drains if s is not None), None),
             address=cluster.address,
             storage=cluster.storage,
         ),

@@ -183,6 +183,19 @@ class RaySettings(FiniteRecord):
         default="off",
         description="RAY_TRAIN_ENABLE_NCCL_HANG_DETECTOR, and RAY_TRAIN_NCCL_RAS_ACTION",
     )
+    pod_grace_s: PositiveFloat | None = Field(
+        default=None,
+        description="the nodes are pods with this terminationGracePeriodSeconds (Kubernetes: 30); "
+        "left out: they are none",
+    )
+    node_drain_s: NonNegativeFloat = Field(
+        default=30.0, description="RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S of those pods"
+    )
+    hook_drain_s: NonNegativeFloat = Field(
+        default=0.0,
+        description="the deadline that their preStop hook gives `ray drain-node`; it outlives that "
+        "by a poll of Ray Train's at least; 0: there is no hook",
+    )
     head_on_spot: bool = Field(
         default=False, description="the head node stands on the same market as the workers"
     )
@@ -203,6 +216,11 @@ class RaySettings(FiniteRecord):
         description="TorchConfig(backend), Ray's own choice with GPUs; NCCL's survivors of a "
         "loss hang until Ray ends them, gloo's end at once",
     )
+
+    @property
+    def hook_needs_s(self) -> float:
+        """The seconds until Ray Train has learnt of a hook's drain, and ruled on it."""
+        return max(self.hook_drain_s, self.preemption_poll_s) + self.health_check_interval_s
 
     @property
     def relaxed_s(self) -> float:

@@ -89,8 +89,8 @@ def _printable(line: str) -> str:
 
 
 def _cluster(shape: Shape) -> dict[str, Any]:
-    """Return a scenario's `cluster`; that a GCS is kept follows from the faults."""
-    return shape.model_dump(exclude={"keeps_gcs"}, exclude_none=True)
+    """Return a scenario's `cluster`; what kind of GCS and nodes it has follows from the faults."""
+    return shape.model_dump(exclude={"keeps_gcs", "drain_s"}, exclude_none=True)
 
 
 def _cluster_lines(plan: Plan) -> Iterator[str]:

@@ -11,6 +11,7 @@ from chaos.faults.corrupt_snapshot import CorruptSnapshot
 from chaos.faults.corrupt_tensor import CorruptTensor
 from chaos.faults.delayed_visibility import DelayedVisibility
 from chaos.faults.disk_full import DiskFull
+from chaos.faults.evict_node import EvictNode
 from chaos.faults.exhaust_memory import ExhaustMemory
 from chaos.faults.fail_save import FailSave
 from chaos.faults.fail_upload import FailUpload
@@ -81,6 +82,7 @@ CASES = (
     Case("kill_node", KillNode(ranks=(0, 1)), NO_RANK_1),
     Case("freeze_node", FreezeNode(for_s=1, rank=1), NO_RANK_1),
     Case("partition_node", PartitionNode(for_s=1), "no network between them"),
+    Case("evict_node", EvictNode(), "the embedded backend has no `ray start`"),
     Case("preempt_node", PreemptNode(notice_s=60), "ended before the node's deadline"),
     Case("preempt_node", PreemptNode(notice_s=60, reclaim="never"), "before the node's deadline"),
     Case(

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chaos.faults.evict_node import EvictNode
 from chaos.faults.kill_node import KillNode
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.preempt_node import PreemptNode
@@ -34,6 +35,13 @@ def planned(
 
 def anywhere() -> FaultEntry:
     return FaultEntry(at=AtStep(epoch=1, step=1), kill_worker=KillWorker())
+
+
+def test_nodes_drain_for_as_long_as_the_fault_that_needs_them() -> None:
+    entry = FaultEntry(at=AtStep(epoch=1, step=1), evict_node=EvictNode(grace_s=3, drain_s=0))
+
+    assert planned(anywhere(), entry).shape.drain_s == 0
+    assert planned(anywhere()).shape.drain_s is None
 
 
 def test_paths_are_resolved_beside_the_scenario_file() -> None:

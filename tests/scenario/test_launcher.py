@@ -83,6 +83,7 @@ def test_a_fault_of_uploads_is_refused_with_what_strikes_a_file_of_the_jobs_own(
     [
         ("", f"faults:\n  - kill_node: {{}}\n    {AT}\n", "kill_node"),
         ("", f"faults:\n  - preempt_node: {{notice_s: 1}}\n    {AT}\n", "preempt_node"),
+        ("", f"faults:\n  - evict_node: {{}}\n    {AT}\n", "evict_node"),
         ("", f"faults:\n  - fail_upload: {{}}\n    {AT}\n", "fail_upload"),
         ("", f"faults:\n  - exhaust_memory: {{by: raylet}}\n    {AT}\n", "exhaust_memory"),
         ("", f"faults:\n  - kill_worker: {{via: ray}}\n    {AT}\n", "kill_worker"),

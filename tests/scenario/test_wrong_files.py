@@ -420,6 +420,14 @@ SENSE = {
             "nodes are not replaced during a run. It takes 4 nodes; left out, there are 4."
         ),
     ),
+    "nodes of two kinds": (
+        (
+            f"{JOB}faults:\n"
+            "  - {at: {epoch: 1, step: 1}, evict_node: {drain_s: 4}}\n"
+            "  - {at: {epoch: 2, step: 1}, evict_node: {}}\n"
+        ),
+        "1: the nodes of one cluster drain for one time, and not for 4 s and 30 s",
+    ),
     "cluster without a spare": (
         (
             f"{JOB}cluster: {{nodes: 1, cpus_per_node: 2}}\nfaults:\n"

@@ -85,6 +85,18 @@ class NodeHands:
             with contextlib.suppress(psutil.NoSuchProcess):
                 psutil.Process(pid).resume()
 
+    def first_process(self, raylet: int) -> int:
+        """Return the pid of the `ray start --block` that started a raylet of this host."""
+        above = psutil.Process(raylet).parent()
+        if above is None or "--block" not in above.cmdline():
+            raise ProcessLookupError(f"raylet {raylet} was not started by `ray start --block`")
+        return int(above.pid)
+
+    def end_tree(self, pid: int) -> None:
+        """End a process of this host and all below it; nothing to do if it has ended."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            end_tree(psutil.Process(pid))
+
     def processes_of(self, token: str) -> list[tuple[int, str]]:
         """Return (pid, command) of the processes on this host that a run started."""
         return processes_of(token)
@@ -137,6 +149,14 @@ def is_running(pid: int) -> bool:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
+
+
+def end_tree(first: psutil.Process) -> None:
+    """End a process and all below it in one instant, as the end of a pod does."""
+    below = first.children(recursive=True)
+    for process in (first, *below):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
 def _is_stopped(pid: int) -> bool:

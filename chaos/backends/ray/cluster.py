@@ -6,6 +6,7 @@ handlers there, and its processes die with the thread that started them.
 """
 
 import contextlib
+import itertools
 import logging
 import os
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from chaos.backends.ray import compat
 from chaos.backends.ray.agent import start_agents
 from chaos.backends.ray.authentication import Authentication
 from chaos.backends.ray.deaths import Death
+from chaos.backends.ray.node_process import NodeProcess, ended
 from chaos.backends.ray.settings import CLUSTER_ENV, HEALTH_CHECKS, NAMESPACE
 from chaos.backends.ray.world import HEAD
 from chaos.errors import ClusterError, HarnessError
@@ -47,7 +49,8 @@ class LocalCluster:
         self._temp: Path | None = None
         self._authentication = Authentication()
         self._shares = shares(compat.visible_gpus(), shape.nodes)
-        self._held: dict[Any, Share] = {}  # by node of Ray's cluster_utils
+        self._nodes: dict[Any, Share] = {}  # nodes of a `Cluster`, or `NodeProcess`
+        self._count = itertools.count()
 
     @classmethod
     def start(cls, shape: Shape) -> Self:
@@ -99,9 +102,9 @@ class LocalCluster:
         The latter were drained, and Ray cannot undo that.
         """
         self._forget_dead(lost)
-        for node in list(self._cluster.worker_nodes)[self.shape.nodes :]:
+        for node in list(self._nodes)[self.shape.nodes :]:
             self._remove(node)
-        missing = self.shape.nodes - len(self._cluster.worker_nodes)
+        missing = self.shape.nodes - len(self._nodes)
         if missing > 0:
             self.is_mended = True
             self._add_nodes(missing)
@@ -115,14 +118,17 @@ class LocalCluster:
 
     def _forget_dead(self, lost: set[str]) -> None:
         alive = {row["NodeID"] for row in ray.nodes() if row["Alive"]}
-        for node in list(self._cluster.worker_nodes):
+        for node in list(self._nodes):
             node_id = compat.node_id_of(node)
             if node_id not in alive or node_id in lost:
                 self._remove(node)
 
-    def _remove(self, node: Any) -> None:  # noqa: ANN401 - a node of Ray's cluster_utils
-        self._cluster.remove_node(node, allow_graceful=False)
-        self._held.pop(node, None)
+    def _remove(self, node: Any) -> None:  # noqa: ANN401 - a key of `_nodes`
+        if isinstance(node, NodeProcess):
+            node.end()
+        else:
+            self._cluster.remove_node(node, allow_graceful=False)
+        self._nodes.pop(node, None)
         self.agents.pop(compat.node_id_of(node), None)
 
     def end_gcs(self) -> int:
@@ -142,9 +148,10 @@ class LocalCluster:
     def deaths(self) -> list[Death]:
         """Return the processes of the cluster that have ended and were not removed by chaos."""
         head = compat.node_id_of(self._cluster.head_node)
+        found = (*compat.ended_processes(self._cluster), *ended(self._nodes))
         return [
             Death(kind, node_id, pid, code, is_heads=node_id == head)
-            for kind, node_id, pid, code in compat.ended_processes(self._cluster)
+            for kind, node_id, pid, code in found
         ]
 
     def close(self) -> None:
@@ -152,6 +159,10 @@ class LocalCluster:
         if ray.is_initialized():
             with compat.keeping_signal_handlers():
                 ray.shutdown()
+        for node in self._nodes:
+            if isinstance(node, NodeProcess):
+                node.end()
+        self._nodes.clear()
         if self._cluster is not None:
             with compat.keeping_signal_handlers():
                 self._cluster.shutdown()
@@ -223,16 +234,26 @@ class LocalCluster:
 
     def _add_nodes(self, count: int) -> None:
         for _ in range(count):
-            share = share_to_give(self._shares, self._held.values())
+            share = share_to_give(self._shares, self._nodes.values())
             with self._starting():
-                node = self._cluster.add_node(
-                    wait=False,
-                    num_cpus=self.shape.cpus_per_node,
-                    num_gpus=len(share),
-                    env_vars={"CUDA_VISIBLE_DEVICES": ",".join(share)},
-                    include_dashboard=False,
-                )
-            self._held[node] = share
+                node = self._new_node(share)
+            self._nodes[node] = share
+
+    def _new_node(self, share: Share) -> Any:  # noqa: ANN401 - a key of `_nodes`
+        cpus, env = self.shape.cpus_per_node, {"CUDA_VISIBLE_DEVICES": ",".join(share)}
+        if self.shape.drain_s is None:
+            return self._cluster.add_node(
+                wait=False,
+                num_cpus=cpus,
+                num_gpus=len(share),
+                env_vars=env,
+                include_dashboard=False,
+            )
+        assert self._temp is not None
+        folder = self._temp / f"n{next(self._count)}"
+        flags = {"num-cpus": cpus, "num-gpus": len(share)}
+        env[compat.DRAIN_ENV] = str(self.shape.drain_s)
+        return NodeProcess.start(self.address, folder, flags, env)
 
     def _settle(self) -> None:
         """Wait until every node is alive and its agent answers."""
@@ -252,7 +273,7 @@ class LocalCluster:
 
     def _fresh(self) -> set[str]:
         """Return the nodes that have no agent yet."""
-        return {compat.node_id_of(node) for node in self._cluster.worker_nodes} - set(self.agents)
+        return {compat.node_id_of(node) for node in self._nodes} - set(self.agents)
 
     def _await_nodes(self, wanted: set[str]) -> set[str]:
         """Return the wanted nodes once all are alive; those that are when time runs out.

@@ -29,6 +29,9 @@ RAYS_OWN_ACTORS = (
     "_StatsSummaryActor",
     "_UsageCollectionActor",
 )
+# Read by `ray start`: the id of its node, and for how long this drains on SIGTERM.
+NODE_ID_ENV = "RAY_OVERRIDE_NODE_ID_FOR_TESTING"
+DRAIN_ENV = "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S"
 _JOB_DIGITS = 8
 _IDLE = "ray::IDLE"  # the name of a worker process that has had no work yet
 _BEGINNING = "/workers/default_worker.py"  # its command until it has that name

@@ -107,6 +107,7 @@ class RayWorld(RunWorld):
         self.capacity, self.gcs = Capacity(), Gcs()
         self.struck: set[str] = set()
         self._frozen: dict[str, tuple[int, ...]] = {}
+        self._first: dict[str, int] = {}  # the pid of `ray start`, of nodes that were terminated
 
     def signal_worker(self, target: Target, signal_name: str) -> None:
         """Send a signal through the target's node agent."""
@@ -158,6 +159,22 @@ class RayWorld(RunWorld):
         except ray.exceptions.RayError as error:
             raise ProcessLookupError(f"node {node_id[:8]} is dead already") from error
         (agent.lose_raylet if raylet_only else agent.lose_node).remote()
+
+    def terminate_node(self, node_id: str, *, drains_s: float) -> int:
+        """Send SIGTERM to the node's `ray start`, and wait until the GCS knows of its drain."""
+        self.struck.add(node_id)
+        if node_id not in self._first:
+            raylet = call(self._agents[node_id].ready.remote())
+            self._first[node_id] = call(self._agents[HEAD].first_process.remote(raylet))
+        sent_ns = self._clock.now_ns()
+        os.kill(self._first[node_id], signal.SIGTERM)
+        if drains_s and not self._came(lambda: node_id in compat.draining_nodes(), CALL_S):
+            raise RuntimeError(f"node {node_id[:8]} was sent SIGTERM, and announces no drain")
+        return sent_ns
+
+    def end_node(self, node_id: str) -> None:
+        """End the node's `ray start` and all below it, through the head's agent."""
+        call(self._agents[HEAD].end_tree.remote(self._first[node_id]))
 
     def freeze_node(self, node_id: str, *, within_s: float) -> int | None:
         """Stop a raylet of this host and all below it, through the head's agent."""

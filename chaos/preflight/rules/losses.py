@@ -245,6 +245,64 @@ def _unused(question: Question) -> str | None:
     return f"a save on notice would take {in_s(need_s)} of {in_s(notice.seconds)}, and is not made"
 
 
+# -- pods ----------------------------------------------------------------------------------------
+
+
+def _charged_evictions(question: Question) -> str | None:
+    """Return in words why an eviction is charged to max_failures, None if it is not."""
+    settings = question.settings
+    grace_s, drain_s = settings.pod_grace_s, settings.node_drain_s
+    if grace_s is None:
+        return None
+    if settings.hook_drain_s:
+        if settings.hook_needs_s < grace_s:
+            return None
+        return (
+            f"Ray Train rules on the preStop hook's drain after {in_s(settings.hook_needs_s)}, and "
+            f"the pod is killed {in_s(grace_s)} after the hook began"
+        )
+    if not drain_s:
+        return "an evicted pod's node does not drain: it goes unannounced"
+    if grace_s <= drain_s:
+        return (
+            f"an evicted pod is killed after {in_s(grace_s)}, and its node drains for "
+            f"{in_s(drain_s)}: it goes before the deadline that it has announced"
+        )
+    return (
+        f"an evicted pod's node is ended by Ray at its deadline, {in_s(drain_s)} after SIGTERM: "
+        "which budget pays for it is chance"
+    )
+
+
+@stops(
+    "eviction-unretried",
+    reason="Ray announces the loss, and charges it to max_failures all the same. A preStop hook, "
+    "`ray drain-node` and a sleep that outlives its deadline, makes it a preemption.",
+    source="Ray 2.60, Node._drain_node_before_shutdown; seen: design note 23",
+    bad={"settings.max_failures": 0, "settings.pod_grace_s": 30.0},
+    good={
+        "settings.max_failures": 0,
+        "settings.pod_grace_s": 30.0,
+        "settings.hook_drain_s": 20.0,
+    },
+)
+def _evicted_once(question: Question) -> str | None:
+    text = None if question.settings.max_failures else _charged_evictions(question)
+    return text and f"{text}; max_failures is 0, and the first one ends the training"
+
+
+@wastes(
+    "eviction-charged",
+    reason="Each eviction takes one of max_failures, which none gives back: a rolling update takes "
+    "one for every node. A preStop hook, `ray drain-node` and a sleep, makes them preemptions.",
+    source="Ray 2.60, Node._drain_node_before_shutdown; seen: design note 23",
+    bad={"settings.pod_grace_s": 30.0},
+    good={"settings.pod_grace_s": 30.0, "settings.hook_drain_s": 20.0},
+)
+def _evicted_often(question: Question) -> str | None:
+    return _charged_evictions(question) if question.settings.max_failures else None
+
+
 # -- nodes -------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,142 @@
+"""A node's pod is evicted: SIGTERM to `ray start --block`, and SIGKILL when the grace is over."""
+
+from typing import ClassVar, Self
+
+from pydantic import Field, NonNegativeInt, model_validator
+
+from chaos.faults.base import Fault, SharedCluster
+from chaos.faults.kill_node import PROOF_WITHIN_S, lost
+from chaos.faults.world import Outcome, Release, Target, World
+
+HOOK_MORE_S = 3.0  # the hook outlives its own deadline by a poll of Ray Train's (2 s) and more
+NS = 1e9
+
+
+class EvictNode(Fault):
+    """Evict the pod of the worker's node, as Kubernetes does.
+
+    Its first process, `ray start --block`, gets SIGTERM, and all of the pod SIGKILL when `grace_s`
+    is over. Ray 2.60 answers SIGTERM with a drain of its own node, with reason PREEMPTION and
+    `drain_s` of notice, and ends the node when they are over. A plan with this fault has nodes that
+    are such processes. Landed when the node is dead and its worker gone; where a drain was due, the
+    GCS has announced it. The embedded backend has no `ray start`.
+    """
+
+    family = "node"
+    ends_attempt = "always"
+    on_shared_cluster = SharedCluster(
+        "never", "the first process of a node is not chaos's to signal, and no other node comes"
+    )
+    whom = "the pod of rank {rank}'s node, and all that runs in it"
+    sentence = "the pod of rank {rank}'s node was evicted {place}"
+    nodes_lost: ClassVar[int] = 1
+
+    grace_s: float = Field(
+        default=30.0,
+        ge=0,
+        le=600,
+        description="seconds from the beginning of the eviction to SIGKILL: Kubernetes' "
+        "terminationGracePeriodSeconds",
+    )
+    drain_s: float = Field(
+        default=30.0,
+        ge=0,
+        le=600,
+        description="the node's RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S; 0: it does not drain",
+    )
+    hook_s: float = Field(
+        default=0.0,
+        ge=0,
+        le=600,
+        description="notice given by a preStop hook, `ray drain-node`, which returns "
+        f"{HOOK_MORE_S:g} s after its deadline; SIGTERM follows. The grace counts from the hook on",
+    )
+    again_after_s: float | None = Field(
+        default=None, gt=0, le=600, description="a second SIGTERM so long after the first"
+    )
+    rank: NonNegativeInt | None = Field(
+        default=None,
+        description="evict this rank's node; left out: the node of the trigger's rank",
+    )
+
+    @model_validator(mode="after")
+    def _has_time(self) -> Self:
+        if self.hook_s and self.hook_s + HOOK_MORE_S >= self.grace_s:
+            raise ValueError(
+                f"hook_s and {HOOK_MORE_S:g} s more must be below grace_s: the hook is part of it"
+            )
+        again = self.again_after_s
+        if again is not None and again >= min(self.drain_s, self.grace_s - self._term_s):
+            raise ValueError("again_after_s must be below drain_s and what is left of grace_s")
+        return self
+
+    @property
+    def is_announced(self) -> bool:  # type: ignore[override]
+        """Whether the loss is announced to Ray, by the drain or by the hook."""
+        return bool(self.drain_s or self.hook_s)
+
+    @property
+    def lets_go_first(self) -> bool:  # type: ignore[override]
+        """Whether training goes on between notice and loss."""
+        return self.is_announced
+
+    @property
+    def needs_drain_s(self) -> float:
+        """The drain time of the nodes that it needs."""
+        return self.drain_s
+
+    @property
+    def _term_s(self) -> float:
+        """The seconds from the beginning of the eviction to SIGTERM."""
+        return self.hook_s + HOOK_MORE_S if self.hook_s else 0.0
+
+    @property
+    def _notice_s(self) -> float:
+        return self.hook_s or self.drain_s
+
+    def loss_ns(self, deadline_ns: int) -> int:
+        """Return when the node goes at the latest (monotonic ns), by the deadline in force."""
+        ends_s = min(self.grace_s, self._term_s + self.drain_s)
+        return deadline_ns + int((ends_s - self._notice_s) * NS)
+
+    def inject(self, world: World, target: Target, release: Release) -> Outcome:
+        """Evict the pod; training goes on meanwhile, if the loss was announced."""
+        term_ns = self._terminate(world, target.node_id, release)
+        if term_ns is None or not self._await_end(world, target.node_id, term_ns):
+            return Outcome("fail", "the job ended before the pod's node did; nothing was lost")
+        return lost(world, target)
+
+    def _terminate(self, world: World, node_id: str, release: Release) -> int | None:
+        """Send SIGTERM, after the hook; return when it was sent, None if the run ended before."""
+        if self.hook_s:
+            deadline_ns = world.give_notice(node_id, notice_s=self.hook_s)
+            release(deadline_ns)
+            if not world.wait_until(deadline_ns + int(HOOK_MORE_S * NS)):
+                return None
+        term_ns = world.terminate_node(node_id, drains_s=self.drain_s)
+        if self.drain_s:
+            release(term_ns + int(self.drain_s * NS))
+        return term_ns
+
+    def _await_end(self, world: World, node_id: str, term_ns: int) -> bool:
+        """Wait until Ray ends the node, and end it with the grace; False if the run ended before.
+
+        A node that does not drain goes at once, with the worker that is held.
+        """
+        if self.again_after_s is not None:
+            if not world.wait_until(term_ns + int(self.again_after_s * NS)):
+                return False
+            world.terminate_node(node_id, drains_s=0.0)
+        left_s = self.grace_s - self._term_s
+        if not world.wait_until(term_ns + int(min(self.drain_s, left_s) * NS)):
+            return False
+        more_s = left_s - self.drain_s
+        if more_s <= 0 or not world.node_is_dead(node_id, within_s=min(more_s, PROOF_WITHIN_S)):
+            world.end_node(node_id)
+        return True
+
+    def __str__(self) -> str:
+        drain = f"drain of {self.drain_s:g} s" if self.drain_s else "no drain"
+        hook = f", after a hook's notice of {self.hook_s:g} s" if self.hook_s else ""
+        again = "" if self.again_after_s is None else ", SIGTERM twice"
+        return f"evict_node (grace {self.grace_s:g} s, {drain}{hook}{again})"
