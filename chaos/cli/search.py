@@ -200,6 +200,8 @@ def _size(one: "Found") -> str:
         parts.append("found by an earlier search")
     elif one.first_faults > len(one.row.ops):
         parts.append(f"the first plan that failed had {one.first_faults}")
+    if one.plans:
+        parts.append(f"the smallest after {plural(one.plans, 'plan')}")
     if not one.is_smallest:
         parts.append("time was up before every smaller plan was tried")
     if not one.is_repeated:

@@ -2,11 +2,12 @@
 
 Hypothesis draws plans, each of which is a run. A run that met a combination of fault, place and
 controller state that no run before it has met leads to others like it. A plan that fails is made
-smaller until every part of it is needed, and repeated once, for it to count as a finding.
+smaller (see `shrink`), and repeated once, for it to count as a finding.
 """
 
 import hashlib
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import count, pairwise
 from pathlib import Path
@@ -36,13 +37,13 @@ from chaos.run.ports import ScriptBackend
 from chaos.scenario_file.load import load_scenario
 from chaos.search import FAULTS_MAX
 from chaos.search.plans import JobPlaces, drawn_plans
+from chaos.search.shrink import Ops, shrunk
 
 # Plans that Hypothesis draws before it starts again, with the causes found so far left out.
 BATCH = 40
 SUFFIX = ".chaos.yaml"
 RESULT = "search.json"
 
-Ops: TypeAlias = tuple[Op, ...]
 # The identity of a cause while a plan is made smaller: its numbers and places change.
 Cause: TypeAlias = tuple[str, str]
 
@@ -50,7 +51,8 @@ Cause: TypeAlias = tuple[str, str]
 class Found(Record):
     """One cause, by the smallest plan that shows it; `first_faults` are those of the first.
 
-    `is_smallest`: the time sufficed to try everything smaller. `is_repeated`: the plan was run
+    `is_smallest`: the time sufficed to make it smaller until no neighbour of it failed; that was
+    known after `plans` plans and `seconds` of the search. `is_repeated`: the plan was run
     twice and failed twice by the same cause. `file` is its scenario.
     """
 
@@ -59,6 +61,8 @@ class Found(Record):
     first_faults: int
     first_plan: int
     is_smallest: bool
+    plans: int
+    seconds: float
     is_repeated: bool
     was_known: bool
     file: str
@@ -114,6 +118,8 @@ class _Best:
     first_plan: int
     is_smallest: bool = False
     was_known: bool = False
+    plans: int = 0
+    seconds: float = 0.0
 
 
 @dataclass
@@ -196,13 +202,13 @@ class Search:
         for batch in count():
             before = len(self._rows)
             self._draw(batch, drawn)
-            for best in self._best.values():
-                best.is_smallest = True
+            while cause := next((c for c, b in self._best.items() if not b.is_smallest), None):
+                self._shrink(cause)
             if len(self._rows) == before:  # every plan that it can draw was run
                 return
 
     def _draw(self, batch: int, drawn: hypothesis.strategies.SearchStrategy[Ops]) -> None:
-        """Draw plans until some fail by a new cause, and make those smaller."""
+        """Draw plans until one fails by a new cause."""
         known = frozenset(self._best)
 
         @hypothesis.seed(_number(self.seed, batch))
@@ -210,10 +216,11 @@ class Search:
             max_examples=BATCH,
             database=None,
             deadline=None,
-            phases=(Phase.generate, Phase.target, Phase.shrink),
+            phases=(Phase.generate, Phase.target),
             suppress_health_check=list(HealthCheck),
             verbosity=Verbosity.quiet,
             print_blob=False,
+            report_multiple_bugs=False,
         )
         @hypothesis.given(drawn)
         def comes_out_right(ops: Ops) -> None:
@@ -222,12 +229,26 @@ class Search:
             cause = cause_of(row)
             if cause is not None and cause not in known:
                 self._note(cause, row)
-                raise _wrong(cause)
+                raise _WrongError
 
-        try:
+        with suppress(_WrongError):
             comes_out_right()
-        except* _WrongError:
-            pass
+
+    def _shrink(self, cause: Cause) -> None:
+        """Make the plan of a cause as small as it gets; what fails otherwise is noted as well."""
+
+        def fails(ops: Ops) -> bool:
+            row = self._row(ops)
+            now = cause_of(row)
+            if now is not None:
+                self._note(now, row)
+            return now == cause
+
+        best = self._best[cause]
+        may_kill = self.kinds is None or "kill_worker" in self.kinds
+        shrunk(best.row.ops, fails, JobPlaces.of(self._clean.profile), may_kill=may_kill)
+        best.is_smallest = True
+        best.plans, best.seconds = len(self._rows), seconds_since(self._start, self.clock)
 
     def _row(self, ops: Ops) -> RunRow:
         """Run a plan, unless it was run before."""
@@ -314,6 +335,8 @@ class Search:
             first_faults=best.first_faults,
             first_plan=best.first_plan,
             is_smallest=best.is_smallest,
+            plans=best.plans,
+            seconds=best.seconds,
             is_repeated=is_repeated,
             was_known=best.was_known,
             file=str(file),
@@ -373,15 +396,6 @@ def kind_of_place(op: Op) -> str:
 
 class _WrongError(Exception):
     """A plan that a job does not survive."""
-
-
-_CAUSES: dict[Cause, type[_WrongError]] = {}
-
-
-def _wrong(cause: Cause) -> _WrongError:
-    """Return an error whose type is that of the cause: Hypothesis makes each smaller by itself."""
-    kind = _CAUSES.setdefault(cause, type("_WrongError", (_WrongError,), {}))
-    return kind(*cause)
 
 
 def _number(seed: int, batch: int) -> int:

@@ -29,6 +29,7 @@ MAY_NAME = {
     "preflight/calibration.py": WRITES,
     "preflight/compression.py": WRITES,
     "search/plans.py": WRITES,
+    "search/shrink.py": WRITES,
     "selftest/trials.py": WRITES,
 }
 # Prose and names of methods are no knowledge of a fault: only whole strings and names count.
