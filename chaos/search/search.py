@@ -245,8 +245,7 @@ class Search:
             return now == cause
 
         best = self._best[cause]
-        may_kill = self.kinds is None or "kill_worker" in self.kinds
-        shrunk(best.row.ops, fails, JobPlaces.of(self._clean.profile), may_kill=may_kill)
+        shrunk(best.row.ops, fails, JobPlaces.of(self._clean.profile), self.kinds)
         best.is_smallest = True
         best.plans, best.seconds = len(self._rows), seconds_since(self._start, self.clock)
 

@@ -5,7 +5,7 @@ here each is a run of seconds. A fault that is not needed costs one run, and a p
 list of the job's places can be halved.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from chaos.audit.place_groups import order_of
@@ -18,11 +18,12 @@ Ops: TypeAlias = tuple[Op, ...]
 Fails: TypeAlias = Callable[[Ops], bool]
 
 
-def shrunk(ops: Ops, fails: Fails, places: JobPlaces, *, may_kill: bool = True) -> Ops:
+def shrunk(ops: Ops, fails: Fails, places: JobPlaces, kinds: Sequence[str] | None = None) -> Ops:
     """Return a plan that fails, and of which no smaller neighbour does.
 
-    `ops` fails; `fails` runs a plan. `may_kill`: a fault may become a killed worker.
+    `ops` fails; `fails` runs a plan. Only faults of `kinds` are put in, if they are given.
     """
+    may_kill = kinds is None or "kill_worker" in kinds
     while True:
         before = ops
         ops = _fewer(ops, fails)

@@ -81,6 +81,6 @@ def test_what_must_be_at_a_moment_comes_to_the_earliest_one() -> None:
 def test_where_no_worker_may_be_killed_the_kind_stays() -> None:
     op = Op(index=0, at=AtStep(epoch=4, step=7, rank=0), kill_worker=KillWorker(signal="TERM"))
 
-    (small,) = shrunk((op,), lambda _: True, PLACES, may_kill=False)
+    (small,) = shrunk((op,), lambda _: True, PLACES, ["raise_in_worker"])
 
     assert str(small) == "op 0: kill_worker (SIGTERM) at epoch 0, step 1, rank 0"
