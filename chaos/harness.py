@@ -27,7 +27,12 @@ from chaos.errors import (
     UsageError,
 )
 from chaos.extensions import check_names, other_checks
-from chaos.job_failure import refuse_trials_elsewhere, refuse_unmet_needs, why_the_job_failed
+from chaos.job_failure import (
+    refuse_other_steps,
+    refuse_trials_elsewhere,
+    refuse_unmet_needs,
+    why_the_job_failed,
+)
 from chaos.model.history import HISTORY, Baseline, History
 from chaos.model.plan import Plan, PlanBackend
 from chaos.model.scenario import Scenario
@@ -114,6 +119,7 @@ class Harness:
         """Execute one plan and judge it against its baseline."""
         refuse_unpermitted(plan, self.overrides.permissions)
         baseline = self.baseline(plan)
+        refuse_other_steps(plan, baseline)
         name = f"{plan.seed}-{stamp(self.clock.wall_ns())}"
         directory = create(self.reports / plan.slug, name, plan, environment(self.cwd))
         with room_in(directory):

@@ -25,8 +25,9 @@ from chaos.model.event import (
     StepDone,
     WroteOutside,
 )
-from chaos.model.history import History
+from chaos.model.history import Baseline, History
 from chaos.model.plan import Plan
+from chaos.plan.course import steps_by_epoch
 from chaos.report.outcome import FinishedRun
 from chaos.run.machine import has_ray
 
@@ -65,6 +66,19 @@ _NO_GPU_HERE = (
 )
 # Ray 2.60's own words, where its part for a framework is imported before the framework.
 _ISNT_INSTALLED = {"PyTorch Lightning": "lightning", "TensorFlow": "tensorflow"}
+
+
+def refuse_other_steps(plan: Plan, baseline: Baseline) -> None:
+    """Raise `JobError` where no epoch is as long as what was drawn takes it to be."""
+    lengths = sorted({steps for steps in steps_by_epoch(baseline) if steps})
+    for stated in plan.stated_steps:
+        if lengths and stated not in lengths:
+            raise JobError(
+                f"the scenario states {stated} steps per epoch, and the job makes "
+                f"{' or '.join(map(str, lengths))}",
+                f"Write `steps_per_epoch: {lengths[-1]}`: places and lives are counted by it.",
+                place=_place(plan),
+            )
 
 
 def why_the_job_failed(plan: Plan, run: FinishedRun, *, log: Path) -> JobError:

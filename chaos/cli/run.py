@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Annotated
 
@@ -29,7 +30,8 @@ from chaos.cli.cluster import (
 )
 from chaos.cli.commands import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_PASS, EXIT_USAGE
 from chaos.cli.documents import Document, Form, Format, Output, plain
-from chaos.cli.options import REPORTS, AnyBackend, Jobs, Reports, Seed, lanes_asked
+from chaos.cli.options import REPORTS, AnyBackend, Jobs, Reports, Seed, lanes_asked, seconds
+from chaos.cli.soak import Soak
 from chaos.errors import UsageError
 from chaos.harness import Harness, write_suite
 from chaos.model.plan import Plan, PlanBackend
@@ -70,6 +72,16 @@ Repeat = Annotated[
         "fifty, to tell a change from noise.",
     ),
 ]
+SoakFor = Annotated[
+    float | None,
+    typer.Option(
+        "--soak",
+        parser=seconds,
+        metavar="TIME",
+        help="Run each scenario with one seed after another until the time (2h, 30m) is up, and "
+        "show what moves or grows over the resumes.",
+    ),
+]
 Stop = Annotated[
     bool, typer.Option("--exitfirst", "-x", help="Stop after the first run that does not pass.")
 ]
@@ -94,6 +106,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     exclude: Exclude = None,
     repeat: Repeat = 1,
     plans: RandomPlans = None,
+    soak_for: SoakFor = None,
     stop: Stop = False,  # noqa: FBT002 - a flag on the command line
     jobs: Jobs = None,
     form: Format = None,
@@ -115,10 +128,11 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     document = Document.asked(form, output, *FORMS)
     console = screen(quiet=quiet, stderr=document.takes_stdout)
     refuse_contradictions(address, storage, backend=backend)
-    _refuse_repeated_draws(plans, repeat)
+    _refuse_together(plans, repeat, soak_for, jobs)
     lanes = lanes_asked(jobs, backend) or 1
     files = _chosen(paths, matching, exclude or ())
-    asked = Asked(files, range(seed, seed + (plans or 0)), seed, backend, repeat)
+    soak = None if soak_for is None else Soak(soak_for, SystemClock())
+    asked = Asked(files, range(seed, seed + (plans or 0)), seed, backend, repeat, soak)
     console.print(asked.in_words)
     permissions = Permissions(allow_faults_on, allow_node_loss)
     there = ClusterOverrides(address, storage, permissions)
@@ -126,15 +140,14 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
         show_dry_run(files, there, console, seed=seed)
         return
     rows, told = list[SuiteRow](), deque[FinishedRun](maxlen=lanes)
-    write = partial(_write, console, rows, reports, document, quiet=quiet)
-    cwd, clock = Path.cwd(), SystemClock()
+    write = partial(_write, console, rows, reports, document, soak, quiet=quiet)
     lane_console = console if lanes == 1 else screen(quiet=True)
     with _concluded(rows, told, files, write), ExitStack() as opened:
         harnesses = [
             Harness(
                 reports,
                 lane_console,
-                cwd,
+                Path.cwd(),
                 opened.enter_context(
                     open_backend(
                         _of_launchers(files, backend),
@@ -143,10 +156,10 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
                         prestart=prestart_workers,
                     )
                 ),
-                clock,
+                SystemClock(),
                 keep_storage,
                 there,
-                told.append,
+                partial(_tell, told, soak),
             )
             for _ in range(lanes)
         ]
@@ -227,11 +240,14 @@ class Asked:
     seed: int
     backend: PlanBackend
     repeat: int
+    soak: Soak | None = None
 
     @property
     def in_words(self) -> str:
         """The first line of a suite."""
         often = f", {self.repeat} times each" if self.repeat > 1 else ""
+        if self.soak is not None:
+            often = f", and the seeds after it for {self.soak.limit_s:.0f} s"
         count = plural(len(self.files), "scenario")
         return f"chaos {__version__}, seed {self.seed}, {count}{often}"
 
@@ -242,9 +258,21 @@ class Asked:
                 drawn = harness.random_plans(file, seeds=self.drawn, backend=self.backend)
                 yield from ((plan, None) for plan in drawn)
             return
+        if self.soak is not None:
+            yield from self._soaked(harness, self.soak)
+            return
         numbers = range(1, self.repeat + 1) if self.repeat > 1 else (None,)
         plans = harness.plans(self.files, seed=self.seed, backend=self.backend)
         yield from ((plan, number) for plan in plans for number in numbers)
+
+    def _soaked(self, harness: Harness, soak: Soak) -> Iterator[tuple[Plan, int]]:
+        """Yield each scenario with one seed after another, at least once."""
+        for number in count(1):
+            seed = self.seed + number - 1
+            for plan in harness.plans(self.files, seed=seed, backend=self.backend):
+                if number > 1 and soak.is_over:
+                    return
+                yield plan, number
 
 
 def rows_of(harnesses: Sequence[Harness], asked: Asked) -> Iterator[SuiteRow]:
@@ -265,6 +293,8 @@ def rows_of(harnesses: Sequence[Harness], asked: Asked) -> Iterator[SuiteRow]:
         row = harnesses[0].row(plan, repeat=number)
         given_up = plan if row.verdict is None else given_up
         yield row
+        if asked.soak is not None and row.standing == "not_run":
+            return
 
 
 def _chosen(paths: Sequence[Path], text: str | None, exclude: Sequence[str]) -> tuple[Path, ...]:
@@ -284,21 +314,42 @@ def _names(file: Path, text: str) -> bool:
     return text in str(file).lower() or text in load_scenario(file).scenario.lower()
 
 
-def _refuse_repeated_draws(plans: int | None, repeat: int) -> None:
+def _refuse_together(plans: int | None, repeat: int, soak: float | None, jobs: int | None) -> None:
     if plans is not None and repeat > 1:
         raise UsageError(
             "--random draws other faults for each run, and --repeat is for the same ones",
             "Give one of them.",
         )
+    others = {"--random": plans is not None, "--repeat": repeat > 1, "--jobs": jobs is not None}
+    named = next((name for name, is_given in others.items() if is_given), None)
+    if soak is not None and named is not None:
+        raise UsageError(
+            f"--soak runs one seed after another, and {named} means other runs",
+            "Give one of them.",
+        )
+
+
+def _tell(told: deque[FinishedRun], soak: Soak | None, run: FinishedRun) -> None:
+    told.append(run)
+    if soak is not None:
+        soak.note(run)
 
 
 def _write(
-    console: Console, rows: list[SuiteRow], reports: Path, document: Document, *, quiet: bool
+    console: Console,
+    rows: list[SuiteRow],
+    reports: Path,
+    document: Document,
+    soak: Soak | None,
+    *,
+    quiet: bool,
 ) -> None:
     page = write_suite(reports, rows, SystemClock())
     worst = [runs.worst for runs in by_scenario(rows)]
     _tell_ci(console, worst, page)
     print_suite(rows, console)
+    for line in () if soak is None else soak.finish(page.parent):
+        console.print(line, soft_wrap=True, markup=False)
     console.print(f"report: {shown(page)}", soft_wrap=True)
     if quiet:
         screen(stderr=document.takes_stdout).print(closing_line(rows), soft_wrap=True)

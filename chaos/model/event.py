@@ -65,6 +65,7 @@ from chaos.model.events.state import (
     FileSaved,
     Inputs,
     PartUploaded,
+    ProcessSeen,
     Repositioned,
     ShardedPart,
     Share,
@@ -139,6 +140,7 @@ AnyEvent: TypeAlias = (
     | FileSaved
     | FileWritten
     | PartUploaded
+    | ProcessSeen
     | Repositioned
     | StateSeen
     | StorageSeen
@@ -191,6 +193,7 @@ __all__ = [
     "ObserverFailed",
     "PartUploaded",
     "ProbeFailed",
+    "ProcessSeen",
     "ReportBegun",
     "ReportReturned",
     "Repositioned",

@@ -84,7 +84,8 @@ class Plan(Record):
     `confined`: nothing but the audit's own folder is written to. `follows_script`: the number of
     workers is a guess, and the script's own stands. `token` names the run whose folder this was
     written into, and `baselines` those of the clean runs that it is judged by. `is_drawn`: the seed
-    decided more than ranks. `digest` is that of the file that this was read from.
+    decided more than ranks, for epochs of `stated_steps`. `digest` is that of the file that this
+    was read from.
     """
 
     version: Literal[1] = PLAN_VERSION
@@ -98,6 +99,7 @@ class Plan(Record):
     shape: Shape
     ops: tuple[Op, ...]
     is_drawn: bool = False
+    stated_steps: tuple[PositiveInt, ...] = ()
     expect: Expect
     watch: Watch = Watch()
     limits: Limits

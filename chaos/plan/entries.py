@@ -19,6 +19,15 @@ def is_drawn(scenario: Scenario) -> bool:
     return scenario.lifetimes is not None or any(entry.is_drawn for entry in scenario.faults)
 
 
+def stated_steps(scenario: Scenario) -> tuple[int, ...]:
+    """Return the steps of an epoch that a scenario's distances and lives are counted by."""
+    returns = [entry.every for entry in scenario.faults if entry.every is not None]
+    stated = {every.steps_per_epoch for every in returns if every.steps_per_epoch is not None}
+    if scenario.lifetimes is not None:
+        stated.add(scenario.lifetimes.steps_per_epoch)
+    return tuple(sorted(stated))
+
+
 def drawn_entries(scenario: Scenario, *, seed: int) -> tuple[FaultEntry, ...]:
     """Return plain entries: those of `faults` in their order, then the losses of `lifetimes`.
 

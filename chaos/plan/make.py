@@ -9,7 +9,7 @@ from chaos.model.fault_entry import FAULTS, REGISTERED, FaultEntry
 from chaos.model.plan import Op, Plan, PlanBackend, Shape
 from chaos.model.scenario import Job, Scenario
 from chaos.model.trigger import Trigger
-from chaos.plan.entries import drawn_entries, is_drawn
+from chaos.plan.entries import drawn_entries, is_drawn, stated_steps
 
 _SUFFIX = re.compile(r"(\.chaos)?\.ya?ml$")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
@@ -50,6 +50,7 @@ def make_plan(
         ),
         ops=_ops(entries, workers=job.workers, seed=seed),
         is_drawn=is_drawn(scenario),
+        stated_steps=stated_steps(scenario),
         expect=scenario.expect,
         watch=scenario.watch,
         limits=scenario.limits,

@@ -91,6 +91,14 @@ def test_draws_are_not_repeated(run: Run, capsys: pytest.CaptureFixture[str]) ->
     assert "--random draws other faults for each run" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("beside", [("--random", "3"), ("--repeat", "2"), ("--jobs", "2")])
+def test_a_soak_is_of_one_run_after_another(
+    run: Run, capsys: pytest.CaptureFixture[str], beside: tuple[str, str]
+) -> None:
+    assert run("--soak", "1h", "--backend", "fork", *beside) == 3
+    assert f"--soak runs one seed after another, and {beside[0]} means" in capsys.readouterr().err
+
+
 def test_only_matching_scenarios_run_and_none_is_a_mistake(
     run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,21 +3,25 @@
 import io
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from chaos.backends.fork.backend import ForkBackend
+from chaos.backends.open import open_backend
 from chaos.harness import Harness
+from chaos.report.soak import soak_run
 from chaos.run.clock import SystemClock
 from tests.fork.conftest import ROOT
 
+pytestmark = pytest.mark.timeout(400)
 SCENARIO = """\
 scenario: machines that end
 job:
   script: {script}
-  args: {{epochs: 4}}
+  args: {{epochs: 3}}
   workers: 2
   failure: {{max_failures: 3}}
-lifetimes: {{mean_steps: 8, epochs: 4, steps_per_epoch: 6}}
+lifetimes: {{mean_steps: 20, epochs: 3, steps_per_epoch: 23}}
 """
 
 
@@ -42,3 +46,31 @@ def test_a_drawn_run_can_be_run_again_without_its_seed(
     shown = said.getvalue()
     assert "drawn from seed 3" in shown
     assert shown.index(str(plan.ops[-1])) < shown.index("injected")
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("name", "grows"),
+    [
+        ("for_long", set()),
+        ("for_long_shards_opened", set()),
+        ("for_long_wrong_from_third_resume", set()),
+        ("for_long_descriptors_leaked", {"open_files"}),
+        ("for_long_file_per_start", {"entries"}),
+    ],
+)
+def test_a_long_run_names_what_adds_up_and_nothing_else(
+    name: str, grows: set[str], tmp_path: Path
+) -> None:
+    (here := tmp_path / "here").mkdir()
+    with open_backend("fork", Console(quiet=True)) as backend:
+        harness = Harness(tmp_path / "reports", Console(quiet=True), here, backend, SystemClock())
+        file = ROOT / f"scenarios/torchrun/{name}.chaos.yaml"
+        (plan,) = harness.plans([file], seed=0, backend="fork")
+        run = harness.run_plan(plan)
+    figures = soak_run(run)
+
+    assert run.verdict.as_expected, run.verdict.headline
+    assert figures.resumes >= 3
+    assert figures.made == figures.planned
+    assert {growth.counted for growth in figures.growths} == grows

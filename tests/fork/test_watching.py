@@ -17,6 +17,7 @@ from chaos.model.event import (
     FileSaved,
     PartUploaded,
     ProbeFailed,
+    ProcessSeen,
     Repositioned,
     StateSeen,
     StepDone,
@@ -119,6 +120,9 @@ def test_a_train_functions_end_and_the_cost_of_watching_are_recorded(run: RunJob
     costs = of(history, WatchCost)
     assert [(e.epoch, e.steps) for e in costs] == [(0, 4), (1, 4), (2, 4)]
     assert all(0 < e.state_ns < e.watch_ns for e in costs)
+    sizes = of(history, ProcessSeen)
+    assert [e.epoch for e in sizes] == [0, 1, 2]
+    assert all(e.open_files > 2 and e.memory_bytes > 1 << 20 for e in sizes)
 
 
 def test_what_is_turned_off_records_nothing(run: RunJob) -> None:

@@ -323,6 +323,16 @@ def test_what_was_drawn_keeps_all_that_the_scenario_sets(tmp_path: Path) -> None
     assert again.model_copy(update={"is_drawn": True}) == drawn
 
 
+def test_the_steps_that_are_counted_by_are_in_the_plan() -> None:
+    every = Every(steps=5, steps_per_epoch=4, times=2)
+    entry = FaultEntry(at=AtStep(epoch=0, step=3), every=every, kill_worker=KILL)
+    of = Lifetimes(mean_steps=4, epochs=30, steps_per_epoch=6)
+
+    assert planned(scenario(entry), 0).stated_steps == (4,)
+    assert planned(scenario(lives=of), 0).stated_steps == (6,)
+    assert planned(scenario(ranged((0, 1), (1, 1), (0, 0))), 0).stated_steps == ()
+
+
 def test_lifetimes_follow_one_another_in_training_or_name_their_attempt() -> None:
     of = Lifetimes(mean_steps=4, epochs=30, steps_per_epoch=6)
     ats = [entry.at for entry in drawn_entries(scenario(lives=of, workers=2), seed=0)]

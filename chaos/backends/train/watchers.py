@@ -9,6 +9,7 @@ from typing import Any
 from chaos import declared
 from chaos.backends.train.cursor import Record
 from chaos.backends.train.job_files import JobFiles
+from chaos.backends.train.process_size import process_seen
 from chaos.backends.train.saves import Saves
 from chaos.backends.train.state.files import sharded_part, watch_files, watch_libraries
 from chaos.backends.train.state.inputs import Given, InputWindow
@@ -144,7 +145,7 @@ class Watchers:
             self._files.report_begun()
 
     def report_begun(self) -> None:
-        """Look at the state at the end of an epoch, and record the cost of watching it."""
+        """Look at state and process at the end of an epoch; record the cost of watching it."""
         if self._state is not None:
             self._state.report_begun()
         self._write_cost()
@@ -161,6 +162,8 @@ class Watchers:
             )
         )
         cost.begin_anew()
+        if (seen := process_seen(self._record)) is not None:
+            self._write(seen)
 
     def part_uploaded(self, folder: Path, checkpoint: str, *, is_placed: bool) -> None:
         """Record the files that this rank is about to upload.

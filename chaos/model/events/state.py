@@ -248,6 +248,24 @@ class WatchCost(WorkerEvent, frozen=True, kw_only=True):
         return f"{self.who}: watching epoch {self.epoch} took {each_us:.0f} us per step"
 
 
+class ProcessSeen(WorkerEvent, frozen=True, kw_only=True):
+    """The size of a rank's process as it ends an epoch, by the kernel's own count.
+
+    `open_files` counts descriptors, `memory_bytes` is the resident set, `children` are processes
+    that it started and that live, `entries` are the names in its working directory.
+    """
+
+    epoch: int
+    open_files: int
+    memory_bytes: int
+    children: int
+    entries: int
+
+    def _text(self) -> str:
+        size = f"{self.open_files} open files, {self.memory_bytes / 2**20:.0f} MiB"
+        return f"{self.who}: {size}, {self.children} child processes after epoch {self.epoch}"
+
+
 class Repositioned(StepEvent, frozen=True, kw_only=True):
     """A rank found its place in a file of its own: it continues after `step` of `epoch`.
 

@@ -1,0 +1,56 @@
+"""`chaos run --soak`: one seed after another until the time is up, and what grows meanwhile."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from chaos.report.outcome import FinishedRun
+from chaos.report.soak import SOAK, Size, SoakResult, SoakRun, in_words, soak_run
+from chaos.run.clock import Clock, seconds_since
+from chaos.run.record_file import write_text
+
+
+@dataclass
+class Soak:
+    """A soak of `limit_s` seconds, from when it is made."""
+
+    limit_s: float
+    clock: Clock
+    _runs: list[SoakRun] = field(default_factory=list, init=False)
+    _own: list[Size] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        self._start_ns = self.clock.now_ns()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no further run is begun."""
+        return self._seconds >= self.limit_s
+
+    def note(self, run: FinishedRun) -> None:
+        """Keep the figures of a run, and the size of this process; a baseline is passed over."""
+        if run.baseline is not None:
+            self._runs.append(soak_run(run))
+            self._own.append(own_size())
+
+    def finish(self, folder: Path) -> tuple[str, ...]:
+        """Write the figures into the suite's folder; return them in words."""
+        result = SoakResult(seconds=self._seconds, runs=tuple(self._runs), own=tuple(self._own))
+        write_text(folder / SOAK, result.model_dump_json(indent=2))
+        return tuple(in_words(result))
+
+    @property
+    def _seconds(self) -> float:
+        return seconds_since(self._start_ns, self.clock)
+
+
+def own_size() -> Size:
+    """Return the size of this process."""
+    own = psutil.Process()
+    return Size(
+        open_files=own.num_fds(),
+        memory_bytes=own.memory_info().rss,
+        children=len(own.children()),
+        entries=sum(1 for _ in Path().iterdir()),
+    )

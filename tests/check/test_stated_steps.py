@@ -1,0 +1,25 @@
+"""Places and lives that are counted by a wrong number of steps are refused, with the right one."""
+
+import pytest
+
+from chaos.errors import JobError
+from chaos.job_failure import refuse_other_steps
+from chaos.model.history import Baseline
+from chaos.plan.course import steps_by_epoch
+from tests.check.story import Story
+
+
+def test_steps_that_no_epoch_has_are_refused_with_those_that_it_has() -> None:
+    story = Story()
+    baseline = Baseline([story.baseline()])
+    (steps,) = set(steps_by_epoch(baseline))
+    plan = story.plan()
+
+    refuse_other_steps(plan, baseline)
+    refuse_other_steps(plan.model_copy(update={"stated_steps": (steps,)}), baseline)
+    with pytest.raises(JobError) as caught:
+        refuse_other_steps(plan.model_copy(update={"stated_steps": (steps + 1,)}), baseline)
+    assert str(caught.value) == (
+        f"/a/test.chaos.yaml:1: the scenario states {steps + 1} steps per epoch, and the job makes "
+        f"{steps}. Write `steps_per_epoch: {steps}`: places and lives are counted by it."
+    )

@@ -1,0 +1,89 @@
+"""A soak begins one seed after another until its time is up, and ends with what cannot run."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from chaos.cli.run import Asked, rows_of
+from chaos.cli.soak import Soak, own_size
+from chaos.report.outcome import SuiteRow
+from chaos.report.soak import SOAK, SoakResult
+
+FILES = (Path("a.chaos.yaml"), Path("b.chaos.yaml"))
+
+
+class Clock:
+    """A clock that a run moves on by ten seconds."""
+
+    def __init__(self) -> None:
+        self.ns = 0
+
+    def now_ns(self) -> int:
+        return self.ns
+
+    def wall_ns(self) -> int:
+        return self.ns
+
+    def sleep(self, seconds: float) -> None:
+        self.ns += int(seconds * 1e9)
+
+
+@dataclass
+class FakeHarness:
+    """Runs that take ten seconds each."""
+
+    clock: Clock
+    fails: bool = False
+    ran: list[tuple[str, int, int | None]] = field(default_factory=list)
+    backend: object = None
+
+    def plans(self, files: Sequence[Path], *, seed: int, backend: str) -> list[Any]:
+        assert backend == "fork"
+        return [SimpleNamespace(name=file.name[0], seed=seed) for file in files]
+
+    def row(self, plan: Any, *, repeat: int | None = None) -> SuiteRow:
+        self.ran.append((plan.name, plan.seed, repeat))
+        self.clock.sleep(10)
+        verdict: Any = None if self.fails else SimpleNamespace(as_expected=True)
+        return SuiteRow(plan.name, plan.name, None, verdict, "broken" if self.fails else None, 10.0)
+
+
+def soaked(limit_s: float, *, fails: bool = False) -> list[tuple[str, int, int | None]]:
+    clock = Clock()
+    harness = FakeHarness(clock, fails)
+    asked = Asked(FILES, range(5, 5), 5, "fork", 1, Soak(limit_s, clock))
+    rows = list(rows_of([harness], asked))  # type: ignore[list-item]
+
+    assert len(rows) == len(harness.ran)
+    return harness.ran
+
+
+def test_each_scenario_has_one_seed_after_another() -> None:
+    assert soaked(35) == [("a", 5, 1), ("b", 5, 1), ("a", 6, 2), ("b", 6, 2)]
+
+
+def test_every_scenario_runs_once_however_short_it_is() -> None:
+    assert soaked(1) == [("a", 5, 1), ("b", 5, 1)]
+
+
+def test_what_cannot_run_ends_it() -> None:
+    assert soaked(1000, fails=True) == [("a", 5, 1)]
+
+
+def test_its_figures_lie_beside_the_suites(tmp_path: Path) -> None:
+    assert Soak(10, Clock()).finish(tmp_path) == ()
+    read = SoakResult.model_validate_json((tmp_path / SOAK).read_text())
+    assert read == SoakResult(seconds=0, runs=(), own=())
+
+
+def test_chaos_knows_its_own_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = own_size()
+    with (tmp_path / "x").open("w"):
+        after = own_size()
+
+    assert (after.open_files - before.open_files, after.entries) == (1, 1)
