@@ -108,7 +108,7 @@ def judge(
 
 def judge_analysis(analysis: RunAnalysis, others: Others = NO_OTHERS) -> Verdict:
     """Return the verdict on one run by its tables, which its pages can use again."""
-    found = graded(analysis, tuple(_results(analysis, others)))
+    found = graded(analysis, _by_cause(analysis, tuple(_results(analysis, others))))
     results, accepting = accepted(analysis.plan.expect.accept, found)
     status = _overall(analysis, results)
     return Verdict(
@@ -168,6 +168,18 @@ def _results(analysis: RunAnalysis, others: Others) -> Iterator[CheckResult]:
         yield result.model_copy(update={"package": other.package})
     yield from others.not_told()
     yield _judged(last, analysis)
+
+
+def _by_cause(analysis: RunAnalysis, results: tuple[CheckResult, ...]) -> tuple[CheckResult, ...]:
+    """Return the results with `batch` behind those of the samples, where it follows from them."""
+    data = (samples.SAMPLE_ORDER, samples.SAMPLES)
+    batch = next(result for result in results if result.check == samples.BATCH)
+    is_told = any(result.check in data and result.status == "fail" for result in results)
+    if batch.status != "fail" or not is_told or not samples.follows_other_inputs(analysis, batch):
+        return results
+    rest = [result for result in results if result is not batch]
+    behind = [result.check for result in rest].index(samples.SAMPLES) + 1
+    return (*rest[:behind], batch, *rest[behind:])
 
 
 def _judged(check: Check, analysis: RunAnalysis) -> CheckResult:

@@ -24,6 +24,7 @@ from chaos.check.result import (
 )
 from chaos.check.sample_ledger import NOT_KNOWN, EpochSamples, SampleLedger
 from chaos.check.state_snapshots import is_rng
+from chaos.model.event import StepDone
 from chaos.model.severity import Severity
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.words import plural, ranks
@@ -199,6 +200,27 @@ def _batch_anomalies(apart: list[Step], ours: Lineage, due: Lineage) -> Iterator
                 events=tuple(there),
             )
             return
+
+
+def follows_other_inputs(analysis: RunAnalysis, batch: CheckResult) -> bool:
+    """Return whether the attempt had other inputs before the first batch of another size.
+
+    Then the size follows from the place in the data, and does not lead to it: a loader that lost
+    its place runs out of samples sooner. A window of gradients that was lost is the first step that
+    differs.
+    """
+    feeds = analysis.inputs
+    if feeds is None or not feeds.repeat or not batch.anomalies:
+        return False
+    steps = [analysis.history[number].what for number in batch.anomalies[0].events]
+    sizes = {(s.attempt, s.epoch, s.step) for s in steps if isinstance(s, StepDone)}
+    return bool(sizes) and all(
+        any(
+            a.first.attempt == attempt and (a.epoch, a.first.step) < (epoch, step)
+            for a in feeds.apart
+        )
+        for attempt, epoch, step in sizes
+    )
 
 
 def _batch_words(samples: _Total, of_samples: int, parts: _Total, of_parts: int) -> str:

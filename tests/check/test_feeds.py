@@ -67,6 +67,15 @@ def test_the_rest_of_a_pass_in_another_order_is_named_where_the_next_pass_follow
     assert "steps 1 to 2 of epoch 4 were trained in the order of epoch 2" in broken.headline
 
 
+def test_a_smaller_batch_after_other_samples_is_told_behind_them() -> None:
+    """A loader that went back runs out of samples early."""
+    before = "g s:ab/cd s:ef/gh r c"
+    broken = verdict(f"{before} x g<c0 s:ab/kl s:m/op r c .", f"{before} s:ij/kl s:mn/op r c .")
+
+    assert [result.check for result in broken.broken][:2] == ["samples", "batch"]
+    assert "of 8 samples, 3 were never trained, and 2 once too often" in broken.headline
+
+
 def test_inputs_of_the_middle_of_two_epochs_are_no_epochs_order() -> None:
     """A pass has six batches, and reports come after four: the pass begins anew at the resume."""
     twice = "g s:a s:b s:c s:d r c s:e s:f s:a s:b r c"
