@@ -64,9 +64,6 @@ _NEED_RAY: frozenset[Group] = frozenset(
         "upload ends",
         "after report, before commit",
         "just after commit",
-        "notice before the loss",
-        "node lost",
-        "fewer workers after it",
     }
 )
 # What has another name with one launcher than with the other.
@@ -114,6 +111,11 @@ def groups_of(launcher: Launcher) -> tuple[Group, ...]:
 def needs_ray(group: Group) -> bool:
     """Return whether only jobs of Ray Train's have such places."""
     return group in _NEED_RAY
+
+
+def needs_nodes(group: Group) -> bool:
+    """Return whether such places take a node, which torchrun has only with `--nodes`."""
+    return group in _NODES
 
 
 def kind_of(group: Group) -> Kind:

@@ -23,6 +23,7 @@ from chaos.model.event import (
     UploadBegun,
     UploadEnded,
     ValidationBegun,
+    WorkerGroupStarted,
 )
 from chaos.model.history import History
 from chaos.model.scenario import Launcher
@@ -89,7 +90,8 @@ class JobProfile:
     data loader has processes, if another step follows, and `validations` the step after which the
     model is first called in evaluation mode. `by_clock`: reports come by the clock, so that it has
     only the places that every run has. `launcher`: under torchrun nothing is reported or committed,
-    no setting is the script's, and its epochs end with its own saves.
+    no setting is the script's, and its epochs end with its own saves. `away`: the ranks on other
+    nodes than rank 0's, which hosts torchrun's rendezvous.
     """
 
     ranks: tuple[int, ...]
@@ -113,6 +115,7 @@ class JobProfile:
     validations: Mapping[tuple[int, int], int] = field(default_factory=dict)
     by_clock: bool = False
     launcher: Launcher = "ray"
+    away: tuple[int, ...] = ()
 
     @cached_property
     def points(self) -> tuple[Point, ...]:
@@ -209,7 +212,8 @@ def job_profile(history: History, *, ignore: tuple[str, ...] = ()) -> JobProfile
         validations=dict(sorted(validations.items())),
         left_s={epoch: (over_ns - at_ns) / 1e9 for epoch, at_ns in sorted(last_ns.items())},
         seconds=(history[-1].time_ns - history[0].time_ns) / 1e9 if len(history) else 0.0,
-        settings=called.settings if called and is_rays else {},
+        settings=(called.settings if is_rays else _size(called)) if called else {},
+        away=() if is_rays else _away(history),
         replaced=called.replaced if called else {},
         own_saves=_own_saves(history),
         loaders=_loaders(history, steps),
@@ -259,6 +263,17 @@ def shared(runs: Sequence[JobProfile]) -> JobProfile:
         sees=tuple(what for what in first.sees if what != "metrics"),
         by_clock=True,
     )
+
+
+def _size(called: FitCalled) -> Mapping[str, Any]:
+    """Return the one setting of torchrun's that is the job's: the number of workers."""
+    return {"num_workers": called.settings.get("num_workers")}
+
+
+def _away(history: History) -> tuple[int, ...]:
+    started = next((event for _, event in history.of(WorkerGroupStarted)), None)
+    nodes = {} if started is None else {place.rank: place.node_id for place in started.workers}
+    return tuple(rank for rank, node in sorted(nodes.items()) if node != nodes.get(0))
 
 
 def _loaders(history: History, steps: Mapping[tuple[int, int], int]) -> Mapping[Point, int]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from chaos.audit.determinism import Repetition
-from chaos.audit.group import GROUPS, needs_ray
+from chaos.audit.group import GROUPS, needs_nodes, needs_ray
 from chaos.audit.job_profile import JobProfile
 from chaos.check.ending import ending
 from chaos.model.event import FitCalled, WroteOutside
@@ -86,6 +86,14 @@ def _remarks(profile: JobProfile, names: Sequence[str], paths: Sequence[str]) ->
     if profile.launcher == "torchrun":
         left_out = [group for group in GROUPS if needs_ray(group)]
         yield f"not tried, since it needs Ray Train: {'; '.join(left_out)}"
+        lost = "; ".join(group for group in GROUPS if needs_nodes(group))
+        yield (
+            "no fault takes the node that hosts the rendezvous, that of rank 0: torchelastic does "
+            "not survive its loss, whatever the job does; nor is one injected at the last step of "
+            "training, for no agent whose workers have ended starts them again"
+            if profile.away
+            else f"not tried, since the job has one node: {lost}; --nodes 2 gives it two"
+        )
     if profile.uploaders == (0,) and len(profile.ranks) > 1:
         others = plural(len(profile.ranks) - 1, "other rank")
         yield (

@@ -17,18 +17,10 @@ from chaos.faults.kill_loader import KillLoader
 from chaos.faults.kill_node import KillNode
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.preempt_node import PreemptNode
+from chaos.faults.return_capacity import ReturnCapacity
 from chaos.model.plan import Op
 from chaos.model.trigger import MOMENTS, AtMoment, AtRecovery, AtStep, Moment, Stage, Trigger
-
-_GOLDEN = 0.6180339887498949
-
-
-def evenly(count: int, *, shift: float = 0.0) -> list[int]:
-    """Order the numbers below a count so that the first few of them leave no large gap.
-
-    Multiples of the golden ratio have that property; `shift` moves their beginning.
-    """
-    return sorted(range(count), key=lambda n: (shift + n * _GOLDEN) % 1.0)
+from chaos.plan.draw import COMES_AFTER_S
 
 
 @dataclass(frozen=True)
@@ -137,7 +129,23 @@ def place_groups(profile: JobProfile, *, seed: int) -> tuple[PlaceGroup, ...]:
     found += (*_thrice(profile, draws), *_loader_losses(profile), *_failing_saves(profile))
     found += _recoveries(profile, seed=seed)
     is_rays = profile.launcher == "ray"
-    return tuple(group for group in found if is_rays or not needs_ray(group.group))
+    found = [group for group in found if is_rays or not needs_ray(group.group)]
+    return tuple(g for g in found if not (profile.away and g.size == 1 and _is_late(g, profile)))
+
+
+def _is_late(group: PlaceGroup, profile: JobProfile) -> bool:
+    """Return whether a place comes when workers on other nodes may have ended well.
+
+    torchelastic restarts these no more, and the agents of the others wait for theirs in vain. A
+    notice takes a moment to reach a worker, which trains on meanwhile.
+    """
+    last = profile.epoch_last
+    end = last, max((n for (epoch, _), n in profile.steps.items() if epoch == last), default=0)
+    ops = [op for op in group.ops(0) if not isinstance(op.at, AtRecovery)]
+    is_notice = group.group == "notice before the loss" and last > 0
+    return any(
+        place_in_training(op, profile) >= end or (is_notice and op.at.epoch == last) for op in ops
+    )
 
 
 def _single_steps(profile: JobProfile) -> Iterator[PlaceGroup]:
@@ -199,13 +207,40 @@ def _in_epochs(profile: JobProfile, draws: random.Random) -> Iterator[PlaceGroup
             yield _single("twice in one epoch", _kills(*pair))
         # An op fires once per run, so the second of two at one place waits for the next attempt.
         yield _single("same place in two attempts", _kills(at, at))
-        lost = (Op(index=0, at=at, kill_node=KillNode()),)
-        yield _single("node lost", lost)
-        if profile.is_elastic:
-            yield _single("fewer workers after it", lost)
-        if (notice_s := _notice_s(profile.left_s.get(epoch, 0.0))) is not None:
-            notice = Op(index=0, at=at, preempt_node=PreemptNode(notice_s=notice_s))
-            yield _single("notice before the loss", (notice,))
+        yield from _lost_nodes(profile, epoch, at, rank)
+
+
+def _lost_nodes(
+    profile: JobProfile, epoch: int, at: AtStep | AtMoment, rank: int
+) -> Iterator[PlaceGroup]:
+    """Yield the losses of a node at a place, or on torchrun at that step of a rank that may go.
+
+    Ray has a spare node from the start. torchrun has none: another one comes, while the others
+    wait, or where fewer may go on, once they do.
+    """
+    if profile.launcher == "torchrun":
+        if not profile.away:
+            return
+        at = at.model_copy(update={"rank": profile.away[rank % len(profile.away)]})
+    lost = Op(index=0, at=at, kill_node=KillNode())
+    yield _single("node lost", (lost, *_return(lost, profile)))
+    if profile.is_elastic:
+        yield _single("fewer workers after it", (lost,))
+    if (notice_s := _notice_s(profile.left_s.get(epoch, 0.0))) is not None:
+        notice = Op(index=0, at=at, preempt_node=PreemptNode(notice_s=notice_s))
+        yield _single("notice before the loss", (notice, *_return(notice, profile)))
+
+
+def _return(lost: Op, profile: JobProfile) -> tuple[Op, ...]:
+    """Return the op by which torchrun's node comes back, at a place of the node that stays."""
+    if profile.launcher == "ray":
+        return ()
+    if profile.is_elastic:
+        at = AtRecovery(recovering_from=lost.index, stage="first_step", rank=0)
+        return (Op(index=1, at=at, return_capacity=ReturnCapacity(nodes=1, hold=True)),)
+    notice_s = lost.fault.notice_s if isinstance(lost.fault, PreemptNode) else 0.0
+    comes = ReturnCapacity(nodes=1, after_s=notice_s + COMES_AFTER_S)
+    return (Op(index=1, at=lost.at.model_copy(update={"rank": 0}), return_capacity=comes),)
 
 
 def _failing_saves(profile: JobProfile) -> Iterator[PlaceGroup]:
@@ -301,7 +336,7 @@ def _kills(*places: Trigger) -> tuple[Op, ...]:
 
 
 def _name(ops: tuple[Op, ...]) -> str:
-    name = ", then ".join(_place_name(op.at) for op in ops)
+    name = ", then ".join(_place_name(op.at) for op in ops if not op.fault.nodes_added)
     fault = ops[0].fault
     return f"{name}, {fault.notice_s:g} s notice" if isinstance(fault, PreemptNode) else name
 

@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from chaos.audit.group import GROUPS, LOADS, SEVERAL, Group, groups_of, needs_ray
+from chaos.audit.group import GROUPS, LOADS, SEVERAL, Group, groups_of, needs_nodes, needs_ray
 from chaos.audit.job_profile import JobProfile
-from chaos.audit.place_groups import Place, PlaceGroup, evenly, place_groups
-from chaos.audit.queue import resumes_from
+from chaos.audit.place_groups import Place, PlaceGroup, place_groups
+from chaos.audit.queue import evenly, resumes_from
 from chaos.words import plural
 
 STEP_PLACES_MAX = 96
@@ -147,8 +147,15 @@ def _in_rounds(queues: Sequence[Iterator[Place]], *, limit: int) -> Iterator[Pla
 
 
 def _why_left_out(group: Group, profile: JobProfile) -> str:
-    is_rays_alone = profile.launcher != "ray" and needs_ray(group)
-    return "it needs Ray Train" if is_rays_alone else _why_none(group, profile)
+    if profile.launcher == "ray":
+        return _why_none(group, profile)
+    if needs_ray(group):
+        return "it needs Ray Train"
+    if needs_nodes(group) and not profile.away:
+        return "the job has one node; --nodes 2 gives it two"
+    if group == "fewer workers after it":
+        return "the job has a fixed number of nodes; --nodes 1:2 lets it go on with one"
+    return _why_none(group, profile)
 
 
 def _why_none(group: Group, profile: JobProfile) -> str:

@@ -71,6 +71,7 @@ def _number(text: str) -> int | float | str:
 
 
 WORKERS_GUESSED = 2
+ONE_NODE = (1, 1)  # the fewest and the most
 CLEAN_RUN_S = 600.0
 RANGE = 2
 
@@ -115,11 +116,29 @@ def under_torchrun(
     words: Sequence[str],
     backend: PlanBackend = "fork",
     epoch_steps: int | None = None,
+    nodes: tuple[int, int] = ONE_NODE,
 ) -> Plan:
-    """Return the plan of a script that torchrun starts, all its workers by one agent."""
-    of_torchrun = {"launcher": "torchrun", "args": exact_args_of(words), "epoch_steps": epoch_steps}
-    job = plan.job.model_copy(update=of_torchrun)
-    shape = Shape(nodes=1, cpus_per_node=1)
+    """Return the plan of a script that torchrun starts: an agent per node, each with as many ranks.
+
+    `nodes`: the fewest and the most. Raises `UsageError` if they cannot have as many ranks each.
+    """
+    least, most = nodes
+    workers = max(plan.job.workers, most)
+    if workers % most:
+        raise UsageError(
+            f"each of {most} nodes has as many ranks, and {workers} are no multiple of that",
+            "Give --workers a multiple of the nodes.",
+            place="--nodes",
+        )
+    own = {
+        "launcher": "torchrun",
+        "args": exact_args_of(words),
+        "epoch_steps": epoch_steps,
+        "workers": workers,
+        "min_workers": None if least == most else least * workers // most,
+    }
+    job = plan.job.model_copy(update=own)
+    shape = Shape(nodes=most, cpus_per_node=1)
     return plan.model_copy(update={"job": job, "backend": backend, "shape": shape})
 
 
@@ -146,6 +165,7 @@ def _is_count(value: Any) -> bool:  # noqa: ANN401
 
 
 RUN_TIMES, RUN_EXTRA_S = 10, 20.0
+NODE_LOST_S = 30.0  # at most, until torchrun's agents have a rendezvous again
 RECOVERY_ON_RAY_S = 30.0  # at most, on a busy machine: four times what `make bench` shows
 
 
@@ -164,6 +184,8 @@ def plan_of(base: Plan, place: Place, profile: JobProfile) -> Plan:
     attempts = 1 + len(place.ops) if place.ends_attempts else None
     # Each further restart takes at most a start and an epoch more.
     run_s = (RUN_TIMES - 1 + len(place.ops)) * profile.seconds + RUN_EXTRA_S
+    if base.job.launcher == "torchrun":
+        run_s += NODE_LOST_S * sum(op.fault.nodes_lost for op in place.ops)
     return base.model_copy(
         update={
             "scenario": f"{place.group}: {place.name}",
@@ -186,7 +208,7 @@ def on_ray(plan: Plan) -> Plan:
 
 def _shape(base: Plan, place: Place) -> Shape:
     """Return the nodes: without a spare if the job is to continue with fewer workers."""
-    if place.group != "fewer workers after it":
+    if place.group != "fewer workers after it" or base.job.launcher == "torchrun":
         return base.shape
     return base.shape.model_copy(update={"nodes": -(-base.job.workers // base.shape.cpus_per_node)})
 

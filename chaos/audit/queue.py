@@ -16,7 +16,7 @@ from typing import TypeAlias
 from chaos.audit.chains import LONGEST, chain_of, longest_chain
 from chaos.audit.group import GROUPS, ORDERS, Group, Question
 from chaos.audit.job_profile import JobProfile, Point
-from chaos.audit.place_groups import Place, evenly, point_before
+from chaos.audit.place_groups import Place, point_before
 from chaos.audit.run_row import RunRow
 
 PARTS = 3  # of training, from each of which a restart is to resume: early, middle, late
@@ -26,6 +26,17 @@ _PART_NAMES: Mapping[int, tuple[str, ...]] = {
     2: ("an early", "a late"),
     3: ("an early", "a middle", "a late"),
 }
+
+
+_GOLDEN = 0.6180339887498949
+
+
+def evenly(count: int, *, shift: float = 0.0) -> list[int]:
+    """Order the numbers below a count so that the first few of them leave no large gap.
+
+    Multiples of the golden ratio have that property; `shift` moves their beginning.
+    """
+    return sorted(range(count), key=lambda n: (shift + n * _GOLDEN) % 1.0)
 
 
 @dataclass(frozen=True)

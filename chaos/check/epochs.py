@@ -152,8 +152,8 @@ def check_epochs(analysis: RunAnalysis) -> CheckResult:
         number = [*_wrong_number(analysis, analysis.reference)]
         if number and analysis.resized and analysis.run.reports_nothing:
             doubts.append(
-                f"{number[0].message}; with another number of workers the job may save after "
-                "another number of steps, and its saves end the epochs"
+                f"{number[0].message}; with another number of workers the job may make, and save "
+                "after, another number of steps, by which its epochs end"
             )
         else:
             anomalies += number

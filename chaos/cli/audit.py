@@ -3,7 +3,7 @@
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -22,7 +22,7 @@ from chaos.audit.group import Question, chosen_groups
 from chaos.audit.lanes import lanes_for
 from chaos.audit.page import card_in_markdown
 from chaos.audit.places import STEP_PLACES_MAX
-from chaos.audit.plans import base_plan, under_torchrun
+from chaos.audit.plans import ONE_NODE, base_plan, under_torchrun
 from chaos.audit.terminal import AuditDisplay, print_card
 from chaos.backends.open import (
     nodes_at,
@@ -44,6 +44,7 @@ from chaos.cli.options import (
     Words,
     lanes_asked,
     launcher_told,
+    node_range,
     seconds,
 )
 from chaos.errors import MissingExtraError, UsageError
@@ -101,6 +102,15 @@ Places = Annotated[
 Fit = Annotated[
     int,
     typer.Option("--fit", min=1, metavar="N", help="Which call of fit() in the script is tested."),
+]
+Nodes = Annotated[
+    str | None,
+    typer.Option(
+        "--nodes",
+        metavar="N|MIN:MAX",
+        help="Of a job that torchrun starts: its nodes, an agent each, as torchrun's --nnodes. "
+        "Default: 1.",
+    ),
 ]
 EpochSteps = Annotated[
     int | None,
@@ -181,6 +191,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
     confirm: Confirm = True,
     launcher: StartedBy = None,
     workers: Workers = None,
+    nodes: Nodes = None,
     epoch_steps: EpochSteps = None,
     fit: Fit = 1,
     storage: StorageOn = None,
@@ -201,22 +212,20 @@ def audit(  # noqa: PLR0913 - one parameter per option
     """
     document = Document.asked(form, output, "text", "md", *FILES)
     console = screen(stderr=document.takes_stdout)
-    launcher = launcher or launcher_told(script, console)
-    is_rays = launcher == "ray"
+    is_rays = (launcher or launcher_told(script, console)) == "ray"
     if is_rays:
-        _refuse_torchruns_options(backend, script, epoch_steps)
+        _refuse_torchruns_options(backend, script, {"--epoch-steps": epoch_steps, "--nodes": nodes})
+        jobs = lanes_asked(jobs, backend)
     else:
         _refuse_rays_options(backend, address, storage, fit)
-        backend, question = without_ray(backend, console), "crash"  # there is no node to lose
+        backend = without_ray(backend, console)
+        question = "crash" if node_range(nodes) == ONE_NODE else question  # no node can be lost
     groups, is_on_ray = chosen_groups(places or (), question), backend == "ray"
-    jobs = lanes_asked(jobs, backend if is_rays else "fork")
-    if address is not None:
-        refuse_no_address(address)
-        _refuse_faults_there(backend)
-        nodes_at(address)  # a wrong address is reported before anything is made
+    _check(address, backend)
     kept = _kept(storage, allow_writes)
     plan = base_plan(script, arguments or (), cwd=Path.cwd(), seed=seed, workers=workers, fit=fit)
-    plan = plan if is_rays else under_torchrun(plan, arguments or (), backend, epoch_steps)
+    if not is_rays:
+        plan = under_torchrun(plan, arguments or (), backend, epoch_steps, node_range(nodes))
     folder = _folder(reports, plan)
     with _written_if_broken_off(folder, document, console), ExitStack() as opened:
         display = opened.enter_context(AuditDisplay(console))
@@ -264,15 +273,23 @@ def without_ray(backend: PlanBackend, console: Console) -> PlanBackend:
     return "torchrun"
 
 
-def _refuse_torchruns_options(backend: PlanBackend, script: Path, epoch_steps: int | None) -> None:
+_INSTEAD = {
+    "--epoch-steps": "with Ray Train a report ends an epoch",
+    "--nodes": "with Ray Train every rank has a node of its own, and there is a spare one",
+}
+
+
+def _refuse_torchruns_options(
+    backend: PlanBackend, script: Path, given: Mapping[str, object]
+) -> None:
     """Raise an error for a script of Ray Train's that torchrun is to start, or without Ray."""
-    if epoch_steps is not None:
-        raise UsageError(
-            "--epoch-steps is for scripts that torchrun starts: with Ray Train a report ends an "
-            "epoch",
-            "Leave it out; or, if torchrun starts the script, add --launcher torchrun.",
-            place="--epoch-steps",
-        )
+    for option, value in given.items():
+        if value is not None:
+            raise UsageError(
+                f"{option} is for scripts that torchrun starts: {_INSTEAD[option]}",
+                f"Leave {option} out; or, if torchrun starts the script, add --launcher torchrun.",
+                place=option,
+            )
     if backend == "torchrun":
         raise UsageError(
             "--backend torchrun is for scripts without Ray, and this one is taken for Ray Train's",
@@ -386,13 +403,18 @@ def _tell(card: Card, folder: AuditFolder, console: Console, document: Document)
     add_to_step_summary(os.environ, card_in_markdown(card))
 
 
-def _refuse_faults_there(backend: PlanBackend) -> None:
+def _check(address: str | None, backend: PlanBackend) -> None:
+    """Raise an error for a wrong address before anything is made."""
+    if address is None:
+        return
+    refuse_no_address(address)
     if backend == "ray":
         raise UsageError(
             "an audit injects faults into a Ray cluster of its own, and --address names another",
             "Leave out --backend ray, and runs without a cluster are spread over that one.",
             place="--address",
         )
+    nodes_at(address)
 
 
 def _over(address: str, jobs: int | None) -> Spread:

@@ -24,6 +24,22 @@ def seconds(text: str | float) -> float:
         raise typer.BadParameter(str(error)) from None
 
 
+def node_range(text: str | None) -> tuple[int, int]:
+    """Return the fewest and the most nodes, as torchrun's --nnodes has them; None is one node.
+
+    Raises `UsageError` for anything else.
+    """
+    found = re.fullmatch(r"([1-9]\d{0,2})(?::([1-9]\d{0,2}))?", text or "1")
+    least, most = (0, 0) if found is None else (int(found[1]), int(found[2] or found[1]))
+    if not 0 < least <= most:
+        raise UsageError(
+            f"nodes are a number, or MIN:MAX as in torchrun's --nnodes; got '{text}'",
+            "Write --nodes 2, or --nodes 1:2 for a job that goes on with one.",
+            place="--nodes",
+        )
+    return least, most
+
+
 def hours(text: str | float) -> float:
     """Return a time such as 72h or 3d in hours; a number alone is in hours."""
     is_bare = re.fullmatch(r"[\d.]+", str(text).strip())

@@ -1,19 +1,21 @@
 """Random faults from a seed, within a retry budget. Pure: equal arguments, equal faults."""
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from chaos.faults.base import Between
+from chaos.faults.return_capacity import ReturnCapacity
 from chaos.model.fault_entry import FAULTS, FaultEntry
 from chaos.model.plan import Op, Plan, Shape
-from chaos.model.scenario import Expect, FailureBudget, Launcher
+from chaos.model.scenario import Expect, FailureBudget
 from chaos.model.trigger import IN_A_SAVE, MOMENTS, AtMoment, AtStep, Trigger
 from chaos.plan.make import nodes_for
 
 T = TypeVar("T")
 
 FAULTS_MAX = 3
+COMES_AFTER_S = 1.0  # after a loss: torchrun's other agents have noticed it by then, and wait
 Variant: TypeAlias = tuple[str, dict[str, object]]
 # Every variant of every fault that is drawn at all.
 DRAWN: tuple[Variant, ...] = tuple(
@@ -27,13 +29,12 @@ def random_plan(plan: Plan, *, seed: int, steps: Sequence[int]) -> Plan:
     """Return the plan's job with one to three faults drawn for it, and no special expectation.
 
     `steps` holds the steps of each epoch of its baseline. The job may fail as often as faults are
-    drawn, and there is a spare node for each. Notices come in the first half of training, so that
-    they run out within it.
+    drawn, and there is a spare node for each, or with torchrun another one comes. Notices come in
+    the first half of training, so that they run out within it.
     """
     draws = random.Random(seed)  # noqa: S311 (repeatable is what it must be)
     count = 1 + int(draws.random() * FAULTS_MAX)
-    draw = _DRAW[plan.job.launcher]
-    entries = [draw(draws, steps, plan.job.workers) for _ in range(count)]
+    entries = [entry for _ in range(count) for entry in _drawn_for(plan, draws, steps)]
     entries.sort(key=lambda entry: _order(entry.at))
     ops = tuple(Op.of(index, entry) for index, entry in enumerate(entries))
     return plan.model_copy(
@@ -62,21 +63,48 @@ def _shape(plan: Plan) -> Shape:
     return Shape(nodes=nodes_for(plan.job.workers, cpus, spares=FAULTS_MAX), cpus_per_node=cpus)
 
 
-def _torchruns_entry(draws: random.Random, steps: Sequence[int], workers: int) -> FaultEntry:
-    """Draw a worker's fault that needs no Ray, at a step: there is no report to stand at."""
-    name, settings = _pick(draws, [variant for variant in DRAWN if _suits_torchrun(variant)])
-    fault = FAULTS[name](**_drawn(settings, draws))
-    epoch = _pick(draws, [epoch for epoch, count in enumerate(steps) if count] or [0])
-    rank = int(draws.random() * workers)
-    step = 1 + int(draws.random() * steps[epoch])
+def _drawn_for(plan: Plan, draws: random.Random, steps: Sequence[int]) -> tuple[FaultEntry, ...]:
+    """Draw a fault for a plan's job, with what follows from it."""
+    if plan.job.launcher == "ray":
+        return (_entry(draws, steps, plan.job.workers),)
+    return _torchruns_entries(draws, steps, plan.job.workers, nodes=plan.shape.nodes)
+
+
+def _torchruns_entries(
+    draws: random.Random, steps: Sequence[int], workers: int, *, nodes: int
+) -> tuple[FaultEntry, ...]:
+    """Draw a fault that needs no Ray, at a step: there is no report to stand at.
+
+    Of several nodes, never rank 0's is lost, which hosts the rendezvous; another comes for one that
+    is. Nor is a fault drawn for the last step: an agent whose workers have ended starts no others.
+    """
+    name, settings = _pick(draws, [v for v in DRAWN if _suits_torchrun(v, nodes)])
+    own = _drawn(settings, draws)
+    fault = FAULTS[name](**own)
+    epochs = [epoch for epoch, count in enumerate(steps) if count] or [0]
+    final = epochs[-1]
+    if fault.is_announced:
+        epochs = epochs[: max(1, len(epochs) // 2)]
+    epoch = _pick(draws, epochs)
+    share = draws.random()
+    first = workers // nodes if fault.family == "node" else 0
+    rank = first + int(share * (workers - first))
+    has_last = nodes > 1 and epoch == final
+    step = 1 + int(draws.random() * max(1, steps[epoch] - has_last))
     at = AtStep(epoch=epoch, step=step, rank=rank)
-    return FaultEntry.model_validate({"at": at, name: fault})
+    entry = FaultEntry.model_validate({"at": at, name: fault})
+    if not fault.nodes_lost or fault.ends_attempt != "always":
+        return (entry,)
+    comes = ReturnCapacity(nodes=1, after_s=own.get("notice_s", 0.0) + COMES_AFTER_S)
+    host = at.model_copy(update={"rank": 0})
+    return entry, FaultEntry(at=host, return_capacity=comes)
 
 
-def _suits_torchrun(variant: Variant) -> bool:
+def _suits_torchrun(variant: Variant, nodes: int) -> bool:
     name, settings = variant
     fault = FAULTS[name](**_drawn(settings, random.Random(0)))  # noqa: S311 (any will do)
-    return fault.on_torchrun and fault.family == "worker"
+    families = {"worker"} if nodes == 1 else {"worker", "node"}
+    return fault.on_torchrun and fault.family in families
 
 
 def _entry(draws: random.Random, steps: Sequence[int], workers: int) -> FaultEntry:
@@ -97,12 +125,6 @@ def _entry(draws: random.Random, steps: Sequence[int], workers: int) -> FaultEnt
         name, settings = DRAWN[0]
         fault = FAULTS[name](**_drawn(settings, draws))
     return FaultEntry.model_validate({"at": at, name: fault})
-
-
-_DRAW: Mapping[Launcher, Callable[[random.Random, Sequence[int], int], FaultEntry]] = {
-    "ray": _entry,
-    "torchrun": _torchruns_entry,
-}
 
 
 def _pick(draws: random.Random, choices: Sequence[T]) -> T:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.audit.group import GROUPS, LOADS, Group
+from chaos.audit.group import GROUPS, LOADS, Group, needs_nodes
 from chaos.audit.job_profile import JobProfile
 from chaos.audit.place_groups import Place, place_groups
 from chaos.audit.places import coverage, kill_map
@@ -246,7 +246,7 @@ def extent_of(*, epochs: int, steps: int, ranks: int = 2) -> JobProfile:
     )
 
 
-def under_torchrun() -> JobProfile:
+def under_torchrun(*, away: tuple[int, ...] = (), least: int | None = None) -> JobProfile:
     places = tuple((epoch, 0) for epoch in range(4))
     return JobProfile(
         ranks=(0, 1),
@@ -258,10 +258,11 @@ def under_torchrun() -> JobProfile:
         steps={(epoch, rank): 3 for epoch in range(4) for rank in (0, 1)},
         left_s=dict.fromkeys(range(4), 10.0),
         seconds=3.0,
-        settings={},
+        settings={"num_workers": 2 if least is None else [least, 2]},
         replaced={},
         loads=(0,),
         launcher="torchrun",
+        away=away,
     )
 
 
@@ -276,13 +277,51 @@ def test_under_torchrun_only_workers_are_killed_and_what_needs_ray_is_named() ->
         "upload ends",
         "after report, before commit",
         "just after commit",
-        "notice before the loss",
-        "node lost",
-        "fewer workers after it",
+    }
+    assert {row.why_none for group, row in rows.items() if needs_nodes(group)} == {
+        "the job has one node; --nodes 2 gives it two"
     }
     tried = {group for group, row in rows.items() if row.chosen}
     assert tried == set(rows) - {g for g, row in rows.items() if row.why_none}
     assert rows["inside a save"].places == 4
+
+
+def node_places(profile: JobProfile) -> dict[str, tuple[Op, ...]]:
+    """Return the ops of the first place of each group that takes a node."""
+    found: dict[str, tuple[Op, ...]] = {}
+    for place in kill_map(profile, seed=0, exhaustive=True):
+        if needs_nodes(place.group):
+            found.setdefault(place.group, place.ops)
+    return found
+
+
+def test_a_node_that_torchrun_loses_is_not_the_host_and_comes_back() -> None:
+    fixed = node_places(under_torchrun(away=(1,)))
+
+    assert {group: [op.kind for op in ops] for group, ops in fixed.items()} == {
+        "notice before the loss": ["preempt_node", "return_capacity"],
+        "node lost": ["kill_node", "return_capacity"],
+    }
+    assert {ops[0].at.rank for ops in fixed.values()} == {1}
+    assert {ops[1].at.rank for ops in fixed.values()} == {0}
+
+
+def test_with_fewer_nodes_allowed_torchrun_goes_on_and_grows_once_it_has() -> None:
+    elastic = node_places(under_torchrun(away=(1,), least=1))
+
+    assert [op.kind for op in elastic["fewer workers after it"]] == ["kill_node"]
+    grows = elastic["node lost"][1]
+    assert isinstance(grows.at, AtRecovery)
+    assert (grows.at.recovering_from, grows.at.stage) == (0, "first_step")
+
+
+def test_with_several_nodes_none_is_struck_when_another_may_have_ended() -> None:
+    places = kill_map(under_torchrun(away=(1,)), seed=0, exhaustive=True)
+
+    ops = [op for place in places for op in place.ops if not isinstance(op.at, AtRecovery)]
+    assert max((op.at.epoch, op.at.step) for op in ops if isinstance(op.at, AtStep)) == (3, 2)
+    assert {op.at.epoch for op in ops if isinstance(op.at, AtMoment)} == {0, 1, 2}
+    assert {op.at.epoch for op in ops if op.fault.is_announced} == {0, 1, 2}
 
 
 def test_a_place_after_an_own_save_resumes_from_it() -> None:

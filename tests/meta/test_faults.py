@@ -25,6 +25,7 @@ MAY_NAME = {
     "backends/train/wrapped/due.py": STORAGE,
     "backends/train/wrapped/filesystem.py": STORAGE,
     "faults/poison_step.py": "its strikes are those of two other faults",
+    "plan/draw.py": "of a node that is taken at random from torchrun, another one comes",
     "plugins.py": "the order in which the known faults stand in plan.json",
     "preflight/calibration.py": WRITES,
     "preflight/compression.py": WRITES,

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from chaos.model.fault_entry import FaultEntry
 from chaos.model.plan import Plan
-from chaos.model.scenario import Expect, FailureBudget, Job, Launcher, Scenario
+from chaos.model.scenario import ClusterShape, Expect, FailureBudget, Job, Launcher, Scenario
 from chaos.model.trigger import AtStep
 from chaos.plan.draw import DRAWN, FAULTS_MAX, random_plan
 from chaos.plan.make import make_plan
@@ -66,6 +66,31 @@ def test_faults_of_all_kinds_that_suit_it_are_drawn_for_torchrun() -> None:
 
     kinds = {op.kind for plan in plans for op in plan.ops}
     assert {"kill_worker", "raise_in_worker", "slow_worker"} <= kinds
+
+
+@given(seed=seeds, steps=courses.filter(lambda steps: sum(steps) > 1))
+def test_torchruns_lost_nodes_come_back_and_its_host_is_never_lost(
+    seed: int, steps: list[int]
+) -> None:
+    plan = plan_for(4, "torchrun")
+    plan = plan.model_copy(update={"shape": plan.shape.model_copy(update={"nodes": 2})})
+    drawn = random_plan(plan, seed=seed, steps=steps)
+    faults = tuple(FaultEntry.model_validate({"at": op.at, op.kind: op.fault}) for op in drawn.ops)
+
+    scenario = Scenario(scenario="x", job=drawn.job, cluster=ClusterShape(nodes=2), faults=faults)
+    assert len(scenario.faults) == len(drawn.ops)
+    taken = [op for op in drawn.ops if op.kind in {"kill_node", "preempt_node"}]
+    assert len(taken) == sum(op.kind == "return_capacity" for op in drawn.ops)
+    assert all(op.at.rank in {2, 3} for op in taken)
+
+
+def test_nodes_are_lost_at_random_where_there_are_several() -> None:
+    plan = plan_for(2, "torchrun")
+    plan = plan.model_copy(update={"shape": plan.shape.model_copy(update={"nodes": 2})})
+    drawn = [random_plan(plan, seed=seed, steps=[3, 3]) for seed in range(60)]
+
+    kinds = {op.kind for one in drawn for op in one.ops}
+    assert {"kill_node", "preempt_node", "freeze_node", "kill_worker"} <= kinds
 
 
 @given(seed=seeds, steps=courses)

@@ -23,8 +23,9 @@ def test_the_launcher_is_found_out_and_what_needs_ray_is_left_out_by_name(tmp_pa
     assert (card["backend"], card["job"]["launcher"]) == ("fork", "torchrun")
     assert card["verdict"]["broken"] == 0
     assert card["verdict"]["resumes"]["right"] > 0
-    left_out = {row["group"] for row in card["covered"] if row["why_none"] == "it needs Ray Train"}
-    assert {"node lost", "just after commit"} <= left_out
+    why_none = {row["group"]: row["why_none"] for row in card["covered"]}
+    assert why_none["just after commit"] == "it needs Ray Train"
+    assert why_none["node lost"] == "the job has one node; --nodes 2 gives it two"
     assert {path.name for path in tmp_path.iterdir()} == {"train_ddp.py", "reports"}
 
 
@@ -48,13 +49,50 @@ def test_a_script_of_ray_trains_is_not_started_by_torchrun(tmp_path: Path) -> No
     assert "--backend torchrun is for scripts without Ray" in " ".join(done.err.split())
 
 
-def test_a_script_of_ray_trains_has_no_epochs_by_steps(tmp_path: Path) -> None:
+@pytest.mark.parametrize("option", ["--epoch-steps", "--nodes"])
+def test_what_is_torchruns_is_refused_for_a_script_of_ray_trains(
+    tmp_path: Path, option: str
+) -> None:
     script = tmp_path / "train.py"
     script.write_text("import ray.train\n")
-    done = chaos("audit", str(script), "--epoch-steps", "5", folder=tmp_path)
+    done = chaos("audit", str(script), option, "2", folder=tmp_path)
 
     assert done.code == 3
-    assert "--epoch-steps is for scripts that torchrun starts" in " ".join(done.err.split())
+    assert f"{option} is for scripts that torchrun starts" in " ".join(done.err.split())
+
+
+@pytest.mark.parametrize("nodes", ["0", "2:1", "two", "1:", "1:2:3", "-1"])
+def test_nodes_are_a_number_or_a_range(tmp_path: Path, nodes: str) -> None:
+    done = chaos("audit", str(JOBS / "ddp.py"), f"--nodes={nodes}", folder=tmp_path)
+
+    assert done.code == 3
+    assert "nodes are a number, or MIN:MAX" in " ".join(done.err.split())
+    assert not [*tmp_path.iterdir()]
+
+
+def test_every_node_has_as_many_ranks(tmp_path: Path) -> None:
+    words = ["audit", str(JOBS / "ddp.py"), "--nodes", "2", "--workers", "3"]
+    done = chaos(*words, folder=tmp_path)
+
+    assert done.code == 3
+    assert "each of 2 nodes has as many ranks, and 3 are no multiple" in " ".join(done.err.split())
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("job", "is_wrong"), [("ddp", False), ("optimizer_lost", True)])
+@pytest.mark.parametrize("nodes", ["2", "1:2"])
+def test_a_node_is_lost_and_another_comes(
+    job: str, *, is_wrong: bool, nodes: str, tmp_path: Path
+) -> None:
+    shutil.copy(JOBS / f"{job}.py", tmp_path / "train.py")
+    words = ["audit", "train.py", "--nodes", nodes, "--places", "node lost;notice;fewer"]
+    done = chaos(*words, "--max-runs", "4", "--jobs", "1", "--format", "json", folder=tmp_path)
+
+    card = json.loads(done.out)
+    groups = {run["group"] for run in card["runs"]}
+    assert {"notice before the loss", "node lost"} <= groups
+    assert (card["verdict"]["broken"] > 0) is is_wrong, card["verdict"]
+    assert (card["verdict"]["resumes"]["right"] == 0) is is_wrong
 
 
 EVERY_THIRD = "                if done % self.args.save_every == 0:\n"

@@ -33,6 +33,7 @@ QUESTIONS: dict[str, Types] = {
     "began": (tuple[int, int], None),
     "rendezvous_hosted": (tuple[int], None),
     "rendezvous_port": (tuple[()], int),
+    "node_taken": (tuple[()], bool),
     "agent_ready": (tuple[str], None),
     "part_started": (tuple[int, int, dict[int, Target]], None),
     "committed": (tuple[Committed], None),

@@ -1,8 +1,9 @@
 """The process that calls torchrun, and observes its agent: rounds, failures, restarts left.
 
 `python -m chaos.backends.torchrun.agent RUN_DIRECTORY HARNESS_PID`, once per node. torchelastic
-decides by itself; four of its agent's methods are followed, and none is changed. Only the first
-rendezvous waits until all agents of the start are ready, as far apart as their imports may end.
+decides by itself; five of its agent's methods are followed, and none is changed. Only the first
+rendezvous waits until all agents of the start are ready, as far apart as their imports may end;
+and where a fault has taken a node, agents that are done wait for each other `EXIT_S` at most.
 """
 
 import os
@@ -38,6 +39,8 @@ from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal, read_journal
 from chaos.run.signals import agent_stacks, answer_with_stacks
+
+EXIT_S = 30.0  # torch 2.13 waits 300 s for an agent that will not come
 
 
 def main(run_directory: str, harness: int) -> int:
@@ -106,6 +109,7 @@ class Observer:
         self._follow_rendezvous()
         self._follow_starts()
         self._follow_decisions()
+        self._follow_end()
 
     def _follow_rendezvous(self) -> None:
         meet, host = LocalElasticAgent._rendezvous, rendezvous_backend._create_tcp_store  # noqa: SLF001
@@ -153,6 +157,19 @@ class Observer:
             return result
 
         LocalElasticAgent._monitor_workers = monitored  # noqa: SLF001
+
+    def _follow_end(self) -> None:
+        wait = LocalElasticAgent._exit_barrier  # noqa: SLF001
+
+        def waited(agent: Any) -> None:  # noqa: ANN401
+            def settle() -> None:
+                if self._controller.node_taken():
+                    agent._exit_barrier_timeout = min(agent._exit_barrier_timeout, EXIT_S)  # noqa: SLF001
+
+            self._guarded("end", settle)
+            wait(agent)
+
+        LocalElasticAgent._exit_barrier = waited  # noqa: SLF001
 
     def _met(self, group: WorkerGroup) -> None:
         """Learn the number of the round, and pass it on to the workers that are started next."""

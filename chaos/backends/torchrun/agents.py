@@ -61,6 +61,12 @@ class Agents:
         """Note that a fault ends a node's agent, so that its exit code means nothing."""
         self._agents[node_id].is_taken = True
 
+    @property
+    def is_any_taken(self) -> bool:
+        """Whether a fault has ended the agent of a node."""
+        with self._guard:
+            return any(agent.is_taken for agent in self._agents.values())
+
     def codes(self) -> dict[str, int | None]:
         """Return the exit codes of the agents that no fault has taken, None while they run."""
         with self._guard:

@@ -47,6 +47,7 @@ class RoundServer(GateServer):
         self._answers["rendezvous_hosted"] = self._hosted
         self._answers["rendezvous_port"] = self._hosted_at
         self._answers["agent_ready"] = self._agent_ready
+        self._answers["node_taken"] = lambda: world.agents is not None and world.agents.is_any_taken
         self._answers["part_started"] = self._part_started
         self._answers["began"] = self._began
 

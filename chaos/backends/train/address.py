@@ -52,6 +52,10 @@ class ControllerPort(ABC):
         """Wait for and return the port of the rendezvous."""
         return int(self.ask("rendezvous_port"))
 
+    def node_taken(self) -> bool:
+        """Return whether a fault has taken one of torchrun's nodes."""
+        return bool(self.ask("node_taken"))
+
     def agent_ready(self, node_id: str) -> None:
         """Wait, in an agent of torchrun, until the agents of all nodes of the start are ready."""
         self.ask("agent_ready", node_id)
