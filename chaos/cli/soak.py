@@ -5,6 +5,7 @@ from pathlib import Path
 
 import psutil
 
+from chaos.model.event import RunEnded
 from chaos.report.outcome import FinishedRun
 from chaos.report.soak import SOAK, Size, SoakResult, SoakRun, in_words, soak_run
 from chaos.run.clock import Clock, seconds_since
@@ -29,8 +30,12 @@ class Soak:
         return self._seconds >= self.limit_s
 
     def note(self, run: FinishedRun) -> None:
-        """Keep the figures of a run, and the size of this process; a baseline is passed over."""
-        if run.baseline is not None:
+        """Keep the figures of a run, and the size of this process.
+
+        A baseline is passed over, and a run that was interrupted, which is a part of one.
+        """
+        is_part = any(ended.interrupted for _, ended in run.history.of(RunEnded))
+        if run.baseline is not None and not is_part:
             self._runs.append(soak_run(run))
             self._own.append(own_size())
 

@@ -135,9 +135,7 @@ def _losses(lives: Lifetimes, scenario: Scenario, draws: random.Random) -> Itera
         made   ──────────┬──────┬────────────┬─────▶  steps that were made: lives are counted so
         place  0 ─ ─ ─ ─ 7   6 ─ 8       6 ─ ─ ─ 15   steps of training: back to an epoch's begin
 
-    A place that an earlier attempt has passed is meant for the attempt that comes there anew. With
-    the last step of an epoch done, a rank of torchrun's saves whatever becomes of its peers, so
-    that the place after it is unknown: such a loss comes a step later.
+    A place that an earlier attempt has passed is meant for the attempt that comes there anew.
     """
     torchruns = scenario.job.launcher == "torchrun"
     ranks = machines(lives, scenario)
@@ -146,9 +144,9 @@ def _losses(lives: Lifetimes, scenario: Scenario, draws: random.Random) -> Itera
     made, place, furthest = 0, 0, 0
     for attempt in range(most(lives, scenario)):
         dying = min(range(len(ends)), key=ends.__getitem__)
-        steps = max(1, math.ceil(ends[dying]) - made)
-        if torchruns and (place + steps) % lives.steps_per_epoch == 0:
-            steps += 1
+        steps = max(1, round(ends[dying] - made))
+        if (place + steps) % lives.steps_per_epoch == 0:
+            steps += _off_the_save(ends[dying] - made - steps, torchruns=torchruns)
         made, place = made + steps, place + steps
         if place > last:
             return
@@ -160,6 +158,18 @@ def _losses(lives: Lifetimes, scenario: Scenario, draws: random.Random) -> Itera
         furthest = max(furthest, place)
         place = at.epoch * lives.steps_per_epoch
         ends[dying] = made + _life(lives, draws)
+
+
+def _off_the_save(late: float, *, torchruns: bool) -> int:
+    """Return the steps by which a loss moves that was rounded to the last step of an epoch.
+
+    Its place lies before the save. A life that ends `late` steps after it ends in the next epoch,
+    whose first step is the place; else too much would be lost. With that step done a rank of
+    torchrun's saves whatever becomes of its peers, so that the loss comes a step earlier there.
+    """
+    if late > 0:
+        return 1
+    return -1 if torchruns else 0
 
 
 def machines(lives: Lifetimes, scenario: Scenario) -> Sequence[int]:
