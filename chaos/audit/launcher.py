@@ -24,9 +24,13 @@ Read = Callable[[str], str | None]
 def found_launcher(script: Path) -> Launcher:
     """Return the launcher of a script, as it and the modules in its folder show it.
 
-    Raises what reading the script raises.
+    One that is not UTF-8 shows nothing. Raises `OSError` if it cannot be read.
     """
-    return launcher_of(script.read_text(encoding="utf-8"), modules_beside(script))
+    try:
+        text = script.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        return "ray"
+    return launcher_of(text, modules_beside(script))
 
 
 def modules_beside(script: Path) -> Read:

@@ -108,7 +108,7 @@ def launcher_told(script: Path, console: Console) -> Launcher:
     """Return the launcher of a script by its text, and say so if it is not Ray Train."""
     try:
         launcher = found_launcher(script)
-    except (OSError, UnicodeDecodeError):  # reported where the plan is made
+    except OSError:  # reported where the plan is made
         return "ray"
     if launcher == "torchrun":
         console.print(

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from chaos import runner
 from chaos.audit.job_profile import JobProfile, job_profile
+from chaos.audit.launcher import found_launcher
 from chaos.audit.plans import base_plan, with_own_workers
 from chaos.backends.open import open_backend
 from chaos.check.analysis import RunAnalysis
@@ -99,7 +100,10 @@ def calibration_runs(
 
 
 def plan_without_faults(subject: Path, words: Sequence[str], backend: BackendName) -> Plan:
-    """Return the plan of a script's or a scenario's job without faults."""
+    """Return the plan of a script's or a scenario's job without faults.
+
+    Raises `UsageError` for a job that torchrun starts.
+    """
     if subject.is_dir():
         raise UsageError("a folder is measured already", "Leave --calibrate out.")
     if subject.name.endswith(SUFFIX):
@@ -107,6 +111,14 @@ def plan_without_faults(subject: Path, words: Sequence[str], backend: BackendNam
         plan = make_plan(scenario, file=file, seed=0, cwd=Path.cwd())
     else:
         plan = base_plan(subject, words, cwd=Path.cwd(), seed=0)
+    is_scenario = subject.name.endswith(SUFFIX)
+    if (plan.job.launcher if is_scenario else found_launcher(subject)) == "torchrun":
+        raise UsageError(
+            "torchrun starts this job, and these runs are for jobs of Ray Train's",
+            "Audit it (`chaos audit --backend torchrun`), and give the audit's folder as the "
+            "--costs of a question.",
+            place=str(subject),
+        )
     title = f"calibration of {subject.name}"
     return plan.model_copy(update={"backend": backend, "ops": (), "scenario": title})
 

@@ -13,10 +13,16 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from chaos.check.analysis import RunAnalysis
-from chaos.check.attempt import Attempt
+from chaos.check.attempt import Attempt, Commit
 from chaos.check.restarts import Restart
 from chaos.errors import UsageError
-from chaos.model.event import Committed, ControllerState, FitCalled, ReportReturned
+from chaos.model.event import (
+    Committed,
+    ControllerState,
+    FileSaveBegun,
+    FitCalled,
+    ReportReturned,
+)
 from chaos.model.history import BASELINE, HISTORY, History
 from chaos.preflight.market import MARKETS, Exponential, Market, Notice, preset
 from chaos.preflight.question import Costs, JobShape, Question, RaySettings, changed
@@ -199,7 +205,16 @@ def _advised(words: str, notice: Notice) -> tuple[Market, tuple[str, ...]]:
 
 
 def question_of_runs(analyses: Sequence[RunAnalysis], *, source: str, market: Market) -> Question:
-    """Return the question of recorded runs: one worker per node, as long as the clean run."""
+    """Return the question of recorded runs: one worker per node, as long as the clean run.
+
+    Raises `UsageError` for a job that torchrun starts, whose settings are not Ray Train's.
+    """
+    if any(is_torchruns(analysis.history) for analysis in analyses):
+        raise UsageError(
+            "torchrun started this job, and its settings, which a forecast needs, are in no run",
+            "Write a question with them, and give this folder as its --costs.",
+            place=source,
+        )
     seen: Measured = measured(analyses, source=f"measured in {source}")
     return Question(
         preflight=f"the job of {source}",
@@ -217,7 +232,9 @@ def question_of_runs(analyses: Sequence[RunAnalysis], *, source: str, market: Ma
 
 def with_costs_of(question: Question, analyses: Sequence[RunAnalysis], *, source: str) -> Question:
     """Return a question with its costs taken from recorded runs; its price stays."""
-    seen = measured(analyses, source=f"measured in {source}")
+    embedded = any(is_torchruns(a.history) and a.plan.backend == "fork" for a in analyses)
+    without = ", where workers are forked and import no torch as they start" if embedded else ""
+    seen = measured(analyses, source=f"measured in {source}{without}")
     costs = seen.costs.model_dump(mode="json")
     if question.costs is not None:
         own = question.costs
@@ -254,7 +271,7 @@ def measured(analyses: Sequence[RunAnalysis], *, source: str) -> Measured:
         (analysis.history, attempt) for analysis in analyses for attempt in analysis.run.attempts
     ]
     of_step_s = step_s(seen)
-    saves = [commit for commit in first.commits if commit.checkpoint is not None]
+    saves = own_saves(clean.history) if is_torchruns(clean.history) else _commits(first)
     steps = max(sum(1 for s in first.steps if s.rank == rank) for rank in _ranks(first))
     if not saves:
         raise UsageError("the job saves no checkpoint: every loss begins it again", place=source)
@@ -263,7 +280,7 @@ def measured(analyses: Sequence[RunAnalysis], *, source: str) -> Measured:
         Costs.model_validate(
             {
                 "step_s": of_step_s,
-                "save_s": _save_s(seen, of_step_s),
+                "save_s": max(0.0, fmean(_pauses_s(seen) or [0.0]) - of_step_s),
                 "upload_s": _upload_s(clean.history),
                 **_restart(analyses, of_step_s, source=source),
                 "source": source,
@@ -300,22 +317,50 @@ def step_s(seen: Sequence[tuple[History, Attempt]]) -> float:
     return max(1e-6, fmean(apart) / 1e9)
 
 
-def _save_s(seen: Sequence[tuple[History, Attempt]], of_step_s: float) -> float:
-    """Return the time that training stands still around a report with a checkpoint.
+def _pauses_s(seen: Sequence[tuple[History, Attempt]]) -> list[float]:
+    """Return the times from a step to the next around what a rank saves, with that step itself.
 
-    It is the time from an epoch's last step to the next epoch's first, less that step
-    itself: for writing, reporting, and all else that the job does there.
+    It is saved with the report of an epoch, or by the job itself where torchrun starts it: in that
+    time it writes, reports, and does all else that the job does there.
     """
     pauses = []
     for history, attempt in seen:
-        saved = {commit.epoch for commit in attempt.commits if commit.checkpoint is not None}
         rows = attempt.by_epoch
-        pauses += [
-            history.time_ns(rows[rank, epoch + 1][0].number) - history.time_ns(steps[-1].number)
-            for (rank, epoch), steps in rows.items()
-            if epoch in saved and (rank, epoch + 1) in rows
-        ]
-    return max(0.0, fmean(pauses) / 1e9 - of_step_s) if pauses else 0.0
+        for rank, epoch in rows:
+            steps = [*rows[rank, epoch], *rows.get((rank, epoch + 1), ())[:1]]
+            saved = _saved_after(history, attempt, epoch)
+            pauses += [
+                (history.time_ns(after.number) - history.time_ns(step.number)) / 1e9
+                for step, after in pairwise(steps)
+                if step.step in saved
+            ]
+    return pauses
+
+
+def _saved_after(history: History, attempt: Attempt, epoch: int) -> set[int]:
+    """Return the steps of an attempt's epoch after which a checkpoint is saved."""
+    if is_torchruns(history):
+        saves = (event for _, event in history.of(FileSaveBegun) if event.attempt == attempt.index)
+        return {event.step for event in saves if event.epoch == epoch}
+    last = {steps[-1].step for (_, of), steps in attempt.by_epoch.items() if of == epoch}
+    return last if any(commit.epoch == epoch for commit in _commits(attempt)) else set()
+
+
+def _commits(attempt: Attempt) -> list[Commit]:
+    return [commit for commit in attempt.commits if commit.checkpoint is not None]
+
+
+def own_saves(history: History) -> set[tuple[int, int]]:
+    """Return the places at which the lowest rank that saves begins a file of the job's own."""
+    saves = [event for _, event in history.of(FileSaveBegun)]
+    rank = min((event.rank for event in saves), default=0)
+    return {(event.epoch, event.step) for event in saves if event.rank == rank}
+
+
+def is_torchruns(history: History) -> bool:
+    """Return whether torchrun started the job."""
+    called = _called(history)
+    return called is not None and called.trainer == "torchrun"
 
 
 def _upload_s(history: History) -> float:

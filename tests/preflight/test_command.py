@@ -5,6 +5,7 @@ import sys
 from io import StringIO
 from pathlib import Path
 
+import msgspec
 import pytest
 from rich.console import Console
 
@@ -12,10 +13,12 @@ from chaos.cli import commands as cli
 from chaos.cli.preflight import _told, assigned
 from chaos.errors import UsageError
 from chaos.model import event as ev
+from chaos.model.history import History
 from chaos.preflight.load import measured, question_of_runs
 from chaos.preflight.market import preset
 from chaos.report.live import MovingLine
 from chaos.run.clock import SystemClock
+from tests.called import chaos
 from tests.check.story import Story, Strike
 from tests.check.tamper import analysis_of, without
 
@@ -203,3 +206,33 @@ def test_what_takes_long_says_what_it_does_on_a_terminal_only(*, moves: bool) ->
         _told(line, SlowClock())("trying changes")
 
     assert ("trying changes (60 s)" in written.getvalue()) is moves
+
+
+@pytest.mark.parametrize("option", ["--calibrate", "--validate"])
+@pytest.mark.parametrize("what", ["script", "scenario"])
+def test_a_job_that_torchrun_starts_is_not_run_for_its_costs(
+    tmp_path: Path, what: str, option: str
+) -> None:
+    script, scenario = tmp_path / "ddp.py", tmp_path / "a.chaos.yaml"
+    script.write_text("import torch.distributed as dist\ndist.init_process_group()\n")
+    scenario.write_text(
+        "scenario: x\njob: {launcher: torchrun, script: ddp.py, workers: 2}\n", encoding="utf-8"
+    )
+    subject = script if what == "script" else scenario
+    done = chaos("preflight", str(subject), option, folder=tmp_path)
+
+    assert done.code == 3
+    assert "torchrun starts this job" in " ".join(done.err.split())
+    assert {path.name for path in tmp_path.iterdir()} == {"ddp.py", "a.chaos.yaml"}
+
+
+def test_a_run_of_torchruns_has_costs_and_no_settings() -> None:
+    called = ev.FitCalled(
+        trainer="torchrun", workers=2, run_name="r", storage_path="", settings={}, replaced={}
+    )
+    told = [entry for entry in KILLED.history() if not isinstance(entry.what, ev.FitCalled)]
+    told.insert(1, msgspec.structs.replace(told[0], what=called))
+    analysis = analysis_of(KILLED, History(told))
+
+    with pytest.raises(UsageError, match="give this folder as its --costs"):
+        question_of_runs([analysis], source="a folder", market=preset("busy-16h"))

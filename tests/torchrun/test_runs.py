@@ -10,6 +10,7 @@ from chaos.faults.raise_in_worker import RaiseInWorker
 from chaos.model.event import EpochEnded, FailureDecided, StepDone, WroteOutside
 from chaos.model.fault_entry import FaultEntry
 from chaos.model.trigger import AtMoment, AtRecovery, AtStart, AtStep, AtTime
+from chaos.preflight.load import measured
 from tests.torchrun.conftest import RunJob
 
 pytestmark = [pytest.mark.embedded, pytest.mark.timeout(600)]
@@ -43,6 +44,17 @@ def test_a_ddp_job_goes_on_from_its_own_file_and_leaves_nothing(
     assert [(d.attempt, d.decision, d.charged) for d in decided] == [(0, "RETRY", "failures")]
     assert any(e.path.endswith("checkpoint.pt") for _, e in done.history.of(WroteOutside))
     assert [path.name for path in tmp_path.iterdir()] == ["reports"]
+
+
+@pytest.mark.nightly
+def test_preflight_takes_the_costs_of_a_step_a_save_and_a_restart(run: RunJob) -> None:
+    done = run("ddp", killed(1, 2, rank=1), backend="fork")
+    seen = measured([done.analysis], source="a run")
+
+    assert (seen.steps, seen.checkpoint_every_steps, seen.workers) == (16, 4, 2)
+    assert 0 < seen.costs.step_s < 1
+    assert seen.costs.upload_s == 0
+    assert seen.costs.restart_s > seen.costs.save_s > 0
 
 
 def test_a_file_that_is_torn_in_a_save_ends_the_job(run: RunJob) -> None:
