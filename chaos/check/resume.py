@@ -10,7 +10,7 @@ from chaos.check.result import conclude, own_check, without_restart
 from chaos.check.state_at_resume import group_of
 from chaos.check.state_snapshots import parts_of
 from chaos.check.state_snapshots import place_of as seen_at
-from chaos.model.event import CheckpointRead, FileLoaded
+from chaos.model.event import CheckpointRead, FileLoaded, FitCalled
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.words import plural
 
@@ -346,7 +346,7 @@ def check_resume_point(analysis: RunAnalysis) -> CheckResult:
     for restart in analysis.restarts:
         if len(set(restart.handed.values())) > 1:
             continue  # a finding of `agreement`
-        found = list(_handed_older(restart, analysis.run.committed)) or list(
+        found = list(_handed_older(analysis, restart, analysis.run.committed)) or list(
             _left_alone(analysis, restart)
         )
         anomalies += found or list(_own_files(analysis, restart))
@@ -365,7 +365,9 @@ def check_resume_point(analysis: RunAnalysis) -> CheckResult:
     )
 
 
-def _handed_older(restart: Restart, commits: Mapping[str, Commit]) -> Iterator[Anomaly]:
+def _handed_older(
+    analysis: RunAnalysis, restart: Restart, commits: Mapping[str, Commit]
+) -> Iterator[Anomaly]:
     newest = restart.newest.checkpoint if restart.newest else None
     wrong = [s for s in restart.attempt.starts.values() if s.checkpoint != newest]
     if not wrong or restart.newest is None:
@@ -376,6 +378,9 @@ def _handed_older(restart: Restart, commits: Mapping[str, Commit]) -> Iterator[A
         return  # never committed at all
     was = f"{restart.newest.checkpoint} (epoch {restart.newest.epoch}) was committed"
     message = f"{who} was handed no checkpoint and started from scratch, although {was}"
+    names = [e.replaced.get("name", e.run_name) for _, e in analysis.history.of(FitCalled)]
+    if len(set(names)) > 1:  # Ray looks for its snapshot by the run's name
+        message += f"; the script named its run {names[0]} at first, and {names[-1]} at the end"
     if commit is not None:
         message = f"{who} was handed {handed} (epoch {commit.epoch}), although {was} after it"
     yield Anomaly(message=message, events=(*(s.number for s in wrong), restart.newest.number))

@@ -4,6 +4,7 @@ The rest of chaos reads all facts from the fault itself. A fact that depends on 
 property of the same name.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias, get_args
 
@@ -84,6 +85,11 @@ class Fault(Record):
     def needs_drain_s(self) -> float | None:
         """The time for which nodes drain on SIGTERM that are `ray start --block`; None: no need."""
         return None
+
+    @property
+    def env_again(self) -> Mapping[str, str]:
+        """The variables that are other ones for a script that is started again after it."""
+        return {}
 
     @property
     def nodes_lost(self) -> int:

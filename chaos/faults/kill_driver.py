@@ -1,6 +1,9 @@
 """The process that runs the user's script dies, and is started again."""
 
+from collections.abc import Mapping
 from typing import ClassVar
+
+from pydantic import Field
 
 from chaos.faults.base import SAFE, Fault
 from chaos.faults.world import Outcome, Release, Target, World
@@ -9,10 +12,11 @@ PROOF_WITHIN_S = 15.0
 
 
 class KillDriver(Fault):
-    """End the driver; the harness starts the script again under the same run name and storage.
+    """End the driver; the harness starts the script again, as a scheduler or a person does.
 
-    Ray Train continues from its snapshot in the run's storage. Landed when the driver's process is
-    gone.
+    Ray Train continues from its snapshot in the run's storage, which it finds by the name that the
+    script gives the run: with another name at each start, or none, it begins anew. Landed when the
+    driver's process is gone.
     """
 
     family = "control"
@@ -22,7 +26,17 @@ class KillDriver(Fault):
     whom = "the job's own driver"
     ends_driver = True
 
+    env: dict[str, str] = Field(
+        default={},
+        description="variables that are other ones at the new start, such as the id that a "
+        "scheduler gives each submission (`SKYPILOT_TASK_ID`, `SLURM_JOB_ID`)",
+    )
     rank: ClassVar[None] = None
+
+    @property
+    def env_again(self) -> Mapping[str, str]:
+        """The variables of the new start."""
+        return self.env
 
     def inject(self, world: World, target: Target, release: Release) -> Outcome:
         """End the driver while a worker of it is held."""
@@ -33,4 +47,5 @@ class KillDriver(Fault):
         return Outcome("ok", f"driver {pid} is gone, and its workers with it")
 
     def __str__(self) -> str:
-        return "kill_driver"
+        named = ", ".join(f"{name}={value}" for name, value in self.env.items())
+        return f"kill_driver (then {named})" if named else "kill_driver"

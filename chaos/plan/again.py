@@ -1,4 +1,4 @@
-"""The restart of a driver that a fault ended, decided by the recorded events."""
+"""The restart of a driver that a fault ended, and its variables, by the recorded events."""
 
 from collections.abc import Iterable
 
@@ -22,3 +22,13 @@ def driver_begins_again(plan: Plan, recorded: Iterable[AnyEvent]) -> bool:
             case _:
                 pass
     return struck > ended
+
+
+def env_at_start(plan: Plan, recorded: Iterable[AnyEvent]) -> dict[str, str]:
+    """Return the variables that a driver is started with now: a fault may have changed some."""
+    struck = {event.op for event in recorded if isinstance(event, FaultInvoked)}
+    env = dict(plan.job.env)
+    for op in plan.ops:
+        if op.index in struck:
+            env.update(op.fault.env_again)
+    return env

@@ -302,6 +302,7 @@ def kill_driver(
     up_to: UpTo | Mapping[str, Any] | None = None,
     chance: float | None = None,
     every: Every | Mapping[str, Any] | None = None,
+    env: dict[str, str] = {},
 ) -> FaultEntry: ...
 def kill_controller(
     *,

@@ -158,6 +158,7 @@ def main():
     parser.add_argument(
         "--grow-after", type=float, default=60.0, help="elastic: seconds until it may grow again"
     )
+    parser.add_argument("--name-from", default="", help="a variable that the run's name ends with")
     parser.add_argument("--storage", help="where checkpoints go, such as s3://bucket/runs")
     args = parser.parse_args()
 
@@ -174,7 +175,7 @@ def main():
             elastic_resize_monitor_interval_s=args.grow_after,
         ),
         run_config=RunConfig(
-            name="digits",
+            name="digits" + os.environ.get(args.name_from, ""),
             storage_path=args.storage,
             failure_config=FailureConfig(max_failures=3),
             checkpoint_config=CheckpointConfig(num_to_keep=2),

@@ -6,7 +6,7 @@ from chaos.model.fault_entry import FaultEntry
 from chaos.model.plan import Plan
 from chaos.model.scenario import Job, Scenario
 from chaos.model.trigger import AtStep
-from chaos.plan.again import driver_begins_again
+from chaos.plan.again import driver_begins_again, env_at_start
 from chaos.plan.make import make_plan
 
 ENDED = DriverExited(code=-9)
@@ -43,3 +43,15 @@ def test_each_fault_gives_one_successor() -> None:
 
 def test_another_fault_starts_no_driver() -> None:
     assert not driver_begins_again(planned(), [struck(0)])
+
+
+def test_a_new_start_has_the_variables_of_the_faults_so_far() -> None:
+    at = AtStep(epoch=0, step=1, rank=0)
+    plan = planned(
+        FaultEntry(at=at, kill_driver=KillDriver(env={"ID": "2"})),
+        FaultEntry(at=at, kill_driver=KillDriver(env={"ID": "3", "TRY": "2"})),
+    )
+
+    assert env_at_start(plan, []) == {}
+    assert env_at_start(plan, [struck(0)]) == {"ID": "2"}
+    assert env_at_start(plan, [struck(0), struck(1)]) == {"ID": "3", "TRY": "2"}

@@ -28,6 +28,7 @@ from chaos.model.event import (
     ScriptRaised,
     StorageFaulted,
 )
+from chaos.plan.again import env_at_start
 from chaos.run.armed import ArmedFaults
 from chaos.run.clock import seconds_since
 from chaos.run.controller import ChaosController
@@ -118,10 +119,14 @@ class Run(RunWatch[int]):
             self.journal.add(ScriptRaised(error=failed.error, message=failed.message))
             return self._begun_again[-1].pid  # in place of a driver, which was never forked
         self._had_driver = True
-        return self._lanes[-1].start(StartRun(self.address, dict(self.plan.job.env)))
+        env = env_at_start(self.plan, self.seen())
+        return self._lanes[-1].start(StartRun(self.address, env))
 
     def _begin_again(self) -> Failed | None:
-        zygote = ZygoteHandle(self.zygote.job, self.plan, self.directory)
+        env = env_at_start(self.plan, self.seen())
+        job = self.plan.job.model_copy(update={"env": env})
+        plan = self.plan.model_copy(update={"job": job})
+        zygote = ZygoteHandle(self.zygote.job, plan, self.directory)
         self._begun_again.append(zygote)
         failed = zygote.await_fit()
         if failed is None:

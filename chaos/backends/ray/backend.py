@@ -25,6 +25,7 @@ from chaos.backends.train.preimport import WANTED_ENV
 from chaos.errors import HarnessError
 from chaos.model.event import Disturbed, FaultInvoked, NoticeGiven, ObserverFailed
 from chaos.model.plan import Plan, Shape
+from chaos.plan.again import env_at_start
 from chaos.plan.permitted import Permissions
 from chaos.run import leavings
 from chaos.run.clock import SystemClock, seconds_since
@@ -231,7 +232,7 @@ class Run(RunWatch["subprocess.Popen[bytes]"]):
             CALLBACKS_ENV: ",".join(name for name in callbacks if name),
             **({WANTED_ENV: "1"} if self.prestarts else {}),
             **self.address.as_env(),
-            **self.plan.job.env,
+            **env_at_start(self.plan, self.seen()),
         }
 
     def driver_started(self, driver: "subprocess.Popen[bytes]") -> None:

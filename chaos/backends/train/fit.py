@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias
+from uuid import uuid4
 
 from chaos.backends.train import compat
 from chaos.backends.train.bucket import RemoteStorage, below, leave_remote_storage, without_keys
@@ -114,7 +115,7 @@ class Fit:
         if stays_here(run, part.plan):
             self._replace(run, "storage_filesystem", None)
         self._replace(run, "storage_path", _storage_path(run, part))
-        self._replace(run, "name", f"{part.plan.slug}-{os.environ[TOKEN_ENV]}")
+        self._replace(run, "name", _name(run, part))
         self._storage = _settle_storage(run, part)
         vars(run).pop("storage_context", None)  # cached for the script's own path (Ray 2.60)
         _mark_workers(run, {**marks(trainer), **job.env})
@@ -213,6 +214,21 @@ def _goes_on(run: Any, earlier: Any) -> bool:  # noqa: ANN401 - two RunConfigs
         return True
     is_one = (str(run.storage_path), run.name) == (str(earlier.storage_path), earlier.name)
     return is_one and not str(run.name).startswith(_NAMED_BY_RAY)
+
+
+def _name(run: Any, part: RunPart) -> str:  # noqa: ANN401
+    """Return a name for the run: another one where the script's own is not that of its first start.
+
+    Storage is found by it, so a script that is named anew at each start finds nothing.
+    """
+    ours, own = f"{part.plan.slug}-{os.environ[TOKEN_ENV]}", str(run.name)
+    first = part.directory.path / "run-name"
+    if not first.exists():
+        first.write_text(own, encoding="utf-8")
+        return ours
+    is_named = not own.startswith(_NAMED_BY_RAY)
+    is_same = is_named and read_record(first).decode() == own
+    return ours if is_same else f"{ours}-{uuid4().hex[:8]}"
 
 
 def stays_here(run: Any, plan: Plan) -> bool:  # noqa: ANN401
