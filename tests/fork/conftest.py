@@ -63,10 +63,7 @@ def run(backend: ForkBackend, tmp_path: Path) -> RunJob:
         expect: Expect | None = None,
         **args: Any,
     ) -> Judged:
-        numbered = tuple(
-            Op(index=i, **{k: getattr(op, k) for k in type(op).model_fields})
-            for i, op in enumerate(ops)
-        )
+        numbered = tuple(Op.of(i, op) for i, op in enumerate(ops))
         plan = Plan(
             scenario="s",
             slug="s",
