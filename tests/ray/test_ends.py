@@ -24,6 +24,7 @@ from tests.ray.command import ROOT, command
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
 
 SMOKE = ROOT / "scenarios/smoke/worker_killed_mid_epoch.chaos.yaml"
+EVICTED = ROOT / "scenarios/node/evicted_without_drain.chaos.yaml"
 SOON_S = 20.0
 
 
@@ -74,9 +75,9 @@ class Harness:
 
 
 @contextmanager
-def harness(reports: Path) -> Iterator[Harness]:
+def harness(reports: Path, scenario: Path = SMOKE) -> Iterator[Harness]:
     with subprocess.Popen(
-        command("run", SMOKE, "--reports", reports),
+        command("run", scenario, "--reports", reports),
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -137,6 +138,34 @@ def test_a_killed_harness_leaves_no_process_and_no_folder(number: int, tmp_path:
         running.end(number)
 
         assert running.has_left_nothing()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=lambda n: n.name)
+def test_no_node_that_is_a_process_of_its_own_outlives_the_harness(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    with harness(tmp_path, EVICTED) as running:
+        starts = [p for p in running.children() if "--block" in p.cmdline()]
+        assert len(starts) == 3
+
+        running.end(number)
+
+        assert running.has_left_nothing()
+        assert within(SOON_S, lambda: not any(p.is_running() and not is_zombie(p) for p in starts))
+
+
+@pytest.mark.nightly
+def test_where_a_pod_is_killed_the_run_is_tried_again_on_a_new_cluster(tmp_path: Path) -> None:
+    with harness(tmp_path, EVICTED) as running:
+        running.child("--block").kill()
+
+        code = running.wait()
+
+        assert running.has_left_nothing()
+    assert code == 0, running.output
+    [why] = again_after(tmp_path)
+    assert "the ray start of node" in why
 
 
 @pytest.mark.nightly

@@ -1,6 +1,7 @@
 """Recorded runs, and what was said of each: whoever rebuilds a check must not change its answer.
 
     python -m tests.recorded.guard --keep FOLDER ... [--most 240]   take runs from report folders
+    python -m tests.recorded.guard --add RUN ...                    add runs, by their folders
     python -m tests.recorded.guard --accept                         take today's answers for right
 
 `runs.tar.xz` holds the plan, the history and the baselines of each run, with no path of the
@@ -17,7 +18,7 @@ import sys
 import tarfile
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -29,6 +30,8 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 RUNS, ANSWERS = HERE / "runs.tar.xz", HERE / "answers.json"
 MOST = 240
+SUM = re.compile(rb'^\{"sum":"[0-9a-f]{8}",', re.MULTILINE)
+PLAN = re.compile(rb'"plan":"[0-9a-f]{32}"')
 LARGEST = 1_000_000  # bytes of a history; more would say the same at greater length
 Answer: TypeAlias = "dict[str, str | int | list[str]]"
 
@@ -68,13 +71,39 @@ def _keep(folders: Sequence[Path], most: int) -> None:
         draw.shuffle(runs)
     turns = (runs[turn] for turn in range(most) for runs in by_job.values() if turn < len(runs))
     chosen = [run for run, _ in zip(turns, range(most), strict=False)]
-    with tarfile.open(RUNS, "w:xz", preset=9) as archive:
-        for number, run in enumerate(chosen):
-            for name, content in _files(run):
-                entry = tarfile.TarInfo(f"{_job_of(run)}-{number}/{name}")
-                entry.size = len(content)
-                archive.addfile(entry, io.BytesIO(content))
+    _write(
+        (f"{_job_of(run)}-{number}/{name}", content)
+        for number, run in enumerate(chosen)
+        for name, content in _files(run)
+    )
     sys.stderr.write(f"{len(chosen)} runs of {len(by_job)} jobs, {RUNS.stat().st_size:,} bytes\n")
+
+
+def _add(runs: Sequence[Path]) -> None:
+    """Write the archive anew, with more runs behind those that it has."""
+    with tarfile.open(RUNS) as archive:
+        before = [(entry.name, _read(archive, entry)) for entry in archive if entry.isfile()]
+    first = len({name.partition("/")[0] for name, _ in before})
+    added = (
+        (f"{_job_of(run)}-{number}/{name}", content)
+        for number, run in enumerate(runs, first)
+        for name, content in _files(run)
+    )
+    _write((*before, *added))
+
+
+def _read(archive: tarfile.TarFile, entry: tarfile.TarInfo) -> bytes:
+    file = archive.extractfile(entry)
+    assert file is not None
+    return file.read()
+
+
+def _write(files: Iterable[tuple[str, bytes]]) -> None:
+    with tarfile.open(RUNS, "w:xz", preset=9) as archive:
+        for name, content in files:
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
 
 
 def _is_struck(run: Path) -> bool:
@@ -97,9 +126,15 @@ def _files(run: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _anonymous(content: bytes, run: Path) -> bytes:
-    """Return what a file holds, as if it had been recorded in /repo, with reports in /reports."""
+    """Return what a file holds, as if it had been recorded in /repo, with reports in /reports.
+
+    A history loses the checksums of its lines and the digest of its plan, which are of what was
+    written then.
+    """
+    content = PLAN.sub(b'"plan":null', SUM.sub(b"{", content))
     parts = run.resolve().parts
-    at = next(n for n, part in enumerate(parts) if part in ("suites", "audits", "selftests"))
+    kinds = ("suites", "audits", "selftests")
+    at = next((n for n, part in enumerate(parts) if part in kinds), len(parts) - 2)
     for path, instead in ((Path(*parts[:at]), "/reports"), (ROOT, "/repo")):
         content = content.replace(str(path).encode(), instead.encode())
     return content
@@ -109,15 +144,18 @@ def _command() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--keep", nargs="+", type=Path, metavar="FOLDER")
     parser.add_argument("--most", type=int, default=MOST)
+    parser.add_argument("--add", nargs="+", type=Path, metavar="RUN")
     parser.add_argument("--accept", action="store_true")
     asked = parser.parse_args()
     if asked.keep:
         _keep(asked.keep, asked.most)
-    if asked.keep or asked.accept:
+    if asked.add:
+        _add(asked.add)
+    if asked.keep or asked.add or asked.accept:
         lines = [f"  {json.dumps(run)}: {json.dumps(said)}" for run, said in answers().items()]
         ANSWERS.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
     else:
-        parser.error("say --keep FOLDER or --accept")
+        parser.error("say --keep FOLDER, --add RUN or --accept")
 
 
 if __name__ == "__main__":
