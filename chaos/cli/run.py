@@ -164,7 +164,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
             for _ in range(lanes)
         ]
         for row in rows_of(harnesses, asked):
-            rows.append(row)
+            rows.append(row if soak is None else soak.kept(row))
             if lanes > 1:
                 console.print(row_line(row), soft_wrap=True)
             if stop and row.standing not in ("expected", "skipped"):

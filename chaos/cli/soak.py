@@ -1,12 +1,12 @@
 """`chaos run --soak`: one seed after another until the time is up, and what grows meanwhile."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import psutil
 
 from chaos.model.event import RunEnded
-from chaos.report.outcome import FinishedRun
+from chaos.report.outcome import FinishedRun, SuiteRow
 from chaos.report.soak import SOAK, Size, SoakResult, SoakRun, in_words, soak_run
 from chaos.run.clock import Clock, seconds_since
 from chaos.run.record_file import write_text
@@ -38,6 +38,12 @@ class Soak:
         if run.baseline is not None and not is_part:
             self._runs.append(soak_run(run))
             self._own.append(own_size())
+
+    def kept(self, row: SuiteRow) -> SuiteRow:
+        """Return a row as expected without its diagnosis, which would fill the memory in hours."""
+        if row.verdict is None or row.standing != "expected":
+            return row
+        return replace(row, verdict=row.verdict.model_copy(update={"diagnosis": ()}))
 
     def finish(self, folder: Path) -> tuple[str, ...]:
         """Write the figures into the suite's folder; return them in words."""

@@ -61,8 +61,9 @@ class SoakRun(Record):
     `made` and `kept` count the steps of the rank that made most: all of them, and those that
     survived. `planned` is what `made` comes to where each fault costs the steps of its epoch; None
     where a fault is at no step. `recovery_s` and `apart` are by restart and by attempt: `apart` is
-    how far a step's mean loss on rank 0 lies from the baseline's. `stored` counts files in storage
-    at the end, `stored_without` those without faults.
+    how far a step's mean loss on rank 0 lies from the baseline's. `least` and `most` are the bounds
+    of each figure of its processes. `stored` counts files in storage at the end, `stored_without`
+    those without faults.
     """
 
     scenario: str
@@ -76,7 +77,8 @@ class SoakRun(Record):
     planned: int | None
     recovery_s: tuple[float | None, ...]
     apart: tuple[float | None, ...]
-    sizes: tuple[Size, ...]
+    least: Size | None
+    most: Size | None
     growths: tuple[Growth, ...]
     stored: int | None
     stored_without: int | None
@@ -96,6 +98,7 @@ def soak_run(run: FinishedRun) -> SoakRun:
     tables = analysis.run
     made, kept = _steps(tables)
     readings = _readings(run.history)
+    sizes = [size for of in readings.values() for size in of]
     return SoakRun(
         scenario=run.plan.scenario,
         seed=run.plan.seed,
@@ -108,11 +111,18 @@ def soak_run(run: FinishedRun) -> SoakRun:
         planned=_planned(run, kept),
         recovery_s=tuple(restart.phases.total_s for restart in analysis.restarts),
         apart=_apart(run),
-        sizes=tuple(size for _, sizes in sorted(readings.items()) for size in sizes),
+        least=_bound(min, sizes),
+        most=_bound(max, sizes),
         growths=tuple(_growths(run, readings)),
         stored=_stored(run.history),
         stored_without=None if run.baseline is None else _stored(run.baseline),
     )
+
+
+def _bound(of: Callable[[Iterable[int]], int], sizes: Sequence[Size]) -> Size | None:
+    if not sizes:
+        return None
+    return Size(**{name: of(getattr(size, name) for size in sizes) for name in Size.model_fields})
 
 
 def _steps(tables: RunTables) -> tuple[int, int]:
@@ -231,7 +241,8 @@ def _of_scenario(runs: Sequence[SoakRun]) -> Iterator[str]:
     yield f"recovery: {_by_number([run.recovery_s for run in runs], _seconds, 'restart')}"
     apart = _by_number([run.apart for run in runs], _short, "attempt")
     yield f"losses apart from the baseline's: {apart}"
-    yield f"a process of the job: {_sizes([size for run in runs for size in run.sizes])}"
+    bounds = [size for run in runs for size in (run.least, run.most) if size is not None]
+    yield f"a process of the job: {_sizes(bounds)}"
     if any(run.stored is not None for run in runs):
         yield f"files in storage at the end: {_stored_in_words(runs)}"
     yield from _growths_in_words([growth for run in runs for growth in run.growths])
@@ -280,13 +291,12 @@ def _short(value: float) -> str:
     return f"{value:.3g}"
 
 
-def _sizes(sizes: Iterable[Size]) -> str:
-    all_ = list(sizes)
-    if not all_:
+def _sizes(sizes: Sequence[Size]) -> str:
+    if not sizes:
         return "not seen"
-    mib = [size.memory_bytes / 2**20 for size in all_]
+    mib = [size.memory_bytes / 2**20 for size in sizes]
     told = [
-        f"{_span([getattr(size, key) for size in all_])} {word}" for key, word in _COUNTED.items()
+        f"{_span([getattr(size, key) for size in sizes])} {word}" for key, word in _COUNTED.items()
     ]
     return f"{_span([round(value) for value in mib])} MiB, {', '.join(told)}"
 

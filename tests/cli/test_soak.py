@@ -1,7 +1,7 @@
 """A soak begins one seed after another until its time is up, and ends with what cannot run."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,8 +10,9 @@ import pytest
 
 from chaos.cli.run import Asked, rows_of
 from chaos.cli.soak import Soak, own_size
-from chaos.report.outcome import SuiteRow
+from chaos.report.outcome import SuiteRow, row_of
 from chaos.report.soak import SOAK, SoakResult
+from tests.report.conftest import clean_history, run_of, struck_history
 
 FILES = (Path("a.chaos.yaml"), Path("b.chaos.yaml"))
 
@@ -72,6 +73,19 @@ def test_every_scenario_runs_once_however_short_it_is() -> None:
 
 def test_what_cannot_run_ends_it() -> None:
     assert soaked(1000, fails=True) == [("a", 5, 1)]
+
+
+def test_a_run_as_expected_is_kept_without_its_diagnosis() -> None:
+    row = row_of(run_of(struck_history(), baseline=clean_history()))
+    assert row.verdict is not None
+    resume: Any = object()
+    full = replace(row, verdict=row.verdict.model_copy(update={"diagnosis": (resume,)}))
+    wrong = full.verdict and full.verdict.model_copy(update={"as_expected": False})
+    surprise = replace(full, verdict=wrong)
+    soak = Soak(1, Clock())
+
+    assert soak.kept(full) == replace(row, verdict=row.verdict.model_copy(update={"diagnosis": ()}))
+    assert soak.kept(surprise) is surprise
 
 
 def test_its_figures_lie_beside_the_suites(tmp_path: Path) -> None:

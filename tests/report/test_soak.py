@@ -137,6 +137,13 @@ def test_a_drift_shows_between_the_first_and_the_last_attempt(valid_run: Finishe
     assert "0 at attempt 1, 0.004 at attempt 3, 0.006 at most" in told(*drifting)
 
 
+def test_the_bounds_of_each_figure_are_kept(valid_run: FinishedRun) -> None:
+    one = figures(valid_run, seen(0, 0, entries=9), seen(0, 1, open_files=30), seen(1, 1))
+
+    assert (one.least, one.most) == (size(), size(open_files=30, entries=9))
+    assert "200 MiB, 12 to 30 open files, 0 child processes, 3 to 9 names" in told(one)
+
+
 def test_a_soak_that_made_no_run_says_nothing() -> None:
     assert told() == ""
 
