@@ -74,6 +74,19 @@ def test_what_another_process_of_the_audit_has_made_may_be_replaced(theirs: Path
     assert noted(theirs, "own.pt") == ["created", "replaced"]
 
 
+def test_what_native_code_wrote_in_a_folder_of_the_audits_may_be_replaced(theirs: Path) -> None:
+    mine = theirs.parent / "mine"
+    (mine / "pictures").mkdir(parents=True)
+    record(None)  # as native code, which raises no event
+    (mine / "pictures" / "1.png").write_text("pixels")
+    record(Ledger(theirs.parent / "ledger", (), Confines(theirs.parent / "audit")))
+
+    mine.rename(theirs.parent / "whole")
+    (theirs.parent / "whole" / "pictures" / "1.png").unlink()
+
+    assert not (theirs.parent / "whole" / "pictures" / "1.png").exists()
+
+
 def test_what_is_allowed_is_replaced(theirs: Path) -> None:
     allowed = Confines(theirs.parent / "audit", allowed=(theirs,))
     record(Ledger(theirs.parent / "ledger", (), allowed))

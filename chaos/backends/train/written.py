@@ -62,18 +62,22 @@ class Confines:
 
     @property
     def created(self) -> Path:
-        """The list of files outside that processes of the audit have made, one path a line."""
+        """The list of files and folders outside that the audit has made, one path a line."""
         return self.folder / "created.txt"
 
     def holds(self, path: str) -> bool:
-        """Return whether a path is the audit's own, allowed, or made by its processes."""
+        """Return whether a path is the audit's own, allowed, or made by its processes.
+
+        So is all that lies in a folder they made: native code writes unseen.
+        """
         real = os.path.realpath(path)
         if any(is_below(real, os.path.realpath(own)) for own in (self.folder, *self.allowed)):
             return True
         try:
-            return path in self.created.read_text(encoding="utf-8").splitlines()
+            made = self.created.read_text(encoding="utf-8").splitlines()
         except FileNotFoundError:
             return False
+        return not {path, *map(str, Path(path).parents)}.isdisjoint(made)
 
 
 @dataclass
