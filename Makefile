@@ -9,6 +9,7 @@ PYTHON ?=  # tried first; else python3.11 and its like on the PATH
 BIN := .venv/bin
 # Twice quiet: pip warns of every index location that does not hold a package; errors still show.
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+CANARY_PIP := .venv-canary/bin/python -m pip --disable-pip-version-check -qq
 FIELD_PIP := .venv-field/bin/python -m pip --disable-pip-version-check -qq
 # Modules are compiled as they are imported: all of them at once is half of what setup takes.
 export PIP_NO_COMPILE := 1
@@ -41,7 +42,7 @@ if ! $$python -c 'import ensurepip, venv' 2>/dev/null; then \
 fi
 endef
 
-.PHONY: help setup s3 field demo bench matrix statistics pictures docs mutants campaigns nightly test check coverage static clean
+.PHONY: help setup s3 field canary demo bench matrix statistics pictures docs mutants campaigns nightly test check coverage static clean
 
 help:  ## list the commands
 	@sed -n 's/^\([a-z0-9]*\): .*## /  make \1\t/p; s/^\([a-z0-9]*\):  *## /  make \1\t/p' \
@@ -92,6 +93,19 @@ $(FIELD_READY): pyproject.toml constraints.txt Makefile
 	    s3transfer
 	@touch $(FIELD_READY)
 
+# The newest Ray that installs, or RAY=2.59.0; its tests are those of a merge, on real clusters.
+canary: $(READY)  ## what the newest Ray changed of what chaos uses, and the tests with it (some ten minutes)
+	@$(find_python); rm -rf .venv-canary; $$python -m venv .venv-canary
+	@grep -v '^ray==' constraints.txt >.venv-canary/constraints.txt
+	@$(CANARY_PIP) install --constraint .venv-canary/constraints.txt --upgrade pip
+	@$(CANARY_PIP) install --constraint .venv-canary/constraints.txt torch
+	@$(CANARY_PIP) install --constraint .venv-canary/constraints.txt \
+	    'ray[train]$(if $(RAY),==$(RAY))' --editable . --group dev
+	@status=0; \
+	$(BIN)/python -m tests.tools.canary .venv-canary/bin/python || status=$$?; \
+	.venv-canary/bin/pytest tests/ray -m "not nightly" || status=$$?; \
+	exit $$status
+
 demo: $(READY)  ## audit a job in seconds, then inject faults into it and a guilty one on real Ray
 	@$(BIN)/chaos audit scenarios/jobs/digits_ddp.py --time-limit 20s -- --epochs 4
 	@echo
@@ -140,6 +154,7 @@ campaigns: $(READY)  ## chaos itself under attack: a line of figures for each ca
 nightly: static coverage $(S3_READY)  ## all of it: every scenario on Ray, every campaign in full (four hours)
 	@$(BIN)/pytest --hypothesis-profile nightly -m "ray or nightly or not ray"
 	@$(BIN)/python -m tests.tools.s3 $(BIN)/chaos run scenarios
+	@$(MAKE) --no-print-directory canary
 
 check: static  ## format, lint, types, imports, and the tests that are quick (two minutes)
 	@echo "chaos: testing"
