@@ -44,6 +44,15 @@ def test_what_a_zygote_imports_beforehand_is_there(module: str) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
+    ("module", "name"),
+    [("node", compat.NODE_ID_ENV), ("ray_constants", compat.DRAIN_ENV)],
+)
+def test_ray_still_reads_from_the_environment_of_a_node(module: str, name: str) -> None:
+    assert name in inspect.getsource(importlib.import_module(f"ray._private.{module}"))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
     ("module", "cls", "name"),
     [
         ("execution.context", "TrainContext", "get_checkpoint"),
