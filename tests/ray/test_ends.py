@@ -156,6 +156,7 @@ def test_no_node_that_is_a_process_of_its_own_outlives_the_harness(
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(600)
 def test_where_a_pod_is_killed_the_run_is_tried_again_on_a_new_cluster(tmp_path: Path) -> None:
     with harness(tmp_path, EVICTED) as running:
         running.child("--block").kill()
