@@ -263,14 +263,14 @@ def _charged_evictions(question: Question) -> str | None:
         )
     if not drain_s:
         return "an evicted pod's node does not drain: it goes unannounced"
-    if grace_s <= drain_s:
+    if grace_s < drain_s:
         return (
             f"an evicted pod is killed after {in_s(grace_s)}, and its node drains for "
             f"{in_s(drain_s)}: it goes before the deadline that it has announced"
         )
     return (
-        f"an evicted pod's node is ended by Ray at its deadline, {in_s(drain_s)} after SIGTERM: "
-        "which budget pays for it is chance"
+        f"an evicted pod's node is ended at its own deadline, {in_s(drain_s)} after SIGTERM: which "
+        "budget pays for it is chance"
     )
 
 
@@ -288,7 +288,7 @@ def _charged_evictions(question: Question) -> str | None:
 )
 def _evicted_once(question: Question) -> str | None:
     text = None if question.settings.max_failures else _charged_evictions(question)
-    return text and f"{text}; max_failures is 0, and the first one ends the training"
+    return text and f"{text}; max_failures is 0, and one can end the training"
 
 
 @wastes(
