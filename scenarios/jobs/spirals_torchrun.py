@@ -113,10 +113,13 @@ def main():
     parser.add_argument("--on-loader-error", choices=["raise", "begin-anew"], default="raise")
     parser.add_argument("--on-save-error", choices=["raise", "go-on"], default="raise")
     parser.add_argument("--in-place", action="store_true", help="save over the last checkpoint")
-    parser.add_argument("--forget", choices=["optimizer", "epoch"], help="what is not restored")
+    parser.add_argument(
+        "--forget", choices=["optimizer", "epoch", "other-sizes"], help="what is not restored"
+    )
     parser.add_argument("--leave-out-failed", action="store_true", help="the epoch that failed")
     parser.add_argument("--if-restarted", action="store_true", help="look only then for a file")
     parser.add_argument("--save-on-term", action="store_true", help="save, and end with 143")
+    parser.add_argument("--whole-epochs", action="store_true", help="save no place within one")
     parser.add_argument("--loaders-take-term", action="store_true", help="SIGTERM ends them, too")
     args = parser.parse_args()
     if args.save_on_term:
@@ -143,9 +146,11 @@ def main():
     if os.path.exists(CHECKPOINT) and not is_first:
         state = torch.load(CHECKPOINT, map_location="cpu")
         model.module.load_state_dict(state["model"])
-        if args.forget != "optimizer":
+        is_other = args.forget == "other-sizes" and state["ranks"] != dist.get_world_size()
+        if args.forget != "optimizer" and not is_other:
             optimizer.load_state_dict(state["optimizer"])
-        done = state["done"]
+        # A batch of each rank: with fewer ranks these are more batches.
+        done = state["done"] * state["ranks"] // dist.get_world_size()
         start = state["epoch"] + (0 if args.forget == "epoch" or done else 1)
         if args.leave_out_failed:
             start += 1
@@ -159,7 +164,8 @@ def main():
                 "model": model.module.state_dict(),
                 "optimizer": optimizer.state_dict(),
                 "epoch": epoch,
-                "done": batches,
+                "done": 0 if args.whole_epochs else batches,
+                "ranks": dist.get_world_size(),
             }
             if dist.get_rank() == 0:
                 save(state, args)
