@@ -43,6 +43,7 @@ class FakeWorld:
     lost: set[str] = field(default_factory=set)
     deadline: threading.Event = field(default_factory=_come)
     done: list[str] = field(default_factory=list)
+    posted: list[tuple[str, int]] = field(default_factory=list)
 
     def signal_worker(self, target: Target, signal_name: str) -> None:
         if target.pid in self.gone:
@@ -87,6 +88,9 @@ class FakeWorld:
     def give_notice(self, node_id: str, *, notice_s: float) -> int:
         self.done.append(f"notice {node_id} {notice_s:g}")
         return DEADLINE_NS
+
+    def post_notice(self, node_id: str, *, deadline_ns: int) -> None:
+        self.posted.append((node_id, deadline_ns))
 
     def wait_until(self, deadline_ns: int) -> bool:
         self.deadline.wait(10)

@@ -71,6 +71,7 @@ class PreemptNode(Fault):
     def inject(self, world: World, target: Target, release: Release) -> Outcome:
         """Announce the loss while the worker is held, release it, and lose the node in time."""
         deadline_ns = world.give_notice(target.node_id, notice_s=self.notice_s)
+        world.post_notice(target.node_id, deadline_ns=deadline_ns)
         release(deadline_ns)
         loss_ns = self.loss_ns(deadline_ns)
         reached = world.wait_until(deadline_ns if loss_ns is None else loss_ns)

@@ -98,6 +98,9 @@ class World(Protocol):
     def give_notice(self, node_id: str, *, notice_s: float) -> int:
         """Announce the loss of a node; return the deadline (monotonic ns)."""
 
+    def post_notice(self, node_id: str, *, deadline_ns: int) -> None:
+        """Announce it by the platform's metadata service, too, where the run has one."""
+
     def wait_until(self, deadline_ns: int) -> bool:
         """Let time pass until a deadline (monotonic ns); return False if the run ended before."""
 

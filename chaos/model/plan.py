@@ -6,7 +6,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 
 from chaos.faults.base import Fault
 from chaos.model.fault_entry import FaultEntry, PlacedFault
-from chaos.model.scenario import Expect, Job, Limits
+from chaos.model.scenario import Cloud, Expect, Job, Limits
 from chaos.model.watch import Watch
 from chaos.plugins import AbsentFault
 from chaos.record import Record
@@ -67,6 +67,7 @@ class Shape(Record):
     )
     address: str | None = None
     storage: str | None = None
+    metadata: Cloud | None = None
 
 
 class Confined(Record):

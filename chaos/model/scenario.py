@@ -20,6 +20,7 @@ Profile: TypeAlias = Literal["strict", "standard", "relaxed"]
 VerdictStatus: TypeAlias = Literal["pass", "fail", "inconclusive"]
 Acceptable: TypeAlias = Literal["rng", "cosmetic"]
 Launcher: TypeAlias = Literal["ray", "torchrun"]
+Cloud: TypeAlias = Literal["aws", "gcp", "azure"]
 
 
 class FailureBudget(Record):
@@ -171,6 +172,19 @@ class ClusterShape(Record):
         description="with `address`: a folder or URI that every node reaches, for the job's "
         "checkpoints; needed where the nodes do not share a file system with chaos",
     )
+    metadata: Cloud | None = Field(
+        default=None,
+        description="the cloud whose instance metadata service is emulated for the job, at a "
+        "loopback address: there `preempt_node` announces its loss to jobs that poll",
+    )
+
+    @model_validator(mode="after")
+    def _emulates_only_on_this_host(self) -> Self:
+        if self.metadata is not None and self.address is not None:
+            raise ValueError(
+                "cluster.metadata is served on this machine, and cluster.address names others"
+            )
+        return self
 
     @model_validator(mode="after")
     def _stores_elsewhere_only_on_a_cluster_that_runs(self) -> Self:
@@ -371,8 +385,9 @@ class Scenario(Record):
                     f"{entry.kind} needs several nodes: write `cluster: {{nodes: N}}`, one of "
                     "torchrun's agents for each"
                 )
-        if self.cluster != ClusterShape(nodes=self.cluster.nodes):
-            raise ValueError("of cluster, torchrun has `nodes` alone: leave the rest out")
+        of_torchrun = ClusterShape(nodes=self.cluster.nodes, metadata=self.cluster.metadata)
+        if self.cluster != of_torchrun:
+            raise ValueError("of cluster, torchrun has `nodes` and `metadata`: leave the rest out")
         if self.expect.jit_checkpoint:
             raise ValueError("expect.jit_checkpoint needs Ray Train, and job.launcher is torchrun")
         if not self.watch.files:

@@ -47,6 +47,7 @@ def make_plan(
             drain_s=next((s for s in drains if s is not None), None),
             address=cluster.address,
             storage=cluster.storage,
+            metadata=cluster.metadata,
         ),
         ops=_ops(entries, workers=job.workers, seed=seed),
         is_drawn=is_drawn(scenario),

@@ -1,17 +1,22 @@
 """The part of every backend's world: workers, decisions, obeyed orders, storage, the end."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from chaos.faults.order import Order
 from chaos.faults.world import RefusedError, Target
 from chaos.model.event import FailureDecided
+from chaos.model.plan import Plan
 from chaos.run.armed import ArmedFaults
-from chaos.run.clock import Clock, seconds_since
+from chaos.run.clock import Clock, SystemClock, seconds_since
 from chaos.run.controller import ChaosController
+from chaos.run.directory import RunDirectory
 from chaos.run.machine import free_bytes
+from chaos.run.metadata import MetadataService
 
 POLL_S = 0.005
+METADATA_LOG = "metadata.log"
 
 
 def answers(controller: ChaosController, world: "RunWorld") -> dict[str, Callable[..., Any]]:
@@ -28,6 +33,20 @@ def answers(controller: ChaosController, world: "RunWorld") -> dict[str, Callabl
     }
 
 
+@contextmanager
+def metadata_of(plan: Plan, world: "RunWorld", directory: RunDirectory) -> Iterator[dict[str, str]]:
+    """Serve the metadata that a plan's job asks for meanwhile; yield the job's variables for it."""
+    if plan.shape.metadata is None:
+        yield {}
+        return
+    log = directory.logs / METADATA_LOG
+    world.metadata = MetadataService(plan.shape.metadata, SystemClock(), world.group, log)
+    try:
+        yield world.metadata.variables()
+    finally:
+        world.metadata.close()
+
+
 class RunWorld:
     """The part of a `World` that is the same on any backend, for one run.
 
@@ -42,6 +61,7 @@ class RunWorld:
         self._obeyed: set[str] = set()
         self._over = False
         self.driver: int | None = None
+        self.metadata: MetadataService | None = None  # set where the plan asks for it
 
     # -- reports ---------------------------------------------------------------------------
 
@@ -90,6 +110,11 @@ class RunWorld:
         """Wait until a deadline (monotonic ns); return False if the run ended before."""
         self._await(lambda: self._clock.now_ns() >= deadline_ns)
         return self._clock.now_ns() >= deadline_ns
+
+    def post_notice(self, node_id: str, *, deadline_ns: int) -> None:
+        """Announce the loss of a node by the run's metadata service, if it has one."""
+        if self.metadata is not None:
+            self.metadata.post(node_id, deadline_ns=deadline_ns)
 
     def arm_storage(self, target: Target) -> None:
         """Arm the storage fault of an op: for its rank's next upload, or Ray's next snapshot."""

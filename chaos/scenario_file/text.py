@@ -96,7 +96,8 @@ def _cluster(shape: Shape) -> dict[str, Any]:
 def _cluster_lines(plan: Plan) -> Iterator[str]:
     cluster = _cluster(plan.shape)
     if plan.job.launcher == "torchrun":
-        cluster = {"nodes": plan.shape.nodes} if plan.shape.nodes > 1 else {}
+        kept = {"nodes"} if plan.shape.nodes > 1 else set()
+        cluster = {key: cluster[key] for key in cluster.keys() & (kept | {"metadata"})}
     if cluster:
         yield "cluster:"
         for key, value in cluster.items():

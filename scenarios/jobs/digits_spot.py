@@ -10,10 +10,12 @@ import itertools
 import os
 import tempfile
 import time
+import urllib.request
 
 import ray.train
 import ray.train.torch
 import torch
+import torch.distributed as dist
 from digits_ddp import build_model, load_data, unwrapped
 from ray.train import Checkpoint, CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
@@ -48,6 +50,21 @@ def batches(loader, done):
         yield from itertools.islice(loader, done % len(loader) if epoch == first else 0, None)
 
 
+def will_be_preempted():
+    """Return whether Google's metadata service announces that a rank's machine goes."""
+    host = os.environ.get("GCE_METADATA_HOST", "metadata.google.internal")
+    request = urllib.request.Request(
+        f"http://{host}/computeMetadata/v1/instance/preempted",
+        headers={"Metadata-Flavor": "Google"},
+    )
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with direct.open(request, timeout=10) as answer:
+        mine = answer.read() == b"TRUE"
+    votes = torch.tensor(float(mine))
+    dist.all_reduce(votes, op=dist.ReduceOp.MAX)
+    return bool(votes)
+
+
 def train_loop(config):
     rank = ray.train.get_context().get_world_rank()
     torch.manual_seed(config["seed"])
@@ -76,9 +93,10 @@ def train_loop(config):
         if done % config["report_every"]:
             continue
         metrics = {"done": done, "loss": loss.item()}
-        notice = (
-            ray.train.get_preemption_info() if config["jit"] else None
-        )  # all ranks get the same
+        if config["poll"]:
+            notice = will_be_preempted()
+        else:  # all ranks get the same
+            notice = ray.train.get_preemption_info() if config["jit"] else None
         if notice or done % config["save_every"] == 0:
             with tempfile.TemporaryDirectory() as directory:
                 save(directory, done=done, model=model, optimizer=optimizer)
@@ -95,6 +113,7 @@ def main():
     parser.add_argument("--report-every", type=int, default=4)
     parser.add_argument("--save-every", type=int, default=60)
     parser.add_argument("--no-jit", dest="jit", action="store_false", help="take no notice")
+    parser.add_argument("--poll", action="store_true", help="ask the machine, not Ray Train")
     parser.add_argument("--step-s", type=float, default=0.0, help="seconds that a step takes more")
     parser.add_argument("--batch-size", type=int, default=32, help="per worker")
     parser.add_argument("--lr", type=float, default=0.05)

@@ -8,6 +8,8 @@ import os
 import signal
 import sys
 import time
+import urllib.error
+import urllib.request
 from datetime import timedelta
 
 import torch
@@ -18,6 +20,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
 CHECKPOINT = "spirals.pt"
+METADATA = os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://169.254.169.254")
 asked_to_end = False
 
 
@@ -36,14 +39,32 @@ def ask_to_end(signal_number, frame):
     asked_to_end = True
 
 
+def asked(path, method="GET", **headers):
+    """Ask the machine's metadata service (IMDSv2); None for what it does not have."""
+    request = urllib.request.Request(METADATA + path, method=method, headers=headers)
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with direct.open(request, timeout=10) as answer:
+            return answer.read().decode()
+    except urllib.error.HTTPError:
+        return None
+
+
+def will_go(path):
+    """Return whether this machine is announced to go, by the answer at a path."""
+    token = asked("/latest/api/token", "PUT", **{"X-aws-ec2-metadata-token-ttl-seconds": "60"})
+    return asked(path, **{"X-aws-ec2-metadata-token": token}) is not None
+
+
 def ignore_sigterm(loader_process):
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
-def train(model, optimizer, loader, args, done=0, save_at=None):
+def train(model, optimizer, loader, args, done, save_at):
     """Train an epoch from batch `done` on; `save_at` saves once a rank was asked to end.
 
-    With `--on-loader-error begin-anew` an error of the loader is not raised.
+    With `--poll`, it saves after each batch once a rank's machine is announced to go. With
+    `--on-loader-error begin-anew` an error of the loader is not raised.
     """
     batches = iter(loader)
     for _ in range(done):
@@ -60,7 +81,10 @@ def train(model, optimizer, loader, args, done=0, save_at=None):
                 raise
             batches = iter(loader)
             continue
-        if save_at and any_says(asked_to_end):
+        time.sleep(args.step_seconds)
+        if args.poll and any_says(will_go(args.poll)):
+            save_at(number + 1)
+        elif args.save_on_term and any_says(asked_to_end):
             save_at(number + 1)
             dist.barrier()
             sys.exit(128 + signal.SIGTERM)
@@ -120,6 +144,8 @@ def main():
     parser.add_argument("--if-restarted", action="store_true", help="look only then for a file")
     parser.add_argument("--save-on-term", action="store_true", help="save, and end with 143")
     parser.add_argument("--whole-epochs", action="store_true", help="save no place within one")
+    parser.add_argument("--poll", help="a path of AWS's metadata service: there, save each step")
+    parser.add_argument("--step-seconds", type=float, default=0.0, help="that a step takes more")
     parser.add_argument("--loaders-take-term", action="store_true", help="SIGTERM ends them, too")
     args = parser.parse_args()
     if args.save_on_term:
@@ -170,7 +196,7 @@ def main():
             if dist.get_rank() == 0:
                 save(state, args)
 
-        loss = train(model, optimizer, loader, args, done, args.save_on_term and save_at)
+        loss = train(model, optimizer, loader, args, done, save_at)
         done = 0
         if dist.get_rank() == 0:
             print(f"epoch {epoch}: loss {loss.item():.4f}")

@@ -10,7 +10,7 @@ from chaos.faults.kill_node import KillNode
 from chaos.faults.preempt_node import PreemptNode
 from chaos.faults.world import Outcome
 from tests.faults.conftest import Strikes
-from tests.world import RANK_1, FakeWorld
+from tests.world import DEADLINE_NS, RANK_1, FakeWorld
 
 Strike = Callable[[Strikes], Outcome]
 
@@ -98,6 +98,15 @@ def test_a_node_that_goes_unseen_or_early_waits_for_nobody(
 ) -> None:
     assert inject(fault).status == "ok"
     assert "await the failure of attempt 0" not in world.done
+
+
+@pytest.mark.parametrize("reclaim", ["on_time", "early", "late", "never"])
+def test_the_platform_announces_the_deadline_whenever_the_node_goes(
+    inject: Strike, world: FakeWorld, reclaim: str
+) -> None:
+    inject(PreemptNode.model_validate({"notice_s": 1, "reclaim": reclaim}))
+
+    assert world.posted == [("node-b", DEADLINE_NS)]
 
 
 def test_a_false_alarm_takes_no_node(inject: Strike, world: FakeWorld) -> None:

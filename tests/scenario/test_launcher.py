@@ -7,6 +7,7 @@ import pytest
 from chaos.errors import ScenarioError
 from chaos.plan.make import make_plan
 from chaos.scenario_file.load import load_scenario
+from chaos.scenario_file.text import scenario_text
 
 JOB = "scenario: x\njob: {launcher: torchrun, script: job.py, workers: 2%s}\n"
 AT = "at: {epoch: 0, step: 1, rank: 0}"
@@ -105,3 +106,24 @@ def test_what_needs_ray_train_is_refused_by_name(
 
     assert named in str(caught.value)
     assert "torchrun" in str(caught.value)
+
+
+def test_a_metadata_service_needs_no_ray_and_is_kept_in_the_file_of_its_plan(
+    tmp_path: Path,
+) -> None:
+    file = loaded(tmp_path, f"{JOB % ''}cluster: {{metadata: azure}}\n")
+    plan = make_plan(load_scenario(file), file=file, seed=0, cwd=tmp_path)
+
+    assert plan.shape.metadata == "azure"
+    assert plan.baseline().shape == plan.shape
+    assert 'cluster:\n  metadata: "azure"\n' in scenario_text(
+        plan, folder=tmp_path, comment=(), expect={}
+    )
+
+
+def test_a_metadata_service_is_for_no_cluster_of_others(tmp_path: Path) -> None:
+    text = "scenario: x\njob: {script: job.py, workers: 2}\n"
+    file = loaded(tmp_path, f"{text}cluster: {{metadata: aws, address: 'h:1'}}\n")
+
+    with pytest.raises(ScenarioError, match="served on this machine"):
+        load_scenario(file)

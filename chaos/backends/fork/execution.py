@@ -4,7 +4,7 @@ import contextlib
 import os
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import psutil
 
@@ -35,6 +35,7 @@ from chaos.run.controller import ChaosController
 from chaos.run.journal import Journal, Trained
 from chaos.run.signals import DRIVER_STACKS, STACK_SIGNAL, is_foreign, killed, rank_stacks
 from chaos.run.watch import RunWatch
+from chaos.run.world import metadata_of
 
 MEMORY_POLLS = 5  # of a hundredth of a second: the monitor of Ray 2.60 looks each 0.25 s
 POLL_S = 0.01
@@ -70,7 +71,11 @@ class Run(RunWatch[int]):
 
     def execute(self) -> None:
         """Fork a driver, watch it, clean up; the outcome is in the journals."""
-        with self._memory.watching(self.descendants, lambda: self.world.driver):
+        with (
+            self._memory.watching(self.descendants, lambda: self.world.driver),
+            metadata_of(self.plan, self.world, self.directory) as variables,
+        ):
+            self.address = replace(self.address, metadata=variables)
             self._execute()
 
     def _execute(self) -> None:

@@ -1,6 +1,7 @@
 """The chaos controller as an actor on the harness's node."""
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from chaos.run.clock import SystemClock
 from chaos.run.controller import ChaosController
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal, Trained
-from chaos.run.world import answers
+from chaos.run.world import answers, metadata_of
 
 
 @ray.remote(num_cpus=0, max_restarts=0)
@@ -47,6 +48,8 @@ class ChaosActor:
             else ExistingWorld(address, self._agent_pool, terms, armed)
         )
         plan = run.load_plan()
+        self._serving = ExitStack()
+        self._variables = self._serving.enter_context(metadata_of(plan, self._world, run))
         look = look_for(plan, run)
         self._pool = Pool(plan, self._journal, SystemClock()) if prestarts else None
         self._controller = ChaosController(
@@ -58,8 +61,9 @@ class ChaosActor:
             "failure_decided": self._failure_decided,
         }
 
-    def ready(self) -> None:
-        """Return once the actor is up."""
+    def ready(self) -> dict[str, str]:
+        """Return, once the actor is up, the variables of the run's metadata service."""
+        return self._variables
 
     def driver_started(self, pid: int) -> None:
         """Set the process that runs the user's script."""
@@ -106,6 +110,7 @@ class ChaosActor:
     def finish(self, within_s: float) -> None:
         """End all waits; wait for faults that are being injected."""
         self._world.end()
+        self._serving.close()
         self._controller.finish(within_s=within_s)
         if self._pool is not None:
             self._pool.finish()

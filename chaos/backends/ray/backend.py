@@ -203,7 +203,8 @@ class Run(RunWatch["subprocess.Popen[bytes]"]):
             terms,
             prestarts=self.prestarts,
         )
-        ray.get(controller.ready.remote(), timeout=60)
+        variables = ray.get(controller.ready.remote(), timeout=60)
+        self.address = replace(self.address, metadata=variables)
         return controller
 
     def start_driver(self) -> "subprocess.Popen[bytes]":

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -46,6 +46,7 @@ from chaos.run.controller import ChaosController
 from chaos.run.journal import Journal, Trained
 from chaos.run.signals import STACK_SIGNAL, agent_stacks, is_foreign, killed, rank_stacks
 from chaos.run.watch import RunWatch
+from chaos.run.world import metadata_of
 
 AGENT = "chaos.backends.torchrun.agent"
 POLL_S = 0.05
@@ -90,6 +91,11 @@ class Run(RunWatch[Agents]):
 
     def execute(self) -> None:
         """Start torchrun, watch it, clean up; the outcome is in the journals."""
+        with metadata_of(self.plan, self.world, self.directory) as variables:
+            self.address = replace(self.address, metadata=variables)
+            self._execute()
+
+    def _execute(self) -> None:
         self.begin(again_after=self.again_after)
         self.journal.add(job_called(self.plan))
         chaos = Journal(self.directory.journals, "chaos", role="chaos", clock=self.clock)

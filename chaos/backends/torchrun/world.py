@@ -35,14 +35,16 @@ class AgentWorld(ForkWorld):
     def give_notice(self, node_id: str, *, notice_s: float) -> int:
         """Send SIGTERM to the node's agent, which passes it on to its workers.
 
-        torchelastic kills those that are there after its `--shutdown-timeout`, and leaves.
+        torchelastic kills those that are there after its `--shutdown-timeout`, and leaves. Where
+        the run has a metadata service, that alone announces the loss, as on a cloud.
         """
         pid = self._agent(node_id)
         with self._lock:
             self._deadlines[node_id] = self._clock.wall_ns() // 1_000_000 + int(notice_s * 1000)
         self._known().take(node_id)
-        self.signalled.add(pid)
-        os.kill(pid, signal.SIGTERM)
+        if self.metadata is None:
+            self.signalled.add(pid)
+            os.kill(pid, signal.SIGTERM)
         return self._clock.now_ns() + int(notice_s * 1e9)
 
     def lose_node(self, node_id: str, *, raylet_only: bool = False) -> None:

@@ -3,7 +3,7 @@
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,6 +16,7 @@ from chaos.plugins import EXTENSIONS_ENV, OFF
 from chaos.run.apart import folder_apart, sees, unpack
 from chaos.run.directory import RunDirectory
 from chaos.run.leavings import hold
+from chaos.run.metadata import OURS, VARIABLES
 
 DIRECTORY_ENV = "CHAOS_RUN_DIRECTORY"
 CONTROLLER_ENV = "CHAOS_CONTROLLER"
@@ -141,12 +142,14 @@ class RayController(ControllerPort):
 class RunAddress:
     """A run's directory, its token, and where its chaos controller is.
 
-    The controller is `ray:<name of an actor>`, `unix:<name of a socket>`, or `none:`.
+    The controller is `ray:<name of an actor>`, `unix:<name of a socket>`, or `none:`. `metadata`
+    are the variables by which a job finds the emulated metadata service, if there is one.
     """
 
     directory: Path
     token: str
     controller: str
+    metadata: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def from_env(cls) -> Self:
@@ -155,6 +158,7 @@ class RunAddress:
             directory=Path(os.environ[DIRECTORY_ENV]),
             token=os.environ[TOKEN_ENV],
             controller=os.environ[CONTROLLER_ENV],
+            metadata=metadata_variables(),
         )
 
     def as_env(self) -> dict[str, str]:
@@ -164,6 +168,7 @@ class RunAddress:
             TOKEN_ENV: self.token,
             CONTROLLER_ENV: self.controller,
             EXTENSIONS_ENV: OFF,
+            **self.metadata,
         }
 
     def run_directory(self) -> RunDirectory:
@@ -191,3 +196,10 @@ class RunAddress:
         from chaos.backends.fork.gates import SocketController
 
         return SocketController(name)
+
+
+def metadata_variables() -> dict[str, str]:
+    """Return the variables of the run's metadata service in this process; none if it has none."""
+    if OURS not in os.environ:
+        return {}
+    return {name: os.environ[name] for name in VARIABLES if name in os.environ}

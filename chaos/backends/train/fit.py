@@ -7,6 +7,7 @@ from typing import Any, NoReturn, TypeAlias
 from uuid import uuid4
 
 from chaos.backends.train import compat
+from chaos.backends.train.address import metadata_variables
 from chaos.backends.train.bucket import RemoteStorage, below, leave_remote_storage, without_keys
 from chaos.backends.train.job import line_of_script
 from chaos.backends.train.observer import plain_value
@@ -118,7 +119,7 @@ class Fit:
         self._replace(run, "name", _name(run, part))
         self._storage = _settle_storage(run, part)
         vars(run).pop("storage_context", None)  # cached for the script's own path (Ray 2.60)
-        _mark_workers(run, {**marks(trainer), **job.env})
+        _mark_workers(run, {**marks(trainer), **metadata_variables(), **job.env})
         self._settle_resources(trainer, part)
 
     def _settle_resources(self, trainer: Any, part: RunPart) -> None:  # noqa: ANN401

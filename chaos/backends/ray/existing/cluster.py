@@ -57,6 +57,8 @@ class ExistingCluster:
         """Prepare a plan's run; raises `ClusterError` if it may not or cannot be executed here."""
         missing = needs_permission(plan, self._permissions)
         refused = [missing] if missing else [*map(str, refusals(plan, self._permissions))]
+        if plan.shape.metadata is not None:
+            refused.append("cluster.metadata is served on this machine, for a cluster of chaos's")
         if refused:
             raise ClusterError("; ".join(refused), "Nothing was done to the cluster.")
         known = nodes()

@@ -1,0 +1,154 @@
+"""The server of an emulated instance metadata service, at a loopback address, for one run.
+
+It finds the node that asks by the socket of the request: a worker of the run, or a process below
+one, is on its worker's node. All others have no notice.
+"""
+
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from socketserver import ThreadingTCPServer
+from typing import Any
+
+import psutil
+
+from chaos.faults.world import Target
+from chaos.model.scenario import Cloud
+from chaos.reclaim.metadata import Notice, Request, Response, acknowledges, answer, iso, waits_s
+from chaos.run.clock import Clock, seconds_since
+
+LOOPBACK = "127.0.0.1"
+OURS = "CHAOS_METADATA"  # http://host:port, whatever the cloud; Azure's clients take no variable
+# The variables that the clouds' own clients take for the address of the service.
+VARIABLES = (OURS, "AWS_EC2_METADATA_SERVICE_ENDPOINT", "GCE_METADATA_HOST", "GCE_METADATA_IP")
+POLL_S = 0.1
+
+
+class MetadataService:
+    """The service of one run, at a free port of the loopback address, until it is closed.
+
+    `group` returns the present worker of each rank. Every request is a line of the file `log`: the
+    time, the node that asked, the request and the status.
+    """
+
+    def __init__(
+        self, cloud: Cloud, clock: Clock, group: Callable[[], Mapping[int, Target]], log: Path
+    ) -> None:
+        self.cloud = cloud
+        self._clock = clock
+        self._group = group
+        self._log = log
+        self._notices: dict[str, Notice] = {}
+        self._guard = threading.Lock()
+        self._closed = threading.Event()
+        self._server = _Server((LOOPBACK, 0), _handler_of(self))
+        threading.Thread(target=self._server.serve_forever, daemon=True, name="metadata").start()
+
+    def variables(self) -> dict[str, str]:
+        """Return the environment by which a job's own client finds the service."""
+        host = f"{LOOPBACK}:{self._server.server_address[1]}"
+        url = f"http://{host}"
+        theirs = {
+            "aws": {"AWS_EC2_METADATA_SERVICE_ENDPOINT": url},
+            "gcp": {"GCE_METADATA_HOST": host, "GCE_METADATA_IP": host},
+            "azure": {},
+        }
+        return {OURS: url, **theirs[self.cloud]}
+
+    def post(self, node_id: str, *, deadline_ns: int) -> None:
+        """Announce to a node's processes that it goes at a deadline (monotonic ns)."""
+        now_s = self._clock.wall_ns() / 1e9
+        left_s = -seconds_since(deadline_ns, self._clock)
+        self._notices[node_id] = Notice(node_id, now_s, now_s + left_s)
+
+    def close(self) -> None:
+        """Stop answering."""
+        self._closed.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+    def serve(self, request: Request, port: int) -> Response:
+        """Return the answer to a request from a local port; waits where the request asks for it."""
+        node_id = self._await_change(request, port)
+        notice, now_s = self._notice(node_id), self._clock.wall_ns() / 1e9
+        given = answer(self.cloud, request, notice, now_s)
+        if notice is not None and acknowledges(self.cloud, request, notice):
+            self._notices[notice.node_id] = replace(notice, is_started=True)
+        line = f"{iso(now_s)} {node_id or '-'} {request.method} {request.target} {given.status}\n"
+        with self._guard, suppress(OSError), self._log.open("a", encoding="utf-8") as log:
+            log.write(line)  # a full disk must not change the answer
+        return given
+
+    def _await_change(self, request: Request, port: int) -> str | None:
+        """Wait as long as a request wants to; return the node that asks."""
+        node_id = node_of(port, self._group())
+        before, since_ns = self._notice(node_id), self._clock.now_ns()
+        limit_s = waits_s(self.cloud, request, before)
+        while seconds_since(since_ns, self._clock) < limit_s and not self._closed.is_set():
+            self._clock.sleep(POLL_S)
+            node_id = node_id or node_of(port, self._group())  # of a group that was just started
+            if self._notice(node_id) != before:
+                break
+        return node_id
+
+    def _notice(self, node_id: str | None) -> Notice | None:
+        return None if node_id is None else self._notices.get(node_id)
+
+
+def node_of(port: int, group: Mapping[int, Target]) -> str | None:
+    """Return the node of the worker that has a socket at a port, itself or by a process below.
+
+    None where no worker has: the driver, another program, or a worker whose group is not known yet.
+    """
+    workers = [(worker.pid, worker.node_id) for worker in group.values()]
+    for pid, node_id in workers:
+        if _holds(pid, port):
+            return node_id
+    for pid, node_id in workers:
+        with suppress(psutil.Error):
+            if any(_holds(p.pid, port) for p in psutil.Process(pid).children(recursive=True)):
+                return node_id
+    return None
+
+
+def _holds(pid: int, port: int) -> bool:
+    with suppress(psutil.Error):
+        held = psutil.Process(pid).net_connections("tcp4")
+        return any(c.laddr.port == port for c in held)
+    return False
+
+
+class _Server(ThreadingTCPServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
+        """Ignore a client that is gone: its node may just have been lost."""
+
+
+def _handler_of(service: MetadataService) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        timeout = 30.0
+
+        def _serve(self) -> None:
+            size = self.headers.get("Content-Length", "0")
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            body = self.rfile.read(int(size[:6])) if size.isdigit() else b""
+            request = Request(self.command, self.path, headers, body)
+            given = service.serve(request, self.client_address[1])
+            self.send_response(given.status)
+            content = given.body.encode()
+            for name, value in {**given.headers, "Content-Length": f"{len(content)}"}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_GET = do_PUT = do_POST = _serve  # noqa: N815 - the library's names
+
+        def log_message(self, *_: object) -> None:
+            """Print nothing: the service writes a line of its own."""
+
+    return Handler
