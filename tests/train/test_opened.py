@@ -353,6 +353,28 @@ def test_a_file_that_is_looked_for_before_it_is_there_is_not_missed(
     assert (saved.epoch, saved.step, saved.path) == (0, 3, str(file))
 
 
+def test_a_save_in_place_that_is_looked_for_before_it_begins_is_not_missed(
+    new: New, own: Path
+) -> None:
+    """Until it is opened, the file is the earlier save, and no copy of it."""
+    rank = watching(new)
+    stepped(rank, 1)
+    file = own / "last.pkl"
+    write_pickle(file, {"epoch": 1})
+    rank.files.step_begins()
+    stepped(rank, 2)
+
+    sys.audit("open", str(file), "wb", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    beside = threading.Thread(target=rank.files.look)
+    beside.start()
+    beside.join()
+    with rank.files.quietly():
+        write_pickle(file, {"epoch": 2})
+    rank.files.step_begins()
+
+    assert len(rank.of(FileSaved)) == 2
+
+
 @pytest.mark.parametrize("torchs", [True, False])
 def test_a_rank_stops_at_its_first_renaming_of_an_epoch_once_it_has_trained(
     new: New, own: Path, *, torchs: bool

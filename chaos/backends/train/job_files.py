@@ -180,7 +180,7 @@ class JobFiles:
         The ranks share a step's gradients: by now every rank has read its files.
         """
         self._handed.trains_here()
-        self.look()
+        self.look(at_rest=True)  # torchrun's jobs make no report, at which it would be done
         if self.going_on.may_move:
             self._guarded("load", self._go_on)
 

@@ -153,6 +153,8 @@ class Opened:
             if (now := _state_of(path)) != before:
                 del self._looked_at[path]
                 changed |= {} if now is None else {path: opening}
+            elif opening.is_over:  # it was opened before that look, and is not written any more
+                del self._looked_at[path]
         self._written = {**changed, **self._kept_open, **self._written}
         self._kept_open = {}
 
