@@ -1,0 +1,191 @@
+"""Spot machines of AWS, Azure and Google as nodes, by the clouds' own clients.
+
+Each announces by the cloud's own means of trying an interruption, which then takes the machine. So
+the notice is the cloud's. Sources, as of 2026: AWS FIS, `aws:ec2:send-spot-instance-interruptions`;
+Azure, "Virtual Machines - Simulate Eviction"; Google, "Simulate a host maintenance event".
+"""
+
+import re
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, ClassVar, Self
+
+from chaos.errors import UsageError
+from chaos.faults.world import RefusedError
+from chaos.reclaim.port import Seen, client, no_longer_than, parts
+
+INTERRUPT = "aws:ec2:send-spot-instance-interruptions"
+AWS_NOTICE_S, AZURE_NOTICE_S, GOOGLE_NOTICE_S = 120.0, 30.0, 30.0
+_STARTS = {"pending", "initiating", "running", "completed"}
+
+
+@dataclass
+class AwsInstances:
+    """Instances of EC2, by an experiment template of AWS FIS that interrupts just that one."""
+
+    name: ClassVar[str] = "aws"
+    seen: ClassVar[Seen] = "against a fake alone"
+    takes_announced: ClassVar[bool] = True
+
+    fis: Any
+    ec2: Any
+    template: str
+
+    @classmethod
+    def connect(cls, template: str) -> Self:
+        """Connect by boto3's own settings; raises `UsageError` without the client."""
+        boto3 = client("boto3", extra="reclaim-aws")
+        return cls(boto3.client("fis"), boto3.client("ec2"), template)
+
+    def announce(self, node: str, *, notice_s: float) -> float:
+        """Start the experiment; AWS gives notice two minutes before it takes the instance."""
+        self._must_be_there(node)
+        no_longer_than(AWS_NOTICE_S, notice_s, "AWS")
+        found = self.fis.get_experiment_template(id=self.template)["experimentTemplate"]
+        _must_interrupt_alone(found, node)
+        started = self.fis.start_experiment(experimentTemplateId=self.template)["experiment"]
+        if started["state"]["status"] not in _STARTS:
+            raise RefusedError(f"the experiment did not start: {started['state']}")
+        return AWS_NOTICE_S
+
+    def take(self, node: str) -> None:
+        """Terminate the instance."""
+        self._must_be_there(node)
+        self.ec2.terminate_instances(InstanceIds=[node])
+
+    def is_gone(self, node: str) -> bool:
+        """Return whether the instance is terminated, or stopped by an interruption."""
+        return self._state(node) in {None, "terminated", "stopped"}
+
+    def _must_be_there(self, node: str) -> None:
+        if self.is_gone(node):
+            raise ProcessLookupError(f"instance {node} does not run")
+
+    def _state(self, node: str) -> str | None:
+        if re.fullmatch("i-[0-9a-z]+", node) is None:
+            raise UsageError(f"a node of this platform is named i-…, its instance id, got {node!r}")
+        try:
+            found = self.ec2.describe_instances(InstanceIds=[node])
+        except Exception as error:
+            code = getattr(error, "response", {}).get("Error", {}).get("Code")
+            if code == "InvalidInstanceID.NotFound":
+                return None
+            raise
+        states = [i["State"]["Name"] for r in found["Reservations"] for i in r["Instances"]]
+        return states[0] if states else None
+
+
+def _must_interrupt_alone(template: dict[str, Any], node: str) -> None:
+    """Raise `RefusedError` unless a template interrupts this instance, and does nothing else."""
+    actions = [action["actionId"] for action in template["actions"].values()]
+    arns = [arn for t in template["targets"].values() for arn in t.get("resourceArns", ["*"])]
+    if actions != [INTERRUPT] or [arn.rpartition("/")[2] for arn in arns] != [node]:
+        raise RefusedError(
+            f"the experiment template must have one action, {INTERRUPT}, and {node} alone as its "
+            f"target, by its ARN; it has {actions} for {arns}"
+        )
+
+
+@dataclass
+class AzureMachines:
+    """Spot virtual machines of Azure, by a `ComputeManagementClient`."""
+
+    name: ClassVar[str] = "azure"
+    seen: ClassVar[Seen] = "against a fake alone"
+    takes_announced: ClassVar[bool] = True
+    form: ClassVar[str] = "RESOURCE_GROUP/VM"
+
+    compute: Any
+
+    @classmethod
+    def connect(cls, subscription: str) -> Self:
+        """Connect with Azure's default credential; raises `UsageError` without the clients."""
+        identity = client("azure.identity", extra="reclaim-azure")
+        compute = client("azure.mgmt.compute", extra="reclaim-azure")
+        return cls(compute.ComputeManagementClient(identity.DefaultAzureCredential(), subscription))
+
+    def announce(self, node: str, *, notice_s: float) -> float:
+        """Simulate the eviction; its event comes 30 s before, and minutes may pass until then."""
+        self._must_be_there(node)
+        no_longer_than(AZURE_NOTICE_S, notice_s, "Azure")
+        self.compute.virtual_machines.simulate_eviction(**self._named(node))
+        return AZURE_NOTICE_S
+
+    def take(self, node: str) -> None:
+        """Deallocate the machine, as an eviction does unless its policy is to delete."""
+        self._must_be_there(node)
+        self.compute.virtual_machines.begin_deallocate(**self._named(node))
+
+    def is_gone(self, node: str) -> bool:
+        """Return whether the machine is deleted, deallocated or stopped."""
+        try:
+            view = self.compute.virtual_machines.instance_view(**self._named(node))
+        except Exception as error:
+            if getattr(error, "status_code", None) == HTTPStatus.NOT_FOUND:
+                return True
+            raise
+        codes = {status.code for status in view.statuses}
+        return bool(codes & {"PowerState/deallocated", "PowerState/stopped"})
+
+    def _must_be_there(self, node: str) -> None:
+        if self.is_gone(node):
+            raise ProcessLookupError(f"virtual machine {node} does not run")
+
+    def _named(self, node: str) -> dict[str, str]:
+        group, machine = parts(node, self.form)
+        return {"resource_group_name": group, "vm_name": machine}
+
+
+@dataclass
+class GoogleInstances:
+    """Spot instances of Compute Engine, by an `InstancesClient`."""
+
+    name: ClassVar[str] = "google"
+    seen: ClassVar[Seen] = "against a fake alone"
+    takes_announced: ClassVar[bool] = True
+    form: ClassVar[str] = "PROJECT/ZONE/INSTANCE"
+
+    instances: Any
+
+    @classmethod
+    def connect(cls) -> Self:
+        """Connect with Google's default credentials; raises `UsageError` without the client."""
+        compute = client("google.cloud.compute_v1", extra="reclaim-google")
+        return cls(compute.InstancesClient())
+
+    def announce(self, node: str, *, notice_s: float) -> float:
+        """Simulate maintenance, which preempts a Spot instance; refuse one that would migrate."""
+        found = self._there(node)
+        no_longer_than(GOOGLE_NOTICE_S, notice_s, "Google")
+        if found.scheduling.provisioning_model != "SPOT":
+            raise RefusedError(f"{node} is no Spot instance: maintenance would migrate it")
+        self.instances.simulate_maintenance_event(**self._named(node))
+        return GOOGLE_NOTICE_S
+
+    def take(self, node: str) -> None:
+        """Stop the instance, as a preemption does unless it is to delete."""
+        self._there(node)
+        self.instances.stop(**self._named(node))
+
+    def is_gone(self, node: str) -> bool:
+        """Return whether the instance is deleted or stopped (`TERMINATED`)."""
+        found = self._get(node)
+        return found is None or found.status in {"TERMINATED", "STOPPED"}
+
+    def _there(self, node: str) -> Any:  # noqa: ANN401 - an Instance
+        found = self._get(node)
+        if found is None or self.is_gone(node):
+            raise ProcessLookupError(f"instance {node} does not run")
+        return found
+
+    def _get(self, node: str) -> Any:  # noqa: ANN401 - an Instance, or None
+        try:
+            return self.instances.get(**self._named(node))
+        except Exception as error:
+            if getattr(error, "code", None) == HTTPStatus.NOT_FOUND:
+                return None
+            raise
+
+    def _named(self, node: str) -> dict[str, str]:
+        project, zone, instance = parts(node, self.form)
+        return {"project": project, "zone": zone, "instance": instance}

@@ -1,0 +1,79 @@
+"""A pod of Kubernetes as a node, by the official client: eviction announces, deletion ends it."""
+
+import math
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any, ClassVar, Self
+
+from chaos.faults.world import RefusedError
+from chaos.reclaim.port import Seen, client, parts
+
+FORM = "NAMESPACE/POD"
+_OVER = {"Succeeded", "Failed"}  # phases in which no container runs
+
+
+@dataclass
+class KubernetesPods:
+    """Pods, by a `CoreV1Api`. A budget for disruptions (PodDisruptionBudget) may refuse."""
+
+    name: ClassVar[str] = "kubernetes"
+    seen: ClassVar[Seen] = "against a fake alone"
+    takes_announced: ClassVar[bool] = True
+
+    core: Any
+    _uids: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def connect(cls) -> Self:
+        """Connect as `kubectl` does; raises `UsageError` without the client."""
+        library = client("kubernetes", extra="reclaim-kubernetes")
+        library.config.load_kube_config()
+        return cls(library.client.CoreV1Api())
+
+    def announce(self, node: str, *, notice_s: float) -> float:
+        """Evict the pod with the notice as its grace, in whole seconds; it goes by itself."""
+        namespace, pod = parts(node, FORM)
+        self._meet(node)
+        grace_s = math.ceil(notice_s)
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod, "namespace": namespace},
+            "deleteOptions": {"gracePeriodSeconds": grace_s},
+        }
+        try:
+            self.core.create_namespaced_pod_eviction(name=pod, namespace=namespace, body=body)
+        except Exception as error:
+            if getattr(error, "status", None) == HTTPStatus.TOO_MANY_REQUESTS:
+                raise RefusedError(f"a disruption budget keeps {node}") from error
+            raise
+        return float(grace_s)
+
+    def take(self, node: str) -> None:
+        """Delete the pod without grace: the kubelet kills its containers."""
+        namespace, pod = parts(node, FORM)
+        self._meet(node)
+        self.core.delete_namespaced_pod(name=pod, namespace=namespace, grace_period_seconds=0)
+
+    def is_gone(self, node: str) -> bool:
+        """Return whether the pod is gone; another one of its name is not it."""
+        found = self._read(node)
+        if found is None:
+            return True
+        is_another = self._uids.get(node, found.metadata.uid) != found.metadata.uid
+        return is_another or found.status.phase in _OVER
+
+    def _meet(self, node: str) -> None:
+        found = self._read(node)
+        if found is None or found.status.phase in _OVER:
+            raise ProcessLookupError(f"there is no pod {node}")
+        self._uids[node] = found.metadata.uid
+
+    def _read(self, node: str) -> Any:  # noqa: ANN401 - a V1Pod, or None
+        namespace, pod = parts(node, FORM)
+        try:
+            return self.core.read_namespaced_pod(name=pod, namespace=namespace)
+        except Exception as error:
+            if getattr(error, "status", None) == HTTPStatus.NOT_FOUND:
+                return None
+            raise
