@@ -18,6 +18,12 @@ from uuid import NAMESPACE_OID, uuid5
 
 from chaos.model.scenario import Cloud
 
+# google-auth 2.63 raises where there is none.
+CONTENT_TYPES: dict[Cloud, str] = {
+    "aws": "text/plain",
+    "gcp": "application/text",
+    "azure": "application/json; charset=utf-8",
+}
 TOKEN_TTL_MAX_S = 21600
 _AZURE_VERSIONS = {"2017-11-01", "2019-01-01", "2019-04-01", "2019-08-01", "2020-07-01"}
 _OF_TOKENS = "x-aws-ec2-metadata-token"

@@ -17,7 +17,16 @@ import psutil
 
 from chaos.faults.world import Target
 from chaos.model.scenario import Cloud
-from chaos.reclaim.metadata import Notice, Request, Response, acknowledges, answer, iso, waits_s
+from chaos.reclaim.metadata import (
+    CONTENT_TYPES,
+    Notice,
+    Request,
+    Response,
+    acknowledges,
+    answer,
+    iso,
+    waits_s,
+)
 from chaos.run.clock import Clock, seconds_since
 
 LOOPBACK = "127.0.0.1"
@@ -141,7 +150,9 @@ def _handler_of(service: MetadataService) -> type[BaseHTTPRequestHandler]:
             given = service.serve(request, self.client_address[1])
             self.send_response(given.status)
             content = given.body.encode()
-            for name, value in {**given.headers, "Content-Length": f"{len(content)}"}.items():
+            kind, size = CONTENT_TYPES[service.cloud], f"{len(content)}"
+            always = {"Content-Type": kind, "Content-Length": size}
+            for name, value in {**given.headers, **always}.items():
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(content)

@@ -185,6 +185,7 @@ def asked(service: MetadataService, method: str, target: str, body: str = "") ->
     connection.request(method, target, body, {"Metadata-Flavor": "Google", "Metadata": "true"})
     response = connection.getresponse()
     content = response.read().decode()
+    assert response.headers["Content-Type"] is not None
     connection.close()
     return response.status, content
 
