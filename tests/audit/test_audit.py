@@ -21,7 +21,7 @@ from chaos.errors import ClusterError, JobError
 from chaos.harness import check_again
 from chaos.model import event as ev
 from chaos.model.history import History
-from chaos.model.plan import Plan
+from chaos.model.plan import Op, Plan
 from chaos.model.verdict import Verdict
 from chaos.run.directory import RunDirectory
 from chaos.scenario_file.load import load_scenario
@@ -128,10 +128,8 @@ def test_the_reproduction_is_a_scenario_of_the_same_ops(guilty: tuple[Audit, Car
 
     scenario = load_scenario(audit.folder.path / finding.repro)
 
-    ops = [
-        op.model_dump(exclude={"index", "package", "absent", "node"}) for op in finding.smallest.ops
-    ]
-    assert [entry.model_dump() for entry in scenario.faults] == ops
+    read = tuple(Op.of(index, entry) for index, entry in enumerate(scenario.faults))
+    assert read == finding.smallest.ops
     assert scenario.expect.check == "trajectory"
     assert scenario.job.args == {"epochs": 4}
 

@@ -22,7 +22,7 @@ def test_a_setting_that_must_be_given_has_no_default() -> None:
     told = dict(fault_rows())
 
     assert told["preempt_node"].endswith("{notice_s: …, reclaim: on_time}")
-    assert told["kill_driver"].endswith(".")
+    assert told["kill_controller"].endswith(".")
 
 
 @pytest.mark.parametrize("topic", TOPICS)
