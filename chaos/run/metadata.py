@@ -132,6 +132,7 @@ def _holds(pid: int, port: int) -> bool:
 
 class _Server(ThreadingTCPServer):
     daemon_threads = True
+    request_queue_size = 128  # all ranks may ask at once
     block_on_close = False
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
