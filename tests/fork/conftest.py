@@ -14,7 +14,7 @@ from chaos.faults.kill_worker import KillWorker
 from chaos.model.fault_entry import FaultEntry
 from chaos.model.history import History
 from chaos.model.plan import Op, Plan, Shape
-from chaos.model.scenario import Expect, FailureBudget, Job, Limits, Retention
+from chaos.model.scenario import Cloud, Expect, FailureBudget, Job, Limits, Retention
 from chaos.model.trigger import AtStep
 from chaos.model.verdict import Verdict
 from chaos.model.watch import Watch
@@ -61,6 +61,7 @@ def run(backend: ForkBackend, tmp_path: Path) -> RunJob:
         env: dict[str, str] | None = None,
         watch: Watch | None = None,
         expect: Expect | None = None,
+        metadata: Cloud | None = None,
         **args: Any,
     ) -> Judged:
         numbered = tuple(Op.of(i, op) for i, op in enumerate(ops))
@@ -80,7 +81,7 @@ def run(backend: ForkBackend, tmp_path: Path) -> RunJob:
                 checkpoint=None if keep is None else Retention(num_to_keep=keep),
                 env=env or {},
             ),
-            shape=Shape(nodes=workers + spares, cpus_per_node=1),
+            shape=Shape(nodes=workers + spares, cpus_per_node=1, metadata=metadata),
             ops=numbered,
             expect=expect or Expect(),
             watch=watch or Watch(),

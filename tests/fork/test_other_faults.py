@@ -111,3 +111,14 @@ def test_ray_leaves_a_node_that_was_announced_to_go_and_stays(run: RunJob) -> No
 
     assert judged.verdict.status == "pass", judged.verdict.headline
     assert [e.charged for _, e in judged.history.of(FailureDecided)] == ["preemptions"]
+
+
+def test_a_job_that_polls_sees_the_notice_of_its_own_node_and_none_on_the_next(run: RunJob) -> None:
+    notice = at(1, 1, preempt_node=PreemptNode(notice_s=0.3))
+
+    judged = run(script=ROOT / "tests/fork/jobs/polls.py", metadata="aws", ops=(notice,))
+
+    assert not judged.verdict.broken, judged.verdict.headline
+    log = (judged.directory.logs / "metadata.log").read_text().splitlines()
+    seen = [tuple(line.split()[1:2] + line.split()[-1:]) for line in log]
+    assert list(dict.fromkeys(seen)) == [("node-0", "404"), ("node-0", "200"), ("node-1", "404")]
