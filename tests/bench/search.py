@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 JOBS = {
     "skipped_batches": "cursor",
     "harbor_waves": "resume-point",
-    "melting_points": "state",
+    "quarry_dust": "state",
     "pollen_counts": "state",
     "orchid_petals": "state",
 }

