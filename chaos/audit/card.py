@@ -197,14 +197,19 @@ class Card(Record):
         return f"{ranks}, {passes}, {steps}, {plural(job.saved, 'checkpoint')}"
 
     @property
+    def launched_by(self) -> str:
+        """The launcher and its version; empty if that is unknown."""
+        package, name = ("torch", "torchrun") if self.job.launcher == "torchrun" else ("ray", "Ray")
+        version = self.versions.get(package)
+        return f"{name} {version}" if version else ""
+
+    @property
     def badge(self) -> str:
         """One line for a README."""
         size = plural(self.job.workers, "rank")
         size += f", {plural(self.job.epochs, 'epoch')}" if self.job.epochs else ""
-        name = "torch" if self.job.launcher == "torchrun" else "ray"
-        version = self.versions.get(name, "").rsplit(".", maxsplit=1)[0]
-        shown = f"torchrun {version}" if name == "torch" else f"Ray {version}"
-        of = f"({size}, {shown})" if version else f"({size})"
+        shown = self.launched_by.rsplit(".", maxsplit=1)[0]
+        of = f"({size}, {shown})" if shown else f"({size})"
         return f"chaos audit: {self.word}, {answer.coverage(self)} {of}"
 
     def to_json(self) -> str:

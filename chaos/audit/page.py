@@ -213,7 +213,6 @@ def summary_svg(card: Card) -> str:
         found=[*found, *([f"and {more} more"] if more > 0 else [])],
         covered=f"{tried} of {places} places, {coverage_share(card):.0%}",
         share=coverage_share(card),
-        ray=card.versions.get("ray", ""),
     )
 
 

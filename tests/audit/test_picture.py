@@ -69,3 +69,13 @@ def test_few_right_resumes_prove_little_and_a_failure_none(card: Card) -> None:
     assert confidence(less) == (
         "no failure in 4 resumes: up to 53 % of resumes could fail (95 % confidence)"
     )
+
+
+def test_a_job_of_torchrun_is_shown_with_torchruns_version(card: Card) -> None:
+    job = card.job.model_copy(update={"launcher": "torchrun"})
+    versions = {"torch": "2.13.0", "ray": "2.60.0"}
+    started = card.model_copy(update={"job": job, "versions": versions})
+
+    assert "torchrun 2.13.0" in words_of(summary_svg(started))
+    assert "Ray 2.60.0" not in words_of(summary_svg(started))
+    assert "torchrun 2.13)" in started.badge
