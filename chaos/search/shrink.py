@@ -43,7 +43,8 @@ def _fewer(ops: Ops, fails: Fails) -> Ops:
 
 def _plainer(ops: Ops, fails: Fails) -> Ops:
     """Kill a worker where another fault was, at a step where it was at a moment."""
-    for number, op in enumerate(ops):
+    for number in range(len(ops)):
+        op = ops[number]  # of the plan as it is by now: another place changes the order
         for at in (_plain_place(op), op.at):
             plain = Op(index=op.index, at=at, kill_worker=KillWorker())
             if plain == op:

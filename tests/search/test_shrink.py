@@ -84,3 +84,23 @@ def test_where_no_worker_may_be_killed_the_kind_stays() -> None:
     (small,) = shrunk((op,), lambda _: True, PLACES, ["raise_in_worker"])
 
     assert str(small) == "op 0: kill_worker (SIGTERM) at epoch 0, step 1, rank 0"
+
+
+def test_a_fault_that_becomes_plainer_leaves_the_others_as_they_are() -> None:
+    """The first step of an epoch lies before its third: the plan's order changes meanwhile."""
+    step = Op(index=0, at=AtStep(epoch=1, step=3, rank=0), kill_worker=KillWorker())
+    moment = Op(
+        index=1,
+        at=AtMoment(epoch=1, moment="committed", rank=0),
+        kill_worker=KillWorker(signal="TERM"),
+    )
+    at = AtRecovery(recovering_from=1, stage="loading", rank=0)
+    plan = (step, moment, Op(index=2, at=at, kill_worker=KillWorker()))
+
+    small = shrunk(plan, lambda ops: len(ops) == len(plan), PLACES)
+
+    assert [str(op.at) for op in small] == [
+        "epoch 0, step 1, rank 0",
+        "the recovery from op 0, rank 0",
+        "epoch 0, step 1, rank 0",
+    ]
