@@ -28,6 +28,7 @@ from chaos.errors import (
 )
 from chaos.extensions import check_names, other_checks
 from chaos.job_failure import (
+    refuse_empty_draw,
     refuse_other_steps,
     refuse_trials_elsewhere,
     refuse_unmet_needs,
@@ -118,6 +119,7 @@ class Harness:
     def run_plan(self, plan: Plan) -> FinishedRun:
         """Execute one plan and judge it against its baseline."""
         refuse_unpermitted(plan, self.overrides.permissions)
+        refuse_empty_draw(plan)
         baseline = self.baseline(plan)
         refuse_other_steps(plan, baseline)
         name = f"{plan.seed}-{stamp(self.clock.wall_ns())}"
@@ -161,8 +163,6 @@ class Harness:
         self.console.print(f"drawn from seed {plan.seed}: {shown(file)}", soft_wrap=True)
         for op in plan.ops:
             self.console.print(f"  {op}", soft_wrap=True, markup=False)
-        if not plan.ops:
-            self.console.print("  no fault: the run is like its baseline")
 
     def _left_alone(self, plan: Plan, alone: Plan, digest: str) -> History:
         directory = create(self.reports / BASELINES, digest, alone, environment(self.cwd))

@@ -68,6 +68,16 @@ _NO_GPU_HERE = (
 _ISNT_INSTALLED = {"PyTorch Lightning": "lightning", "TensorFlow": "tensorflow"}
 
 
+def refuse_empty_draw(plan: Plan) -> None:
+    """Raise `UnmetNeedError` where the seed draws no fault: a run without one shows nothing."""
+    if plan.draws_nothing:
+        raise UnmetNeedError(
+            f"seed {plan.seed} draws no fault for '{plan.scenario}', so nothing would be tested",
+            "Give another --seed, a higher chance, or a shorter life.",
+            place=plan.file,
+        )
+
+
 def refuse_other_steps(plan: Plan, baseline: Baseline) -> None:
     """Raise `JobError` where no epoch is as long as what was drawn takes it to be."""
     lengths = sorted({steps for steps in steps_by_epoch(baseline) if steps})

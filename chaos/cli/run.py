@@ -62,6 +62,8 @@ RandomPlans = Annotated[
         help="Replace each file's faults by random ones, N times, from the seed on.",
     ),
 ]
+EMPTY_MAX = 1_000  # plans of a soak in a row for which nothing was drawn
+
 Repeat = Annotated[
     int,
     typer.Option(
@@ -266,13 +268,19 @@ class Asked:
         yield from ((plan, number) for plan in plans for number in numbers)
 
     def _soaked(self, harness: Harness, soak: Soak) -> Iterator[tuple[Plan, int]]:
-        """Yield each scenario with one seed after another, at least once."""
+        """Yield each scenario with one seed after another, at least once.
+
+        Later seeds that draw no fault are passed over, until none of many has drawn one.
+        """
+        empty = 0
         for number in count(1):
             seed = self.seed + number - 1
             for plan in harness.plans(self.files, seed=seed, backend=self.backend):
-                if number > 1 and soak.is_over:
+                if number > 1 and (soak.is_over or empty >= EMPTY_MAX):
                     return
-                yield plan, number
+                empty = empty + 1 if plan.draws_nothing else 0
+                if number == 1 or not plan.draws_nothing:
+                    yield plan, number
 
 
 def rows_of(harnesses: Sequence[Harness], asked: Asked) -> Iterator[SuiteRow]:

@@ -110,6 +110,11 @@ class Plan(Record):
     digest: str | None = Field(default=None, exclude=True)
     baselines: tuple[str, ...] = ()
 
+    @property
+    def draws_nothing(self) -> bool:
+        """Whether the seed was to decide of faults, and none came of it."""
+        return self.is_drawn and not self.ops
+
     def baseline(self) -> "Plan":
         """Return the plan of the same job and seed without faults and special expectations.
 

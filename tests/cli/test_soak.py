@@ -6,10 +6,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from chaos.cli.run import Asked, rows_of
-from chaos.cli.soak import Soak, own_size
+from chaos.cli.soak import Soak
 from chaos.report.outcome import SuiteRow, row_of
 from chaos.report.soak import SOAK, SoakResult
 from tests.report.conftest import clean_history, run_of, struck_history
@@ -39,12 +37,16 @@ class FakeHarness:
 
     clock: Clock
     fails: bool = False
+    empty: frozenset[int] = frozenset()
     ran: list[tuple[str, int, int | None]] = field(default_factory=list)
     backend: object = None
 
     def plans(self, files: Sequence[Path], *, seed: int, backend: str) -> list[Any]:
         assert backend == "fork"
-        return [SimpleNamespace(name=file.name[0], seed=seed) for file in files]
+        nothing = seed in self.empty
+        return [
+            SimpleNamespace(name=file.name[0], seed=seed, draws_nothing=nothing) for file in files
+        ]
 
     def row(self, plan: Any, *, repeat: int | None = None) -> SuiteRow:
         self.ran.append((plan.name, plan.seed, repeat))
@@ -53,9 +55,11 @@ class FakeHarness:
         return SuiteRow(plan.name, plan.name, None, verdict, "broken" if self.fails else None, 10.0)
 
 
-def soaked(limit_s: float, *, fails: bool = False) -> list[tuple[str, int, int | None]]:
+def soaked(
+    limit_s: float, *, fails: bool = False, empty: frozenset[int] = frozenset()
+) -> list[tuple[str, int, int | None]]:
     clock = Clock()
-    harness = FakeHarness(clock, fails)
+    harness = FakeHarness(clock, fails, empty)
     asked = Asked(FILES, range(5, 5), 5, "fork", 1, Soak(limit_s, clock))
     rows = list(rows_of([harness], asked))  # type: ignore[list-item]
 
@@ -69,6 +73,19 @@ def test_each_scenario_has_one_seed_after_another() -> None:
 
 def test_every_scenario_runs_once_however_short_it_is() -> None:
     assert soaked(1) == [("a", 5, 1), ("b", 5, 1)]
+
+
+def test_seeds_that_draw_no_fault_are_passed_over_but_for_the_first() -> None:
+    assert soaked(35, empty=frozenset({5, 6})) == [
+        ("a", 5, 1),
+        ("b", 5, 1),
+        ("a", 7, 3),
+        ("b", 7, 3),
+    ]
+
+
+def test_where_no_seed_draws_a_fault_it_ends() -> None:
+    assert soaked(1000, empty=frozenset(range(5, 5000))) == [("a", 5, 1), ("b", 5, 1)]
 
 
 def test_what_cannot_run_ends_it() -> None:
@@ -92,12 +109,3 @@ def test_its_figures_lie_beside_the_suites(tmp_path: Path) -> None:
     assert Soak(10, Clock()).finish(tmp_path) == ()
     read = SoakResult.model_validate_json((tmp_path / SOAK).read_text())
     assert read == SoakResult(seconds=0, runs=(), own=())
-
-
-def test_chaos_knows_its_own_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    before = own_size()
-    with (tmp_path / "x").open("w"):
-        after = own_size()
-
-    assert (after.open_files - before.open_files, after.entries) == (1, 1)

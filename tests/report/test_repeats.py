@@ -45,6 +45,17 @@ def test_the_verdict_of_a_scenario_is_the_gravest_of_its_runs(flaky: list[SuiteR
     assert (another.is_flaky, another.tally) == (False, "-")
 
 
+def test_a_seed_that_draws_no_fault_is_skipped_before_anything_runs(tmp_path: Path) -> None:
+    harness = Harness(tmp_path, Console(file=None, quiet=True), ROOT, object(), SystemClock())  # type: ignore[arg-type]
+    (plan,) = harness.plans([SMOKE], seed=3, backend="fork")
+
+    row = harness.row(plan.model_copy(update={"is_drawn": True, "ops": ()}))
+
+    assert row.standing == "skipped"
+    assert "seed 3 draws no fault" in str(row.skipped)
+    assert not [*tmp_path.iterdir()]
+
+
 @pytest.mark.parametrize(
     ("standings", "gravest"),
     [
