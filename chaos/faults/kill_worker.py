@@ -1,13 +1,15 @@
 """A worker process dies, as it does from an out-of-memory kill or a crash."""
 
 import contextlib
+import itertools
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal, Self
 
 from pydantic import Field, NonNegativeInt, model_validator
 
 from chaos.faults.base import SAFE, Fault
-from chaos.faults.world import Outcome, Release, Target, World
+from chaos.faults.world import Outcome, RefusedError, Release, Target, World
 
 PROOF_WITHIN_S = 15.0
 ENDS_WITHIN_S = 0.3  # a process that a signal ends does so in milliseconds
@@ -83,27 +85,38 @@ class KillWorker(Fault):
         """Kill while the worker is held, and wait for the processes to end."""
         others = world.group().values() if self.ranks == "all" else ()
         targets = (target, *(v for v in others if v.pid != target.pid))
-        for one in targets:
-            self._kill(world, one)
+        below = [self._below(world, one) for one in targets]
+        if self.to == "tree" and not any(below):
+            ranks = ", ".join(str(one.rank) for one in targets)
+            raise RefusedError(f"no process was started by rank {ranks}, of which `to: tree` is")
+        for one, processes in zip(targets, below, strict=True):
+            self._kill(world, one, processes)
         if self.trains_on:
+            for process in itertools.chain(*below):  # ranks learn of their end now, not by chance
+                world.worker_is_gone(process, within_s=ENDS_WITHIN_S)
             release()
         outcomes = [self._proof(world, one) for one in targets]
         bad = [outcome for outcome in outcomes if outcome.status != "ok"]
-        return bad[0] if bad else Outcome("ok", ", ".join(o.detail for o in outcomes))
+        if bad:
+            return bad[0]
+        told = ", ".join(outcome.detail for outcome in outcomes)
+        hit = sum(map(len, below))
+        return Outcome("ok", f"{told}; {hit} below got it, too" if hit else told)
 
-    def _kill(self, world: World, target: Target) -> None:
+    def _below(self, world: World, target: Target) -> list[Target]:
+        """Return the processes that a worker started, if the signal goes to them as well."""
+        if self.to == "process":
+            return []
+        return [replace(target, pid=pid) for pid in world.processes_below(target)]
+
+    def _kill(self, world: World, target: Target, processes: Sequence[Target]) -> None:
         if self.via == "ray":
             world.end_worker_actor(target)
             return
-        below = world.processes_below(target) if self.to == "tree" else []
         world.signal_worker(target, self.signal)
-        processes = [replace(target, pid=pid) for pid in below]
         for process in processes:
             with contextlib.suppress(ProcessLookupError):  # it may have ended with the worker
                 world.signal_worker(process, self.signal)
-        # A rank that trains on learns of their end now, and not some steps later by chance.
-        for process in processes if self.trains_on else ():
-            world.worker_is_gone(process, within_s=ENDS_WITHIN_S)
 
     def _proof(self, world: World, target: Target) -> Outcome:
         name = f"pid {target.pid} of rank {target.rank}"

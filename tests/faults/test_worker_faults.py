@@ -11,7 +11,7 @@ from chaos.faults.pause_worker import PauseWorker
 from chaos.faults.poison_step import PoisonStep
 from chaos.faults.raise_in_worker import RaiseInWorker
 from chaos.faults.slow_worker import SlowWorker
-from chaos.faults.world import Healed
+from chaos.faults.world import Healed, RefusedError
 from tests.faults.conftest import Release
 from tests.world import RANK_1, FakeWorld
 
@@ -55,7 +55,18 @@ def test_a_signal_to_the_tree_comes_to_what_the_worker_started(release: Release)
     outcome = KillWorker(signal="TERM", to="tree").inject(world, RANK_1, release)
 
     assert world.done == ["SIGTERM 71", "SIGTERM 80", "SIGTERM 81"]
-    assert (outcome.status, outcome.detail) == ("ok", "pid 71 of rank 1 is gone")
+    assert (outcome.status, outcome.detail) == (
+        "ok",
+        "pid 71 of rank 1 is gone; 2 below got it, too",
+    )
+
+
+def test_a_worker_that_started_no_process_has_no_tree_to_hit(release: Release) -> None:
+    world = FakeWorld()
+
+    with pytest.raises(RefusedError, match="no process was started by rank 1"):
+        KillWorker(signal="TERM", to="tree").inject(world, RANK_1, release)
+    assert world.done == []
 
 
 def test_a_rank_that_trains_on_is_released_before_it_is_waited_for(release: Release) -> None:
