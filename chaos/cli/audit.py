@@ -221,7 +221,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
         backend = without_ray(backend, console)
         question = "crash" if node_range(nodes) == ONE_NODE else question  # no node can be lost
     groups, is_on_ray = chosen_groups(places or (), question), backend == "ray"
-    _check(address, backend)
+    _refuse_wrong_address(address, backend)
     kept = _kept(storage, allow_writes)
     plan = base_plan(script, arguments or (), cwd=Path.cwd(), seed=seed, workers=workers, fit=fit)
     if not is_rays:
@@ -403,7 +403,7 @@ def _tell(card: Card, folder: AuditFolder, console: Console, document: Document)
     add_to_step_summary(os.environ, card_in_markdown(card))
 
 
-def _check(address: str | None, backend: PlanBackend) -> None:
+def _refuse_wrong_address(address: str | None, backend: PlanBackend) -> None:
     """Raise an error for a wrong address before anything is made."""
     if address is None:
         return

@@ -3,12 +3,11 @@
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import psutil
-
 from chaos.model.event import RunEnded
 from chaos.report.outcome import FinishedRun, SuiteRow
-from chaos.report.soak import SOAK, Size, SoakResult, SoakRun, in_words, soak_run
+from chaos.report.soak import SOAK, SoakResult, SoakRun, in_words, soak_run
 from chaos.run.clock import Clock, seconds_since
+from chaos.run.process_size import ProcessSize, process_size
 from chaos.run.record_file import write_text
 
 
@@ -19,7 +18,7 @@ class Soak:
     limit_s: float
     clock: Clock
     _runs: list[SoakRun] = field(default_factory=list, init=False)
-    _own: list[Size] = field(default_factory=list, init=False)
+    _own: list[ProcessSize] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         self._start_ns = self.clock.now_ns()
@@ -37,7 +36,8 @@ class Soak:
         is_part = any(ended.interrupted for _, ended in run.history.of(RunEnded))
         if run.baseline is not None and not is_part:
             self._runs.append(soak_run(run))
-            self._own.append(own_size())
+            if (size := process_size()) is not None:
+                self._own.append(size)
 
     def kept(self, row: SuiteRow) -> SuiteRow:
         """Return a row as expected without its diagnosis, which would fill the memory in hours."""
@@ -54,14 +54,3 @@ class Soak:
     @property
     def _seconds(self) -> float:
         return seconds_since(self._start_ns, self.clock)
-
-
-def own_size() -> Size:
-    """Return the size of this process."""
-    own = psutil.Process()
-    return Size(
-        open_files=own.num_fds(),
-        memory_bytes=own.memory_info().rss,
-        children=len(own.children()),
-        entries=sum(1 for _ in Path().iterdir()),
-    )

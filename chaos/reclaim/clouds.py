@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 
 from chaos.errors import UsageError
 from chaos.faults.world import RefusedError
-from chaos.reclaim.port import Seen, client, no_longer_than, parts
+from chaos.reclaim.port import Seen, client, parts, refuse
 
 INTERRUPT = "aws:ec2:send-spot-instance-interruptions"
 AWS_NOTICE_S, AZURE_NOTICE_S, GOOGLE_NOTICE_S = 120.0, 30.0, 30.0
@@ -39,8 +39,7 @@ class AwsInstances:
 
     def announce(self, node: str, *, notice_s: float) -> float:
         """Start the experiment; AWS gives notice two minutes before it takes the instance."""
-        self._must_be_there(node)
-        no_longer_than(AWS_NOTICE_S, notice_s, "AWS")
+        refuse(self, node, asked_s=notice_s, given_s=AWS_NOTICE_S)
         found = self.fis.get_experiment_template(id=self.template)["experimentTemplate"]
         _must_interrupt_alone(found, node)
         started = self.fis.start_experiment(experimentTemplateId=self.template)["experiment"]
@@ -50,16 +49,12 @@ class AwsInstances:
 
     def take(self, node: str) -> None:
         """Terminate the instance."""
-        self._must_be_there(node)
+        refuse(self, node)
         self.ec2.terminate_instances(InstanceIds=[node])
 
     def is_gone(self, node: str) -> bool:
         """Return whether the instance is terminated, or stopped by an interruption."""
         return self._state(node) in {None, "terminated", "stopped"}
-
-    def _must_be_there(self, node: str) -> None:
-        if self.is_gone(node):
-            raise ProcessLookupError(f"instance {node} does not run")
 
     def _state(self, node: str) -> str | None:
         if re.fullmatch("i-[0-9a-z]+", node) is None:
@@ -106,14 +101,13 @@ class AzureMachines:
 
     def announce(self, node: str, *, notice_s: float) -> float:
         """Simulate the eviction; its event comes 30 s before, and minutes may pass until then."""
-        self._must_be_there(node)
-        no_longer_than(AZURE_NOTICE_S, notice_s, "Azure")
+        refuse(self, node, asked_s=notice_s, given_s=AZURE_NOTICE_S)
         self.compute.virtual_machines.simulate_eviction(**self._named(node))
         return AZURE_NOTICE_S
 
     def take(self, node: str) -> None:
         """Deallocate the machine, as an eviction does unless its policy is to delete."""
-        self._must_be_there(node)
+        refuse(self, node)
         self.compute.virtual_machines.begin_deallocate(**self._named(node))
 
     def is_gone(self, node: str) -> bool:
@@ -126,10 +120,6 @@ class AzureMachines:
             raise
         codes = {status.code for status in view.statuses}
         return bool(codes & {"PowerState/deallocated", "PowerState/stopped"})
-
-    def _must_be_there(self, node: str) -> None:
-        if self.is_gone(node):
-            raise ProcessLookupError(f"virtual machine {node} does not run")
 
     def _named(self, node: str) -> dict[str, str]:
         group, machine = parts(node, self.form)
@@ -155,28 +145,21 @@ class GoogleInstances:
 
     def announce(self, node: str, *, notice_s: float) -> float:
         """Simulate maintenance, which preempts a Spot instance; refuse one that would migrate."""
-        found = self._there(node)
-        no_longer_than(GOOGLE_NOTICE_S, notice_s, "Google")
-        if found.scheduling.provisioning_model != "SPOT":
+        refuse(self, node, asked_s=notice_s, given_s=GOOGLE_NOTICE_S)
+        if self._get(node).scheduling.provisioning_model != "SPOT":
             raise RefusedError(f"{node} is no Spot instance: maintenance would migrate it")
         self.instances.simulate_maintenance_event(**self._named(node))
         return GOOGLE_NOTICE_S
 
     def take(self, node: str) -> None:
         """Stop the instance, as a preemption does unless it is to delete."""
-        self._there(node)
+        refuse(self, node)
         self.instances.stop(**self._named(node))
 
     def is_gone(self, node: str) -> bool:
         """Return whether the instance is deleted or stopped (`TERMINATED`)."""
         found = self._get(node)
         return found is None or found.status in {"TERMINATED", "STOPPED"}
-
-    def _there(self, node: str) -> Any:  # noqa: ANN401 - an Instance
-        found = self._get(node)
-        if found is None or self.is_gone(node):
-            raise ProcessLookupError(f"instance {node} does not run")
-        return found
 
     def _get(self, node: str) -> Any:  # noqa: ANN401 - an Instance, or None
         try:

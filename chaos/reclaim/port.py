@@ -90,11 +90,13 @@ def client(module: str, *, extra: str) -> Any:  # noqa: ANN401 - a library witho
         raise UsageError(f"the client {module} is not installed", hint) from error
 
 
-def no_longer_than(given_s: float, asked_s: float, platform: str) -> float:
-    """Return the platform's own notice; raises `RefusedError` where it is shorter than asked."""
+def refuse(reclaimer: Reclaimer, node: str, *, asked_s: float = 0.0, given_s: float = 0.0) -> None:
+    """Raise `ProcessLookupError` for a node that is gone, `RefusedError` for too long a notice."""
+    if reclaimer.is_gone(node):
+        raise ProcessLookupError(f"{node} does not run on {reclaimer.name}")
     if asked_s > given_s:
-        raise RefusedError(f"{platform} gives {given_s:g} s of notice, {asked_s:g} s were asked")
-    return given_s
+        notice = f"{given_s:g} s of notice, {asked_s:g} s were asked"
+        raise RefusedError(f"{reclaimer.name} gives {notice}")
 
 
 def parts(node: str, form: str) -> list[str]:

@@ -18,6 +18,7 @@ from chaos.model.scenario import VerdictStatus
 from chaos.model.trigger import AtStep
 from chaos.record import Record
 from chaos.report.outcome import FinishedRun
+from chaos.run.process_size import ProcessSize
 from chaos.words import plural
 
 SOAK = "soak.json"
@@ -32,15 +33,6 @@ _COUNTED: Mapping[Counted, str] = {
     "children": "child processes",
     "entries": "names in the working directory",
 }
-
-
-class Size(Record):
-    """The size of a process: descriptors, resident bytes, living children, names in its folder."""
-
-    open_files: int
-    memory_bytes: int
-    children: int
-    entries: int
 
 
 class Growth(Record):
@@ -77,8 +69,8 @@ class SoakRun(Record):
     planned: int | None
     recovery_s: tuple[float | None, ...]
     apart: tuple[float | None, ...]
-    least: Size | None
-    most: Size | None
+    least: ProcessSize | None
+    most: ProcessSize | None
     growths: tuple[Growth, ...]
     stored: int | None
     stored_without: int | None
@@ -89,7 +81,7 @@ class SoakResult(Record):
 
     seconds: float
     runs: tuple[SoakRun, ...]
-    own: tuple[Size, ...]
+    own: tuple[ProcessSize, ...]
 
 
 def soak_run(run: FinishedRun) -> SoakRun:
@@ -119,10 +111,11 @@ def soak_run(run: FinishedRun) -> SoakRun:
     )
 
 
-def _bound(of: Callable[[Iterable[int]], int], sizes: Sequence[Size]) -> Size | None:
+def _bound(of: Callable[[Iterable[int]], int], sizes: Sequence[ProcessSize]) -> ProcessSize | None:
     if not sizes:
         return None
-    return Size(**{name: of(getattr(size, name) for size in sizes) for name in Size.model_fields})
+    names = ProcessSize.model_fields
+    return ProcessSize(**{name: of(getattr(size, name) for size in sizes) for name in names})
 
 
 def _steps(tables: RunTables) -> tuple[int, int]:
@@ -166,19 +159,14 @@ def _stored(history: History) -> int | None:
 
 # -- growth --------------------------------------------------------------------------------------
 
-_Readings: TypeAlias = Mapping[tuple[int, int], Sequence[Size]]
+_Readings: TypeAlias = Mapping[tuple[int, int], Sequence[ProcessSize]]
 
 
 def _readings(history: History) -> _Readings:
     """Return the sizes of each process by epochs, by its attempt and rank."""
-    found: dict[tuple[int, int], list[Size]] = {}
+    found: dict[tuple[int, int], list[ProcessSize]] = {}
     for _, seen in history.of(ProcessSeen):
-        size = Size(
-            open_files=seen.open_files,
-            memory_bytes=seen.memory_bytes,
-            children=seen.children,
-            entries=seen.entries,
-        )
+        size = ProcessSize(**{name: getattr(seen, name) for name in ProcessSize.model_fields})
         found.setdefault((seen.attempt, seen.rank), []).append(size)
     return found
 
@@ -291,7 +279,7 @@ def _short(value: float) -> str:
     return f"{value:.3g}"
 
 
-def _sizes(sizes: Sequence[Size]) -> str:
+def _sizes(sizes: Sequence[ProcessSize]) -> str:
     if not sizes:
         return "not seen"
     mib = [size.memory_bytes / 2**20 for size in sizes]

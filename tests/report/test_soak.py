@@ -9,11 +9,14 @@ from hypothesis import strategies as st
 from chaos.model.event import AnyEvent, ProcessSeen
 from chaos.model.history import Entry, History
 from chaos.report.outcome import FinishedRun
-from chaos.report.soak import Size, SoakResult, SoakRun, grow, in_words, soak_run
+from chaos.report.soak import SoakResult, SoakRun, grow, in_words, soak_run
+from chaos.run.process_size import ProcessSize
 
 
-def size(open_files: int = 12, entries: int = 3, memory: int = 200) -> Size:
-    return Size(open_files=open_files, memory_bytes=memory << 20, children=0, entries=entries)
+def size(open_files: int = 12, entries: int = 3, memory: int = 200) -> ProcessSize:
+    return ProcessSize(
+        open_files=open_files, memory_bytes=memory << 20, children=0, entries=entries
+    )
 
 
 def seen(
@@ -51,7 +54,7 @@ def figures(run: FinishedRun, *events: AnyEvent, without: tuple[AnyEvent, ...] =
     )
 
 
-def told(*runs: SoakRun, own: tuple[Size, ...] = (size(),)) -> str:
+def told(*runs: SoakRun, own: tuple[ProcessSize, ...] = (size(),)) -> str:
     return "\n".join(in_words(SoakResult(seconds=60, runs=runs, own=own)))
 
 

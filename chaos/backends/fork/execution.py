@@ -120,15 +120,14 @@ class Run(RunWatch[int]):
         A user who restarts a script restarts it at its first line, too: what the script
         draws there without a seed differs from the first time.
         """
-        if self._had_driver and (failed := self._begin_again()) is not None:
+        env = env_at_start(self.plan, self.seen())
+        if self._had_driver and (failed := self._begin_again(env)) is not None:
             self.journal.add(ScriptRaised(error=failed.error, message=failed.message))
             return self._begun_again[-1].pid  # in place of a driver, which was never forked
         self._had_driver = True
-        env = env_at_start(self.plan, self.seen())
         return self._lanes[-1].start(StartRun(self.address, env))
 
-    def _begin_again(self) -> Failed | None:
-        env = env_at_start(self.plan, self.seen())
+    def _begin_again(self, env: dict[str, str]) -> Failed | None:
         job = self.plan.job.model_copy(update={"env": env})
         plan = self.plan.model_copy(update={"job": job})
         zygote = ZygoteHandle(self.zygote.job, plan, self.directory)

@@ -9,7 +9,6 @@ from typing import Any
 from chaos import declared
 from chaos.backends.train.cursor import Record
 from chaos.backends.train.job_files import JobFiles
-from chaos.backends.train.process_size import process_seen
 from chaos.backends.train.saves import Saves
 from chaos.backends.train.state.files import sharded_part, watch_files, watch_libraries
 from chaos.backends.train.state.inputs import Given, InputWindow
@@ -20,6 +19,7 @@ from chaos.model.event import (
     Declared,
     EpochEnded,
     PartUploaded,
+    ProcessSeen,
     StateSeen,
     TrainFnEnded,
     WatchCost,
@@ -27,6 +27,7 @@ from chaos.model.event import (
 from chaos.model.trigger import Moment
 from chaos.model.watch import Watch
 from chaos.run.file_digest import folder_digests
+from chaos.run.process_size import process_size
 
 
 class Watchers:
@@ -162,8 +163,9 @@ class Watchers:
             )
         )
         cost.begin_anew()
-        if (seen := process_seen(self._record)) is not None:
-            self._write(seen)
+        if (size := process_size()) is not None:
+            cursor = self._record.cursor
+            self._write(ProcessSeen(**cursor.who(), epoch=cursor.epoch, **size.model_dump()))
 
     def part_uploaded(self, folder: Path, checkpoint: str, *, is_placed: bool) -> None:
         """Record the files that this rank is about to upload.

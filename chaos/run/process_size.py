@@ -3,20 +3,26 @@
 import os
 from pathlib import Path
 
-from chaos.backends.train.cursor import Record
-from chaos.model.event import ProcessSeen
+from chaos.record import Record
 
 _SELF = Path("/proc/self")
 
 
-def process_seen(record: Record) -> ProcessSeen | None:
-    """Return the size of this process at the end of an epoch; None where it cannot be read."""
+class ProcessSize(Record):
+    """The size of a process: descriptors, resident bytes, living children, names in its folder."""
+
+    open_files: int
+    memory_bytes: int
+    children: int
+    entries: int
+
+
+def process_size() -> ProcessSize | None:
+    """Return the size of this process; None where it cannot be read."""
     try:
         resident = int((_SELF / "statm").read_text(encoding="ascii").split()[1])
         started = [task / "children" for task in (_SELF / "task").iterdir()]
-        return ProcessSeen(
-            **record.cursor.who(),
-            epoch=record.cursor.epoch,
+        return ProcessSize(
             open_files=_count(_SELF / "fd") - 1,  # one of them is this look
             memory_bytes=resident * os.sysconf("SC_PAGE_SIZE"),
             children=sum(len(task.read_text(encoding="ascii").split()) for task in started),
