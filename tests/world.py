@@ -147,6 +147,21 @@ class FakeWorld:
         self._end_all()
         return 55
 
+    def start_driver(self, *, within_s: float) -> int | None:
+        self.done.append("start driver")
+        return None if self.hardy else 56
+
+    def driver_settles(self, pid: int, *, after: int, within_s: float) -> str | None:
+        self.done.append(f"await driver {pid} or attempt {after + 1}")
+        return "trains" if self.obeys else None
+
+    def freeze_driver(self, *, within_s: float) -> int | None:
+        self.done.append("freeze driver")
+        return 3 if self.stops else None
+
+    def thaw_driver(self) -> None:
+        self.done.append("thaw driver")
+
     def end_controller(self) -> int:
         self.done.append("end controller")
         self._end_all()

@@ -9,6 +9,7 @@ from functools import cached_property, partial
 
 from chaos.check.attempt import Attempt, Commit, attempts
 from chaos.check.compare import Aligned, before, surviving
+from chaos.check.drivers import TwoDrivers, two_drivers
 from chaos.check.ending import Ending, ending
 from chaos.check.files import Files
 from chaos.check.injections import Injection, injections
@@ -100,6 +101,18 @@ class RunAnalysis:
     history: History
     baseline: History | None = None
 
+    def __post_init__(self) -> None:
+        """Hide what a driver beside the one that leads the run did without a part in it."""
+        if self.drivers is not None:
+            history, hidden = self.history, self.drivers.hidden
+            shown = History(history.entries, torn=history.torn, hidden=hidden)
+            object.__setattr__(self, "history", shown)
+
+    @cached_property
+    def drivers(self) -> TwoDrivers | None:
+        """The two drivers of the run, where a fault started a second one."""
+        return two_drivers(self.plan, self.history)
+
     @cached_property
     def run(self) -> RunTables:
         """The tables of the run that is judged."""
@@ -140,7 +153,8 @@ class RunAnalysis:
     @cached_property
     def injections(self) -> tuple[Injection, ...]:
         """One row per op of the plan, and per attempt for an op that is repeated."""
-        return injections(self.plan, self.history, self.run.attempts, self.run.ending)
+        second = frozenset[int]() if self.drivers is None else self.drivers.second
+        return injections(self.plan, self.history, self.run.attempts, self.run.ending, second)
 
     @cached_property
     def unsaved(self) -> frozenset[int]:

@@ -108,9 +108,16 @@ def _is_sparing(op: Op) -> bool:
 
 
 def injections(
-    plan: Plan, history: History, attempts: Sequence[Attempt], ending: Ending
+    plan: Plan,
+    history: History,
+    attempts: Sequence[Attempt],
+    ending: Ending,
+    second: frozenset[int] = frozenset(),
 ) -> tuple[Injection, ...]:
-    """Return the events of every op of the plan, joined, in plan order."""
+    """Return the events of every op of the plan, joined, in plan order.
+
+    `second` are the attempts of a second driver, if a fault started one.
+    """
     notices = {notice.op: notice.deadline_ns for _, notice in history.of(NoticeGiven)}
     found = []
     for op in plan.ops:
@@ -131,7 +138,15 @@ def injections(
                 effects=tuple((n, e) for n, e in history.of(StorageFaulted) if e.op == op.index),
             )
             found.append(_with_effect(injection, history, attempts, ending))
+            if op.fault.starts_driver and found[-1].landed:
+                found[-1] = replace(found[-1], hit=_followed(attempts, second))
     return tuple(_forestalled(injection, found, history, attempts) for injection in found)
+
+
+def _followed(attempts: Sequence[Attempt], second: frozenset[int]) -> int | None:
+    """Return the last attempt of the first driver that one of the second driver follows."""
+    begun = min((a.index for a in attempts if a.index in second), default=0)
+    return max((a.index for a in attempts if a.index < begun), default=None)
 
 
 def _harm_ns(op: Op, began_ns: int | None, deadline_ns: int | None) -> int | None:

@@ -171,7 +171,12 @@ def _results(analysis: RunAnalysis, others: Others) -> Iterator[CheckResult]:
 
 
 def _by_cause(analysis: RunAnalysis, results: tuple[CheckResult, ...]) -> tuple[CheckResult, ...]:
-    """Return the results with `batch` behind those of the samples, where it follows from them."""
+    """Return the results in the order of cause and effect.
+
+    `single-writer` is first where two drivers wrote side by side, and `batch` behind the samples
+    where it follows from them.
+    """
+    results = _by_drivers(analysis, results)
     data = (samples.SAMPLE_ORDER, samples.SAMPLES)
     batch = next(result for result in results if result.check == samples.BATCH)
     is_told = any(result.check in data and result.status == "fail" for result in results)
@@ -180,6 +185,13 @@ def _by_cause(analysis: RunAnalysis, results: tuple[CheckResult, ...]) -> tuple[
     rest = [result for result in results if result is not batch]
     behind = [result.check for result in rest].index(samples.SAMPLES) + 1
     return (*rest[:behind], batch, *rest[behind:])
+
+
+def _by_drivers(analysis: RunAnalysis, results: tuple[CheckResult, ...]) -> tuple[CheckResult, ...]:
+    cause = [r for r in results if r.check == processes.SINGLE_WRITER and r.status == "fail"]
+    if analysis.drivers is None or not cause:
+        return results
+    return (*cause, *(result for result in results if result not in cause))
 
 
 def _judged(check: Check, analysis: RunAnalysis) -> CheckResult:

@@ -49,11 +49,14 @@ def check_single_writer(analysis: RunAnalysis) -> CheckResult:
     its successor's work (modal-projects/stitch PR #236). From one second after a later attempt was
     opened (or, where that was not seen, its first rank started or made a step), an earlier attempt
     makes no step, report, commit or file: the next one may be reading what it writes. And each rank
-    of an attempt is one process.
+    of an attempt is one process. Where a second driver of the run was started, one of the two ends
+    or gives way: once an attempt of the one has made a step, no earlier attempt of the other begins
+    to write a checkpoint, or a file that both know. Steps alone do no harm, and a driver that wrote
+    nothing may take any way out.
     """
     if not analysis.run.attempts:
         return inconclusive(SINGLE_WRITER, "no attempt was seen")
-    anomalies = [*_stragglers(analysis), *_twins(analysis)]
+    anomalies = [*_stragglers(analysis), *_beside(analysis), *_twins(analysis)]
     if not anomalies and len(analysis.run.attempts) == 1:
         return nothing_due(
             SINGLE_WRITER, "there was one attempt, and one process for each of its ranks"
@@ -72,7 +75,10 @@ def _stragglers(analysis: RunAnalysis) -> Iterator[Anomaly]:
     history = analysis.history
     for earlier in analysis.run.attempts:
         began = [
-            n for a in analysis.run.attempts if a.index > earlier.index for n in _beginnings(a)
+            n
+            for a in analysis.run.attempts
+            if a.index > earlier.index and not _are_apart(analysis, a, earlier)
+            for n in _beginnings(a)
         ]
         last = _last_sign(analysis, earlier)
         if not began or last is None:
@@ -85,6 +91,29 @@ def _stragglers(analysis: RunAnalysis) -> Iterator[Anomaly]:
                 f"the next one was opened: {what}",
                 events=(min(began), number),
             )
+
+
+def _are_apart(analysis: RunAnalysis, one: Attempt, other: Attempt) -> bool:
+    drivers = analysis.drivers
+    return drivers is not None and drivers.are_apart(one.index, other.index)
+
+
+def _beside(analysis: RunAnalysis) -> Iterator[Anomaly]:
+    """Yield the attempts of one driver that go on to write beside a later one of the other."""
+    writes = () if analysis.drivers is None else analysis.drivers.writes
+    for later in analysis.run.attempts if writes else ():
+        first = later.steps[0].number if later.steps else len(analysis.history)
+        for earlier in analysis.run.attempts:
+            if earlier.index > later.index or not _are_apart(analysis, earlier, later):
+                continue
+            beside = [w for w in writes if w.attempt == earlier.index and w.begun > first]
+            if beside:
+                yield Anomaly(
+                    message=f"two drivers of one run wrote side by side: attempt {later.index} of "
+                    f"the one had made a step when attempt {earlier.index} of the other began to "
+                    f"write {beside[0].what}",
+                    events=(first, beside[0].begun),
+                )
 
 
 def _beginnings(attempt: Attempt) -> list[int]:

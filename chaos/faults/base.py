@@ -78,6 +78,8 @@ class Fault(Record):
     fails_save: ClassVar[bool] = False
     # Does it end the user's script, so that the harness starts it again?
     ends_driver: ClassVar[bool] = False
+    # Does it start the user's script once more, beside the driver that runs?
+    starts_driver: ClassVar[bool] = False
     # Does it need a cluster whose control service can be started again with its former state?
     needs_kept_gcs: ClassVar[bool] = False
 
@@ -88,7 +90,7 @@ class Fault(Record):
 
     @property
     def env_again(self) -> Mapping[str, str]:
-        """The variables that are other ones for a script that is started again after it."""
+        """The variables that are other ones for a script that is started again by it."""
         return {}
 
     @property

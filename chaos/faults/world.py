@@ -146,6 +146,24 @@ class World(Protocol):
     def end_driver(self) -> int:
         """Kill the process that runs the user's script, and wait for its end; return its pid."""
 
+    def start_driver(self, *, within_s: float) -> int | None:
+        """Start the user's script once more; return the new driver's pid, None if it came late."""
+
+    def driver_settles(self, pid: int, *, after: int, within_s: float) -> str | None:
+        """Wait until a driver has ended, or an attempt after `after` has made a step.
+
+        Returns which of them, in words; None if neither came in time.
+        """
+
+    def freeze_driver(self, *, within_s: float) -> int | None:
+        """Stop the driver, Ray's controller and every worker; return the number of processes.
+
+        None where some of them were still running after `within_s`.
+        """
+
+    def thaw_driver(self) -> None:
+        """Let a frozen driver and its processes go on; those that have ended are left out."""
+
     def end_controller(self) -> int:
         """Kill Ray Train's controller, and wait for its end; return its pid."""
 

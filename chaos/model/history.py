@@ -28,12 +28,20 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 class History(Sequence[Entry]):
     """The merged journals of one run. An event's number is its position here, from 0.
 
-    `torn` names the journals whose last line was cut short; its content is not known.
+    `torn` names the journals whose last line was cut short; its content is not known. `hidden` are
+    the numbers of events that `of` passes over.
     """
 
-    def __init__(self, entries: Sequence[Entry], *, torn: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        entries: Sequence[Entry],
+        *,
+        torn: Sequence[str] = (),
+        hidden: frozenset[int] = frozenset(),
+    ) -> None:
         self.entries = tuple(entries)
         self.torn = tuple(torn)
+        self.hidden = hidden
         self._made: dict[str, Any] = {}
 
     def once(self, name: str, make: Callable[[], T]) -> T:
@@ -115,7 +123,8 @@ class History(Sequence[Entry]):
         """The numbers of each kind of event: four bytes an event, made in one pass at first use."""
         found: defaultdict[type[Event], array[int]] = defaultdict(partial(array, "I"))
         for number, kind in enumerate([type(entry.what) for entry in self.entries]):
-            found[kind].append(number)
+            if number not in self.hidden:
+                found[kind].append(number)
         return dict(found)
 
     def time_ns(self, number: int) -> int:

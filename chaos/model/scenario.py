@@ -345,6 +345,16 @@ class Scenario(Record):
         return self
 
     @model_validator(mode="after")
+    def _has_two_drivers_at_most(self) -> Self:
+        starting = next((entry for entry in self.faults if entry.fault.starts_driver), None)
+        others = [entry for entry in self.faults if entry.fault.starts_driver]
+        others += [entry for entry in self.faults if entry.fault.ends_driver]
+        if starting is not None and (len(others) > 1 or self.job.trial is not None):
+            beside = "job.trial" if self.job.trial is not None else others[-1].kind
+            raise ValueError(f"{starting.kind} starts the second driver of one run, not {beside}")
+        return self
+
+    @model_validator(mode="after")
     def _has_one_kind_of_nodes(self) -> Self:
         drains = {entry.fault.needs_drain_s for entry in self.faults} - {None}
         if len(drains) > 1:

@@ -1,4 +1,4 @@
-"""The processes below another, found from outside."""
+"""Processes of a run, seen from outside: those below another, and those that stand still."""
 
 import contextlib
 
@@ -21,3 +21,11 @@ def pids_below(pid: int, name: str | None = None) -> list[int]:
             if is_named and process.status() != psutil.STATUS_ZOMBIE:
                 found.append((process.create_time(), process.pid))
     return [number for _, number in sorted(found)]
+
+
+def stands_still(pid: int) -> bool:
+    """Return whether a process is stopped by a signal, or has ended."""
+    try:
+        return psutil.Process(pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True

@@ -141,16 +141,17 @@ class Tail:
 
 
 class Trained:
-    """The attempts that have finished a step, by the journals of their workers."""
+    """The last attempt that has finished a step, by the journals of the workers."""
 
     def __init__(self, folder: Path) -> None:
-        self._tail, self._attempts = Tail(folder), set[int]()
+        self._tail, self._last = Tail(folder), -1
 
     def __call__(self, attempt: int) -> bool:
-        """Return whether an attempt has finished a step."""
+        """Return whether an attempt or a later one has finished a step."""
         events = (entry.what for entry in self._tail.new_entries())
-        self._attempts |= {event.attempt for event in events if isinstance(event, StepDone)}
-        return attempt in self._attempts
+        steps = (event.attempt for event in events if isinstance(event, StepDone))
+        self._last = max((self._last, *steps))
+        return attempt <= self._last
 
 
 def read_history(folder: Path) -> History:

@@ -42,6 +42,8 @@ class RunWatch(ABC, Generic[Driver]):
         self._seen: list[AnyEvent] = []
         self._trains_since_ns: int | None = None
         self.disturbed_by: str | None = None
+        self._running: dict[int, Driver] = {}  # by the number of its start, from 0
+        self._starts = 0
 
     def begin(self, *, again_after: str | None = None) -> None:
         """Record the plan and the backend of the run."""
@@ -56,18 +58,25 @@ class RunWatch(ABC, Generic[Driver]):
         self.journal.add(started)
 
     def watch(self) -> None:
-        """Watch the driver to the end of the run, and its successor if a fault killed it."""
-        start, again = self.clock.now_ns(), True
-        while again:
-            driver = self.start_driver()
-            code: int | None = None
-            try:
-                self.driver_started(driver)
-                code = self._watch_driver(driver, start)
-            finally:
-                ended = self.end_driver(driver) if code is None else code
-                again = code is not None and driver_begins_again(self.plan, self.seen())
-                self.journal.add(DriverExited(code=ended))
+        """Watch the driver to the end of the run, and those that a fault starts after or beside it.
+
+        They are ended at the run's time limit, and after a disturbance from outside: later events
+        would be no evidence about the job.
+        """
+        since_ns = self.clock.now_ns()
+        try:
+            self._start()
+            while self._running:
+                self._look_at_drivers()
+                if self._is_to_end(since_ns):
+                    return
+                if self._running and self.driver_wanted():
+                    self._start()
+                elif self._running:
+                    self.meanwhile()
+        finally:
+            for number, driver in tuple(self._running.items()):
+                self._exited(number, self.end_driver(driver))
 
     def end(self, *, interrupted: bool) -> None:
         """Record that the run is over, as its last event."""
@@ -94,22 +103,35 @@ class RunWatch(ABC, Generic[Driver]):
         name = DRIVER_STACKS if rank is None else rank_stacks(rank, pid)
         self.journal.add(StackTaken(pid=pid, rank=rank, path=f"logs/{name}"))
 
-    def _watch_driver(self, driver: Driver, start_ns: int) -> int | None:
-        """Return the exit code of a driver, None if it is to be ended.
+    def _start(self) -> None:
+        number, self._starts = self._starts, self._starts + 1
+        self._running[number] = self.start_driver()
+        self.driver_started(self._running[number])
 
-        It is ended at the run's time limit, and after a disturbance from outside: later
-        events would be no evidence about the job.
-        """
-        while (code := self.exit_code(driver)) is None:
-            self.seen()
-            if self.disturbed_by is not None:
-                return None
-            if self._is_late(start_ns):
-                self.journal.add(DeadlinePassed(limit_s=self.plan.limits.run_s))
-                self.take_stacks(driver)
-                return None
-            self.meanwhile()
-        return code
+    def _look_at_drivers(self) -> None:
+        """Record the ends of drivers; start the successor of one that a fault has killed."""
+        for number, driver in tuple(self._running.items()):
+            if (code := self.exit_code(driver)) is not None:
+                again = driver_begins_again(self.plan, self.seen())
+                self._exited(number, code)
+                if again:
+                    self._start()
+
+    def _exited(self, number: int, code: int) -> None:
+        self.journal.add(DriverExited(code=code, start=number))
+        self.driver_ended(self._running.pop(number))
+
+    def _is_to_end(self, start_ns: int) -> bool:
+        """Return whether the drivers are to be ended; record it, with stacks, at the time limit."""
+        self.seen()
+        if self.disturbed_by is not None:
+            return True
+        if not self._running or not self._is_late(start_ns):
+            return False
+        self.journal.add(DeadlinePassed(limit_s=self.plan.limits.run_s))
+        for driver in self._running.values():
+            self.take_stacks(driver)
+        return True
 
     def _is_late(self, start_ns: int) -> bool:
         """Return whether the run has reached its time limit, counted from its first workers."""
@@ -122,11 +144,18 @@ class RunWatch(ABC, Generic[Driver]):
 
     @abstractmethod
     def start_driver(self) -> Driver:
-        """Start a process that runs the user's script."""
+        """Start a process that runs the user's script; it may run beside an earlier one."""
 
     @abstractmethod
     def driver_started(self, driver: Driver) -> None:
         """Pass the driver on to the code that injects faults, which may kill it."""
+
+    def driver_ended(self, driver: Driver) -> None:
+        """Pass on that a driver has ended, where a fault may wait for it."""
+
+    def driver_wanted(self) -> bool:
+        """Return whether a fault asks for a second driver, beside the one that runs."""
+        return False
 
     @abstractmethod
     def exit_code(self, driver: Driver) -> int | None:

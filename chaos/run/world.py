@@ -1,7 +1,10 @@
 """The part of every backend's world: workers, decisions, obeyed orders, storage, the end."""
 
+import contextlib
+import os
+import signal
+import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any
 
 from chaos.faults.order import Order
@@ -9,7 +12,8 @@ from chaos.faults.world import RefusedError, Target
 from chaos.model.event import FailureDecided
 from chaos.model.plan import Plan
 from chaos.run.armed import ArmedFaults
-from chaos.run.clock import Clock, SystemClock, seconds_since
+from chaos.run.below import stands_still
+from chaos.run.clock import Clock, SystemClock, came, seconds_since
 from chaos.run.controller import ChaosController
 from chaos.run.directory import RunDirectory
 from chaos.run.machine import free_bytes
@@ -22,6 +26,7 @@ METADATA_LOG = "metadata.log"
 def answers(controller: ChaosController, world: "RunWorld") -> dict[str, Callable[..., Any]]:
     """Return, by its name, the answer to each question of a process of the run."""
     return {
+        "next_attempt": world.next_attempt,
         "group_launched": controller.group_launched,
         "committed": controller.committed,
         "may_poll": controller.may_poll,
@@ -33,7 +38,7 @@ def answers(controller: ChaosController, world: "RunWorld") -> dict[str, Callabl
     }
 
 
-@contextmanager
+@contextlib.contextmanager
 def metadata_of(plan: Plan, world: "RunWorld", directory: RunDirectory) -> Iterator[dict[str, str]]:
     """Serve the metadata that a plan's job asks for meanwhile; yield the job's variables for it."""
     if plan.shape.metadata is None:
@@ -60,10 +65,22 @@ class RunWorld:
         self._failures: dict[int, FailureDecided] = {}
         self._obeyed: set[str] = set()
         self._over = False
-        self.driver: int | None = None
+        self._drivers: list[int] = []  # oldest first
+        self._drivers_ended: set[int] = set()
+        self._still: tuple[int, ...] = ()  # the processes of a frozen driver
+        self._driver_wanted = False
+        self._attempts = 0
+        self._numbering = threading.Lock()
+        self.has_trained: Callable[[int], bool] = lambda _: False
         self.metadata: MetadataService | None = None  # set where the plan asks for it
 
     # -- reports ---------------------------------------------------------------------------
+
+    def next_attempt(self, known: int) -> int:
+        """Return the number of the attempt that begins now; so many are known to its driver."""
+        with self._numbering:
+            self._attempts = max(self._attempts, known) + 1
+            return self._attempts - 1
 
     def learn_group(self, group: Mapping[int, Target]) -> None:
         """Set the worker of each rank."""
@@ -76,6 +93,19 @@ class RunWorld:
     def obeyed(self, token: str) -> None:
         """Note that a worker carries out an order, by its token."""
         self._obeyed.add(token)
+
+    def driver_started(self, pid: int) -> None:
+        """Note that a process runs the user's script."""
+        self._drivers.append(pid)
+
+    def driver_ended(self, pid: int) -> None:
+        """Note that such a process has ended."""
+        self._drivers_ended.add(pid)
+
+    def driver_wanted(self) -> bool:
+        """Return whether a fault asks for a second driver; a second call returns False."""
+        wanted, self._driver_wanted = self._driver_wanted, False
+        return wanted
 
     def end(self) -> None:
         """Note that the run is over, and end all waits."""
@@ -92,6 +122,47 @@ class RunWorld:
         self._await(lambda: target.attempt in self._failures, within_s)
         event = self._failures.get(target.attempt)
         return None if event is None else event.errors
+
+    @property
+    def driver(self) -> int | None:
+        """The process that runs the user's script, the newest; None before there is one."""
+        return self._drivers[-1] if self._drivers else None
+
+    def start_driver(self, *, within_s: float) -> int | None:
+        """Ask the harness for a second driver; return its pid, None if it came late."""
+        known, self._driver_wanted = len(self._drivers), True
+        return self.driver if self._await(lambda: len(self._drivers) > known, within_s) else None
+
+    def driver_settles(self, pid: int, *, after: int, within_s: float) -> str | None:
+        """Wait until a driver has ended, or an attempt after `after` has made a step."""
+        self._await(lambda: pid in self._drivers_ended or self.has_trained(after + 1), within_s)
+        if pid in self._drivers_ended:
+            return "has ended"
+        return "trains" if self.has_trained(after + 1) else None
+
+    def freeze_driver(self, *, within_s: float) -> int | None:
+        """Stop the driver, Ray's controller and every worker; return the number of processes."""
+        self._still = tuple(pid for pid in self._of_driver() if not stands_still(pid))
+        for pid in self._still:
+            os.kill(pid, signal.SIGSTOP)
+        is_still = came(
+            lambda: all(map(stands_still, self._still)),
+            self._clock,
+            within_s=within_s,
+            poll_s=POLL_S,
+        )
+        return len(self._still) if is_still else None
+
+    def thaw_driver(self) -> None:
+        """Let a frozen driver and its processes go on; those that have ended are left out."""
+        for pid in self._still:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+    def _of_driver(self) -> list[int]:
+        """Return the pids of the driver and of its workers, all on this host."""
+        first = [] if self.driver is None else [self.driver]
+        return [*first, *(target.pid for target in self.group().values())]
 
     def free_memory(self) -> int:
         """Return the bytes of free memory, of this machine or of its container."""

@@ -6,6 +6,7 @@ from chaos.faults.kill_controller import KillController
 from chaos.faults.kill_driver import KillDriver
 from chaos.faults.kill_gcs import KillGcs
 from chaos.faults.return_capacity import ReturnCapacity
+from chaos.faults.start_second_driver import StartSecondDriver
 from chaos.faults.withhold_capacity import WithholdCapacity
 from chaos.faults.world import Outcome
 from tests.faults.conftest import Strikes
@@ -92,3 +93,45 @@ def test_a_gcs_that_does_not_come_back_leaves_the_harm_in_doubt(
     world.hardy = True
 
     assert inject(KillGcs()).status == "info"
+
+
+SECOND = ["start driver", "await driver 56 or attempt 1"]
+
+
+def test_a_second_driver_trains_before_the_first_goes_on(inject: Strike, world: FakeWorld) -> None:
+    assert inject(StartSecondDriver()) == Outcome("ok", "driver 56 trains")
+    assert world.done == SECOND
+
+
+def test_a_second_driver_that_waits_for_something_has_started(
+    inject: Strike, world: FakeWorld
+) -> None:
+    world.obeys = False
+
+    assert inject(StartSecondDriver()) == Outcome("ok", "driver 56 had made no step after 60 s")
+
+
+def test_whether_a_driver_that_is_late_will_start_is_not_known(
+    inject: Strike, world: FakeWorld
+) -> None:
+    world.hardy = True
+
+    assert inject(StartSecondDriver()).status == "info"
+
+
+def test_the_first_driver_stands_still_while_the_second_comes(
+    inject: Strike, world: FakeWorld
+) -> None:
+    outcome = inject(StartSecondDriver(frozen_s=4))
+
+    assert outcome == Outcome("ok", "driver 56 trains; 3 processes of the first stood")
+    assert world.done == ["freeze driver", *SECOND, "4 s pass", "thaw driver"]
+
+
+def test_a_first_driver_that_cannot_be_stopped_goes_on_alone(
+    inject: Strike, world: FakeWorld
+) -> None:
+    world.stops = False
+
+    assert inject(StartSecondDriver(frozen_s=4)).status == "fail"
+    assert world.done == ["freeze driver", "thaw driver"]

@@ -31,6 +31,7 @@ from chaos.faults.raise_in_worker import RaiseInWorker
 from chaos.faults.return_capacity import ReturnCapacity
 from chaos.faults.slow_upload import SlowUpload
 from chaos.faults.slow_worker import SlowWorker
+from chaos.faults.start_second_driver import StartSecondDriver
 from chaos.faults.torn_checkpoint import TornCheckpoint
 from chaos.faults.withhold_capacity import WithholdCapacity
 from chaos.model.fault_entry import FAULTS, FaultEntry
@@ -93,6 +94,7 @@ CASES = (
     ),
     Case("return_capacity", ReturnCapacity(nodes=1, after_s=60), "ended before the nodes"),
     Case("kill_driver", KillDriver(), "never reached epoch 3, step 1", OVER),
+    Case("start_second_driver", StartSecondDriver(), "never reached epoch 3, step 1", OVER),
     Case("kill_controller", KillController(), "lives in the driver"),
     Case("kill_gcs", KillGcs(), "the embedded backend has no GCS"),
     Case("fail_upload", FailUpload(), UNUSED, NO_MORE_UPLOADS),

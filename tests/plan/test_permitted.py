@@ -31,6 +31,7 @@ FAULTS: dict[str, dict[str, object]] = {
     "slow_worker": {"factor": 2},
     "raise_in_worker": {},
     "kill_driver": {},
+    "start_second_driver": {},
     "kill_controller": {},
     "kill_node": {},
     "preempt_node": {"notice_s": 1},
@@ -40,7 +41,7 @@ FAULTS: dict[str, dict[str, object]] = {
     "return_capacity": {"nodes": 1},
 }
 LOSES_NODES = {"kill_node", "preempt_node", "freeze_node", "partition_node"}
-NEVER = {"withhold_capacity", "return_capacity", "kill_controller"}
+NEVER = {"withhold_capacity", "return_capacity", "kill_controller", "start_second_driver"}
 ids = st.sampled_from(["a", "b", "c", "d"])
 nodes = st.lists(
     st.builds(

@@ -32,7 +32,7 @@ from chaos.plan.again import env_at_start
 from chaos.run.armed import ArmedFaults
 from chaos.run.clock import seconds_since
 from chaos.run.controller import ChaosController
-from chaos.run.journal import Journal, Trained
+from chaos.run.journal import Journal, Trained, driver_journal
 from chaos.run.signals import DRIVER_STACKS, STACK_SIGNAL, is_foreign, killed, rank_stacks
 from chaos.run.watch import RunWatch
 from chaos.run.world import metadata_of
@@ -41,6 +41,9 @@ MEMORY_POLLS = 5  # of a hundredth of a second: the monitor of Ray 2.60 looks ea
 POLL_S = 0.01
 END_S = 5.0
 STACKS_S = 0.5
+# For a second driver's script to come to its fit(): longer than the fault waits for it. Meanwhile
+# the first driver is not looked at.
+BESIDE_S = 65.0
 
 
 @dataclass
@@ -64,8 +67,8 @@ class Run(RunWatch[int]):
             self.clock, self.plan.shape.nodes, armed, lambda node: NodeDisk(self.address, node)
         )
         self._lanes: list[LaneHandle] = []
+        self._lane: dict[int, LaneHandle] = {}  # by the pid of its driver
         self._begun_again: list[ZygoteHandle] = []
-        self._had_driver = False
         self._memory = Exhaustion()
         self._polls = 0
 
@@ -89,6 +92,7 @@ class Run(RunWatch[int]):
         look = look_for(self.plan, self.directory)
         chaos = Journal(self.directory.journals, "chaos", role="chaos", clock=self.clock)
         has_trained = Trained(self.directory.journals)
+        self.world.has_trained = Trained(self.directory.journals)  # for the thread of a fault
         controller = ChaosController(
             self.plan, self.world, chaos, look=look, has_trained=has_trained
         )
@@ -115,22 +119,26 @@ class Run(RunWatch[int]):
         return failed
 
     def start_driver(self) -> int:
-        """Ask the lane for a driver; return its pid. After a killed one, the script starts anew.
+        """Ask the lane for a driver; return its pid. After the first one, the script starts anew.
 
         A user who restarts a script restarts it at its first line, too: what the script
         draws there without a seed differs from the first time.
         """
         env = env_at_start(self.plan, self.seen())
-        if self._had_driver and (failed := self._begin_again(env)) is not None:
-            self.journal.add(ScriptRaised(error=failed.error, message=failed.message))
+        if self._lane and (failed := self._begin_again(env)) is not None:
+            with contextlib.closing(driver_journal(self.directory.journals, self.clock)) as journal:
+                journal.add(ScriptRaised(error=failed.error, message=failed.message))
             return self._begun_again[-1].pid  # in place of a driver, which was never forked
-        self._had_driver = True
-        return self._lanes[-1].start(StartRun(self.address, env))
+        lane = self._lanes[-1]
+        pid = lane.start(StartRun(self.address, env))
+        self._lane[pid] = lane
+        return pid
 
     def _begin_again(self, env: dict[str, str]) -> Failed | None:
         job = self.plan.job.model_copy(update={"env": env})
         plan = self.plan.model_copy(update={"job": job})
-        zygote = ZygoteHandle(self.zygote.job, plan, self.directory)
+        limit_s = BESIDE_S if self._running else None
+        zygote = ZygoteHandle(self.zygote.job, plan, self.directory, limit_s=limit_s)
         self._begun_again.append(zygote)
         failed = zygote.await_fit()
         if failed is None:
@@ -138,14 +146,22 @@ class Run(RunWatch[int]):
         return failed
 
     def driver_started(self, driver: int) -> None:
-        """Set the world's driver, the target of faults that kill it."""
-        self.world.driver = driver
+        """Add to the world's drivers, the targets of faults that kill them."""
+        self.world.driver_started(driver)
+
+    def driver_ended(self, driver: int) -> None:
+        """Note the end for a fault that waits for it."""
+        self.world.driver_ended(driver)
+
+    def driver_wanted(self) -> bool:
+        """Return whether a fault asks for a second driver."""
+        return self.world.driver_wanted()
 
     def exit_code(self, driver: int) -> int | None:
         """Wait a moment for the driver's end; return its exit code, None while it runs."""
-        if any(zygote.pid == driver for zygote in self._begun_again):
+        if driver not in self._lane:
             return 1  # a script that was started again, and did not come to its fit()
-        lane = self._lanes[-1]
+        lane = self._lane[driver]
         code = lane.exit_code(driver)
         for worker in lane.killed():
             self._tell_foreign(f"a worker (pid {worker.pid})", worker.pid, worker.code)

@@ -28,6 +28,7 @@ LENGTH_MAX = 64 * 2**20  # the metrics of all ranks are the longest message
 Types: TypeAlias = tuple[Any, Any]
 # By name: the types of a question's arguments, and the type of its answer.
 QUESTIONS: dict[str, Types] = {
+    "next_attempt": (tuple[int], int),
     "group_started": (tuple[dict[int, Target]], None),
     "group_launched": (tuple[int], None),
     "began": (tuple[int, int], None),

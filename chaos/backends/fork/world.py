@@ -11,7 +11,7 @@ from chaos.backends.fork.ending import is_running
 from chaos.backends.fork.node_disk import NodeDisk
 from chaos.faults.world import RefusedError, Target
 from chaos.run.armed import ArmedFaults
-from chaos.run.below import pids_below
+from chaos.run.below import pids_below, stands_still
 from chaos.run.clock import Clock, came
 from chaos.run.world import RunWorld
 
@@ -144,7 +144,7 @@ class ForkWorld(RunWorld):
         self._frozen[node_id] = struck
         for pid in struck:
             os.kill(pid, signal.SIGSTOP)
-        is_still = self._until(lambda: not any(map(_moves, struck)), within_s)
+        is_still = self._until(lambda: all(map(stands_still, struck)), within_s)
         return len(struck) if is_still else None
 
     def thaw_node(self, node_id: str) -> None:
@@ -226,7 +226,3 @@ def _is_stopped(pid: int) -> bool:
         return bool(psutil.Process(pid).status() == psutil.STATUS_STOPPED)
     except psutil.NoSuchProcess as error:
         raise ProcessLookupError(f"pid {pid}") from error
-
-
-def _moves(pid: int) -> bool:
-    return is_running(pid) and not _is_stopped(pid)

@@ -27,12 +27,14 @@ class ZygoteHandle:
         directory: RunDirectory,
         *,
         hash_seed: str = HASH_SEED,
+        limit_s: float | None = None,
     ) -> None:
         self.job = job
         self._root = root_for(plan, log=directory.logs / "root.log", hash_seed=hash_seed)
         self.pid, self._wire = self._root.fork_zygote(plan, directory)
         self._forks = Forks(self._wire, SCRIPT)
-        self._limit_s = plan.limits.run_s + START_S
+        self._limit_s = plan.limits.run_s + START_S if limit_s is None else limit_s
+        self._why = "" if limit_s else f" (limits.run_s and {START_S:g} s more)"
         self._turn = threading.Lock()
         self._is_ready = False
         self._is_spent = False
@@ -77,8 +79,8 @@ class ZygoteHandle:
         except TimeoutError:
             return Failed(
                 "TimeoutError",
-                f"the script did not come to its fit() within {self._limit_s:g} s "
-                f"(limits.run_s and {START_S:g} s more); have its data prepared beforehand",
+                f"the script did not come to its fit() within {self._limit_s:g} s{self._why}; "
+                "have its data prepared beforehand",
             )
         except EOFError:
             code = self._root.exit_code(self.pid, within_s=END_S)

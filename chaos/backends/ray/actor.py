@@ -47,6 +47,7 @@ class ChaosActor:
             if terms is None or self._agent_pool is None
             else ExistingWorld(address, self._agent_pool, terms, armed)
         )
+        self._world.has_trained = Trained(run.journals)  # for the thread of a fault
         plan = run.load_plan()
         self._serving = ExitStack()
         self._variables = self._serving.enter_context(metadata_of(plan, self._world, run))
@@ -66,8 +67,16 @@ class ChaosActor:
         return self._variables
 
     def driver_started(self, pid: int) -> None:
-        """Set the process that runs the user's script."""
-        self._world.driver = pid
+        """Note that a process runs the user's script."""
+        self._world.driver_started(pid)
+
+    def driver_ended(self, pid: int) -> None:
+        """Note that such a process has ended."""
+        self._world.driver_ended(pid)
+
+    def driver_wanted(self) -> bool:
+        """Return whether a fault asks for a second driver; a second call returns False."""
+        return self._world.driver_wanted()
 
     def nodes_wanted(self) -> int:
         """Return the number of nodes that the harness is to start; a second call returns 0."""

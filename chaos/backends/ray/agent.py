@@ -15,7 +15,7 @@ import ray
 
 from chaos.backends.ray.settings import NAMESPACE
 from chaos.declared import TOKEN_ENV
-from chaos.run.below import pids_below
+from chaos.run.below import pids_below, stands_still
 from chaos.run.clock import SystemClock, came
 
 POLL_S = 0.02
@@ -77,7 +77,7 @@ class NodeHands:
 
     def are_stopped(self, pids: tuple[int, ...], within_s: float) -> bool:
         """Wait until processes are stopped; return whether all are."""
-        return self._came(lambda: all(map(_is_stopped, pids)), within_s)
+        return self._came(lambda: all(map(stands_still, pids)), within_s)
 
     def thaw(self, pids: tuple[int, ...]) -> None:
         """Continue stopped processes, the raylet last."""
@@ -157,13 +157,6 @@ def end_tree(first: psutil.Process) -> None:
     for process in (first, *below):
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
-
-
-def _is_stopped(pid: int) -> bool:
-    try:
-        return bool(psutil.Process(pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE))
-    except psutil.NoSuchProcess:
-        return True  # it ended before it could be stopped, and runs no more
 
 
 def _raylet_above(process: psutil.Process) -> psutil.Process:

@@ -240,6 +240,19 @@ class Run(RunWatch["subprocess.Popen[bytes]"]):
         """Send the driver's pid to the chaos controller."""
         ray.get(self.controller.driver_started.remote(driver.pid))
 
+    def driver_ended(self, driver: "subprocess.Popen[bytes]") -> None:
+        """Note the end for a fault that waits for it."""
+        if self._starts_driver:
+            ray.get(self.controller.driver_ended.remote(driver.pid))
+
+    def driver_wanted(self) -> bool:
+        """Return whether a fault asks for a second driver."""
+        return self._starts_driver and ray.get(self.controller.driver_wanted.remote())
+
+    @property
+    def _starts_driver(self) -> bool:
+        return any(op.fault.starts_driver for op in self.plan.ops)
+
     def exit_code(self, driver: "subprocess.Popen[bytes]") -> int | None:
         """Return the driver's exit code, None while it runs."""
         code, death = driver.poll(), self.deaths.foreign()

@@ -217,10 +217,13 @@ class RayWorld(RunWorld):
 
     def end_controller(self) -> int:
         """Kill the process of Ray Train's controller actor, a process of this host."""
-        pids = [pid for name, pid in compat.live_actors().values() if name == compat.CONTROLLER]
+        pids = _controllers()
         if not pids:
             raise ProcessLookupError("there is no controller")
         return self._end(pids[0])
+
+    def _of_driver(self) -> list[int]:
+        return [*super()._of_driver(), *_controllers()]
 
     def end_gcs(self) -> int:
         """End the GCS through the harness."""
@@ -259,3 +262,8 @@ class RayWorld(RunWorld):
 def call(reference: Any, *, more_s: float = 0.0) -> Any:  # noqa: ANN401 - whatever the agent gives
     """Return an agent's answer; wait no longer than `CALL_S` and the time of its work."""
     return ray.get(reference, timeout=CALL_S + more_s)
+
+
+def _controllers() -> list[int]:
+    """Return the pids of Ray Train's controllers, processes of this host."""
+    return [pid for name, pid in compat.live_actors().values() if name == compat.CONTROLLER]

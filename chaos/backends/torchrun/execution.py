@@ -138,7 +138,7 @@ class Run(RunWatch[Agents]):
 
     def driver_started(self, driver: Agents) -> None:
         """Set the world's driver."""
-        self.world.driver = driver.pid
+        self.world.driver_started(driver.pid)
 
     def exit_code(self, driver: Agents) -> int | None:
         """Return 0 if torchrun ended well on every node that was left to it, None while it runs."""

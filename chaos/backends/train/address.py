@@ -37,6 +37,10 @@ class ControllerPort(ABC):
         """Send a question without an answer; waits no longer than the transport must."""
         self.ask(question, *arguments)
 
+    def next_attempt(self, known: int) -> int:
+        """Return the number of the attempt that begins now; so many are known to its driver."""
+        return int(self.ask("next_attempt", known))
+
     def group_started(self, group: Mapping[int, tuple[Target, Any]]) -> None:
         """Report the worker of each rank, with Ray's handle to it."""
         self.ask("group_started", dict(group))
@@ -105,6 +109,10 @@ class Unattended(ControllerPort):
     def ask(self, question: str, *arguments: object) -> Any:  # noqa: ANN401 - None
         """Return None: there is no controller."""
         del question, arguments
+
+    def next_attempt(self, known: int) -> int:
+        """Return the number: there is one driver at a time."""
+        return known
 
 
 class RayController(ControllerPort):

@@ -31,7 +31,12 @@ class ChaosCallback(*_BASES):  # type: ignore[misc]
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the address and the lineage only: open files cannot be pickled."""
-        lineage = self._observer.lineage() if self._observer else self._lineage
+        lineage = self._lineage
+        if self._observer is not None:
+            try:
+                lineage = self._observer.lineage()
+            except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's run
+                self._observer.failed("numbering", error)
         return {
             "_address": self._address,
             "_observer": None,

@@ -37,7 +37,9 @@ class Observer:
         self._journal = journal
         self._saves = saves
         self._controller = controller
-        self._attempts = 0
+        self._journals = Path()
+        self._attempt = -1
+        self._upcoming: int | None = None  # the attempt that begins, until it has begun
         self._next_epoch = 0
         self._reports = 0  # of this attempt
         self._may_move = False
@@ -55,24 +57,27 @@ class Observer:
     def start(cls, address: RunAddress, folder: str) -> "Observer":
         """Open the journal and find the chaos controller; `folder` is the run's in its storage."""
         directory = address.run_directory()
-        attempts, epochs, places = numbered_before(directory.journals)
         journal = Journal(
             directory.journals, f"controller-{os.getpid()}", role="controller", clock=SystemClock()
         )
         saves = Saves(directory.saves)
         observer = cls(directory.load_plan(), journal, address.connect(), saves)
-        observer._attempts, observer._epochs, observer._folder = attempts, epochs, folder
-        observer._places = places
+        observer._journals, observer._folder = directory.journals, folder
+        observer._attempt = numbered_before(directory.journals)[0] - 1
         compat.on_checkpoint_deleted(observer.checkpoint_deleted, folder, HERE.removing)
         return observer
 
     def lineage(self) -> dict[str, Any]:
         """Return a probe's attempt, and the epoch that each checkpoint ended.
 
-        `places` has the resume place of each checkpoint that is older than its report.
+        `places` has the resume place of each checkpoint that is older than its report. Another
+        driver may train beside this one, so the chaos controller numbers all attempts.
         """
+        if self._upcoming is None:
+            attempts, self._epochs, self._places = numbered_before(self._journals)
+            self._upcoming = self._controller.next_attempt(attempts)
         places = dict(self._places)
-        return {"attempt": self._attempts, "epochs": dict(self._epochs), "places": places}
+        return {"attempt": self._upcoming, "epochs": dict(self._epochs), "places": places}
 
     def state_changed(self, previous: Any, current: Any) -> None:  # noqa: ANN401
         """Record a new state; Ray calls this at every poll, changed or not."""
@@ -91,11 +96,11 @@ class Observer:
     def group_started(self, worker_group: Any) -> None:  # noqa: ANN401
         """Record an attempt, and report the worker of each rank to the chaos controller."""
         workers = compat.workers_of(worker_group)
-        HERE.attempt = attempt = self._attempts
-        self._attempts += 1
+        lineage, self._upcoming = self.lineage(), None
+        HERE.attempt = self._attempt = attempt = lineage["attempt"]
         self._reports = 0
         handed = compat.checkpoint_handed_to(worker_group)
-        self._next_epoch = went_on(self.lineage(), handed)[0]
+        self._next_epoch = went_on(lineage, handed)[0]
         self._may_move = handed is None and attempt > 0
         self._journal.add(
             WorkerGroupStarted(
@@ -114,13 +119,13 @@ class Observer:
 
     def group_launched(self) -> None:
         """Report the launch of an attempt to the chaos controller, whose ops may wait for it."""
-        self._controller.group_launched(self._attempts - 1)
+        self._controller.group_launched(self._attempt)
 
     def committed(self, checkpoint: Any, metrics: list[dict[str, Any]]) -> None:  # noqa: ANN401
         """Record a commit, and report it to the chaos controller, whose ops may wait for it."""
         name = compat.checkpoint_name(checkpoint, self._folder)
         self._follow_workers()
-        attempt = self._attempts - 1
+        attempt = self._attempt
         while self._saves.has_passed(attempt, self._next_epoch):
             self._next_epoch += 1
         early = self._saves.is_early(attempt, self._reports)
@@ -146,7 +151,7 @@ class Observer:
     def checkpoint_deleted(self, checkpoint: str) -> None:
         """Record that retention removed a checkpoint."""
         try:
-            event = CheckpointDeleted(attempt=max(self._attempts - 1, 0), checkpoint=checkpoint)
+            event = CheckpointDeleted(attempt=max(self._attempt, 0), checkpoint=checkpoint)
             self._journal.add(event)
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's run
             self.failed("deletion", error)
@@ -175,13 +180,13 @@ class Observer:
         if not self._may_move:
             return
         self._may_move = False
-        position = self._saves.position(self._attempts - 1)
+        position = self._saves.position(self._attempt)
         if position is not None:
             self._next_epoch = position.epoch
 
     def _failure_decided(self, error: Any, *, raises: bool) -> None:  # noqa: ANN401
         event = FailureDecided(
-            attempt=max(self._attempts - 1, 0),
+            attempt=max(self._attempt, 0),
             decision="RAISE" if raises else "RETRY",
             charged=compat.charged_budget(error),
             error=compat.failure_name(error),

@@ -38,13 +38,17 @@ class RunStarted(Event, frozen=True, kw_only=True):
 
 
 class DriverExited(Event, frozen=True, kw_only=True):
-    """The process that ran the user's script has ended; negative codes are signals."""
+    """The process that ran the user's script has ended; negative codes are signals.
+
+    `start` is the number of the script's start, from 0.
+    """
 
     code: int
+    start: int = 0
 
     def _text(self) -> str:
         how = f"signal {-self.code}" if self.code < 0 else f"code {self.code}"
-        return f"driver exited with {how}"
+        return f"driver exited with {how}" + (f" (start {self.start})" if self.start else "")
 
 
 class DeadlinePassed(Event, frozen=True, kw_only=True):

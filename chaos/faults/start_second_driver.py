@@ -1,0 +1,80 @@
+"""The user's script is started a second time while its first start still trains."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from pydantic import Field
+
+from chaos.faults.base import Fault, SharedCluster
+from chaos.faults.world import Outcome, Release, Target, World
+
+START_S = 60.0
+# For the second driver to train or to end. One that waits, for a lock or for nodes, waits longer.
+SETTLES_S = 60.0
+PROOF_WITHIN_S = 5.0
+
+
+class StartSecondDriver(Fault):
+    """Start the script once more beside its driver, under the same name and in the same storage.
+
+    So does a scheduler that submits a job twice, or recovers one that it believes to be gone
+    (skypilot-org/skypilot#7168, PR #9868). Landed when the second driver runs. The worker is held
+    until the second driver has made a step or has ended, or for 60 s. The run ends with the last of
+    both.
+    """
+
+    family = "control"
+    ends_attempt = "perhaps"
+    on_shared_cluster = SharedCluster("never", "a second driver takes room from the jobs of others")
+    sentence = "the script was started a second time {place}"
+    whom = "the job's script, beside its own driver"
+    starts_driver = True
+
+    env: dict[str, str] = Field(
+        default={},
+        description="variables that are other ones in the second driver, such as the id that a "
+        "scheduler gives each submission",
+    )
+    frozen_s: float | None = Field(
+        default=None,
+        gt=0,
+        le=3600,
+        description="the first driver, Ray's controller and its workers stand still (SIGSTOP) "
+        "before the second one starts, and go on so many seconds after that one has made a step or "
+        "has ended: a submission that was out of reach, and comes back late",
+    )
+    rank: ClassVar[None] = None
+
+    @property
+    def env_again(self) -> Mapping[str, str]:
+        """The variables of the second driver."""
+        return self.env
+
+    def inject(self, world: World, target: Target, release: Release) -> Outcome:
+        """Start it while a worker of the first is held."""
+        del release  # after it, so that the first goes on beside a second that trains
+        if self.frozen_s is None:
+            return self._start(world, target)
+        stopped = world.freeze_driver(within_s=PROOF_WITHIN_S)
+        try:
+            if stopped is None:
+                return Outcome("fail", f"the first still moved after {PROOF_WITHIN_S:g} s")
+            outcome = self._start(world, target)
+            world.let_pass(self.frozen_s)
+        finally:
+            world.thaw_driver()
+        return Outcome(outcome.status, f"{outcome.detail}; {stopped} processes of the first stood")
+
+    @staticmethod
+    def _start(world: World, target: Target) -> Outcome:
+        pid = world.start_driver(within_s=START_S)
+        if pid is None:
+            return Outcome("info", f"no second driver was there after {START_S:g} s")
+        what = world.driver_settles(pid, after=target.attempt, within_s=SETTLES_S)
+        return Outcome("ok", f"driver {pid} {what or f'had made no step after {SETTLES_S:g} s'}")
+
+    def __str__(self) -> str:
+        named = [f"{name}={value}" for name, value in self.env.items()]
+        if self.frozen_s is not None:
+            named.append(f"the first frozen until {self.frozen_s:g} s later")
+        return f"start_second_driver ({', '.join(named)})" if named else "start_second_driver"

@@ -1,0 +1,170 @@
+"""Two drivers of one run: who leads it, what of the other is hidden, and who writes beside whom."""
+
+from typing import Any
+
+import pytest
+
+from chaos.check.analysis import RunAnalysis
+from chaos.check.drivers import TwoDrivers, two_drivers
+from chaos.check.processes import check_single_writer
+from chaos.faults.start_second_driver import StartSecondDriver
+from chaos.model import event as ev
+from chaos.model.fault_entry import FaultEntry
+from chaos.model.history import Entry, History
+from chaos.model.plan import Op, Plan
+from chaos.model.trigger import AtStep
+from tests.check.story import Story
+
+OP = Op.of(
+    0, FaultEntry(at=AtStep(epoch=0, step=1, rank=0), start_second_driver=StartSecondDriver())
+)
+PLAN: Plan = Story().plan().model_copy(update={"ops": (OP,)})
+FIRST, SECOND = ("controller-1", "driver"), ("controller-2", "driver-2")
+
+
+def opened(role: Any, source: str) -> tuple[str, ev.AnyEvent]:
+    return source, ev.JournalOpened(role=role, host="h", pid=1, wall_ns=0)
+
+
+def group(attempt: int, source: str) -> tuple[str, ev.AnyEvent]:
+    return source, ev.WorkerGroupStarted(attempt=attempt, workers=())
+
+
+def step(attempt: int) -> tuple[str, ev.AnyEvent]:
+    return f"worker-{attempt}", ev.StepDone(attempt=attempt, rank=0, epoch=0, step=1, losses=(1.0,))
+
+
+def report(attempt: int) -> tuple[str, ev.AnyEvent]:
+    return f"worker-{attempt}", ev.ReportBegun(attempt=attempt, rank=0, epoch=0)
+
+
+def commit(attempt: int, source: str, name: str | None = "c") -> tuple[str, ev.AnyEvent]:
+    return source, ev.Committed(attempt=attempt, epoch=0, checkpoint=name, metrics=())
+
+
+def saves(attempt: int, path: str) -> tuple[str, ev.AnyEvent]:
+    place = {"attempt": attempt, "rank": 0, "epoch": 0, "step": 1}
+    return f"worker-{attempt}", ev.FileSaveBegun(**place, path=path)  # type: ignore[arg-type]
+
+
+def failed(attempt: int, source: str) -> tuple[str, ev.AnyEvent]:
+    return source, ev.FailureDecided(
+        attempt=attempt, decision="RETRY", charged="failures", error="E", errors={}
+    )
+
+
+STARTED = (
+    opened("driver", "driver"),
+    opened("controller", "controller-1"),
+    group(0, "controller-1"),
+    ("chaos", ev.FaultInvoked(op=0, fault="f", attempt=0, rank=0, pid=1, node_id="n")),
+    opened("driver", "driver-2"),
+    opened("controller", "controller-2"),
+    group(1, "controller-2"),
+)
+EXITS = tuple(("harness", ev.DriverExited(code=0, start=start)) for start in (0, 1))
+
+
+def history(*lines: tuple[str, ev.AnyEvent]) -> History:
+    every = enumerate((*STARTED, *lines, *EXITS))
+    return History([Entry(time_ns=n, source=s, seq=n, what=e) for n, (s, e) in every])
+
+
+def drivers(*lines: tuple[str, ev.AnyEvent]) -> TwoDrivers:
+    found = two_drivers(PLAN, history(*lines))
+    assert found is not None
+    return found
+
+
+def shown(*lines: tuple[str, ev.AnyEvent]) -> list[ev.AnyEvent]:
+    """Return the events after the second driver's start that are a part of the run."""
+    whole = history(*lines)
+    hidden = drivers(*lines).hidden
+    return [e.what for n, e in enumerate(whole) if n >= len(STARTED) and n not in hidden]
+
+
+def test_a_run_with_one_driver_has_no_second() -> None:
+    assert two_drivers(Story().plan(), history()) is None
+    assert two_drivers(PLAN, Story().history()) is None
+
+
+def test_a_second_driver_that_writes_nothing_is_no_part_of_the_run() -> None:
+    way_out = [
+        step(1),
+        failed(1, "controller-2"),
+        group(2, "controller-2"),
+        ("driver-2", ev.FitRaised(error="E", message="locked")),
+    ]
+    mine = [step(0), report(0), commit(0, "controller-1")]
+
+    assert shown(*way_out, *mine) == [e for _, e in (*mine, EXITS[0])]
+    assert drivers(*way_out, *mine).second == {1, 2}
+
+
+def test_a_first_driver_that_gives_way_keeps_what_it_wrote_and_its_way_out_is_hidden() -> None:
+    way_out = [
+        failed(0, "controller-1"),
+        group(2, "controller-1"),
+        step(2),
+        failed(2, "controller-1"),
+        ("driver", ev.FitRaised(error="E", message="taken over")),
+    ]
+    before = [report(0), commit(0, "controller-1", "a")]
+    mine = [step(1), report(1), commit(1, "controller-2", "b")]
+
+    assert shown(*before, *mine, *way_out) == [e for _, e in (*before, *mine, EXITS[1])]
+
+
+def test_a_second_driver_that_waits_for_nodes_fails_no_attempt_of_the_first() -> None:
+    mine = [group(2, "controller-2"), step(2), report(2), commit(2, "controller-2")]
+
+    assert shown(failed(0, "controller-2"), *mine) == [e for _, e in (*mine, EXITS[1])]
+
+
+def single_writer(*lines: tuple[str, ev.AnyEvent]) -> str:
+    return check_single_writer.check(RunAnalysis(PLAN, history(*lines))).status
+
+
+BOTH = (step(1), step(0), report(0), commit(0, "controller-1"))
+
+
+def test_a_driver_that_writes_beside_a_later_one_that_trains_breaks_the_promise() -> None:
+    assert single_writer(*BOTH, report(1), commit(1, "controller-2")) == "fail"
+    assert single_writer(report(1), commit(1, "controller-2"), *BOTH) == "fail"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        pytest.param(BOTH, id="the later one wrote nothing"),
+        pytest.param(
+            (report(0), step(1), commit(0, "controller-1"), report(1), commit(1, "controller-2")),
+            id="its save was in hand",
+        ),
+        pytest.param(
+            (step(1), step(0), report(0), report(1), commit(1, "controller-2")),
+            id="its report was never committed",
+        ),
+        pytest.param(
+            (step(1), report(0), commit(0, "controller-1", None), commit(1, "controller-2")),
+            id="its report had no checkpoint",
+        ),
+        pytest.param(
+            (step(1), saves(0, "/tmp/one"), saves(1, "/tmp/two"), commit(1, "controller-2")),
+            id="its file was its own",
+        ),
+    ],
+)
+def test_these_write_alone(lines: tuple[tuple[str, ev.AnyEvent], ...]) -> None:
+    assert single_writer(*lines) != "fail"
+
+
+def test_a_file_that_both_save_is_written_side_by_side() -> None:
+    assert single_writer(step(1), saves(0, "/run/last.pt"), saves(1, "/run/last.pt")) == "fail"
+
+
+def test_what_was_hidden_stays_hidden_in_an_analysis_of_the_same_history() -> None:
+    analysis = RunAnalysis(PLAN, history(step(1), step(0), commit(0, "controller-1")))
+    again = RunAnalysis(PLAN, analysis.history)
+
+    assert [a.index for a in analysis.run.attempts] == [a.index for a in again.run.attempts] == [0]
