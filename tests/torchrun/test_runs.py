@@ -31,8 +31,13 @@ def killed_as_it_recovers(rank: int) -> FaultEntry:
 
 
 def test_a_ddp_job_goes_on_from_its_own_file_and_leaves_nothing(
-    run: RunJob, tmp_path: Path
+    run: RunJob,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    scratch = tmp_path_factory.mktemp("scratch")
+    monkeypatch.setenv("TMPDIR", str(scratch))
     done = run("ddp", killed(1, 2, rank=1), backend="fork")
 
     assert done.verdict.status == "pass", done.verdict.headline
@@ -44,6 +49,7 @@ def test_a_ddp_job_goes_on_from_its_own_file_and_leaves_nothing(
     assert [(d.attempt, d.decision, d.charged) for d in decided] == [(0, "RETRY", "failures")]
     assert any(e.path.endswith("checkpoint.pt") for _, e in done.history.of(WroteOutside))
     assert [path.name for path in tmp_path.iterdir()] == ["reports"]
+    assert not list(scratch.glob("torchelastic*"))
 
 
 @pytest.mark.nightly

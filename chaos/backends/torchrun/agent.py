@@ -54,7 +54,7 @@ def main(run_directory: str, harness: int) -> int:
     observer = Observer(journal, controller, directory, node)
     observer.follow()
     try:
-        torchrun.main(_words(plan, node, controller))
+        torchrun.main(_words(plan, node, controller, directory.logs))
     except HarnessError as error:  # of an embedded run: the process that forks is gone
         journal.add(Disturbed(why=str(error)))
         return 1
@@ -66,14 +66,18 @@ def main(run_directory: str, harness: int) -> int:
     return 0
 
 
-def _words(plan: Plan, node: str, controller: ControllerPort) -> list[str]:
-    """Return torchrun's command line; the script that it starts starts the job's script."""
+def _words(plan: Plan, node: str, controller: ControllerPort, logs: Path) -> list[str]:
+    """Return torchrun's command line; the script that it starts starts the job's script.
+
+    By default torchrun 2.13 leaves a folder of logs behind in the temporary folder, run by run.
+    """
     assert plan.job.script is not None
     number = node_number(node)
     port = 0 if number == HOST else controller.rendezvous_port()
     return [
         *launch_options(plan, number, port, os.environ),
         f"--max-restarts={max_restarts(plan)}",
+        f"--log-dir={logs / 'torchelastic'}",
         worker.__file__,
         plan.job.script,
         *command_line(plan.job.args),
