@@ -247,6 +247,7 @@ def test_what_a_job_declares_is_a_part_of_its_state(run: RunJob, declaring: Path
     assert sizes == [1.0, 2.0]
 
 
+@pytest.mark.nightly
 def test_three_ranks_sum_alike_after_a_restart_and_a_report_before_training_is_no_epoch(
     run: RunJob,
 ) -> None:

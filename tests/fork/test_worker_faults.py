@@ -117,6 +117,7 @@ def test_a_straggler_comes_out_the_same(run: RunJob) -> None:
     assert judged.verdict.status == "pass", judged.verdict.headline
 
 
+@pytest.mark.nightly  # the limit and the stacks of a hang are in `test_backend`
 def test_a_hang_is_noticed_by_nobody_until_the_limit(run: RunJob) -> None:
     judged = run(run_s=4.0, ops=(FaultEntry(at=AT, hang_worker=HangWorker()),))
 

@@ -146,6 +146,7 @@ if os.environ["RANK"] == "0":
 """
 
 
+@pytest.mark.nightly  # `tests/fork/test_backend.py` finds one in CI, by the same search
 def test_processes_that_a_worker_leaves_behind_are_found(runs: Runs) -> None:
     script = runs.folder / "escapes.py"
     script.write_text(ESCAPES)

@@ -63,6 +63,7 @@ def test_preflight_takes_the_costs_of_a_step_a_save_and_a_restart(run: RunJob) -
     assert seen.costs.restart_s > seen.costs.save_s > 0
 
 
+@pytest.mark.nightly
 def test_a_file_that_is_torn_in_a_save_ends_the_job(run: RunJob) -> None:
     done = run("torn", killed_in_save(1), backend="fork")
 
