@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from chaos.faults.order import Order
-from chaos.faults.world import Target
+from chaos.faults.world import Release, Target
 
 RANK_0 = Target(attempt=0, rank=0, pid=70, node_id="node-a")
 RANK_1 = Target(attempt=0, rank=1, pid=71, node_id="node-b")
@@ -24,7 +24,7 @@ class FakeWorld:
 
     `gone` are the pids that have ended, `lost` the nodes, `effect` is what
     storage says it did. Waiting for a deadline lasts until `deadline` is set.
-    A node that `leaves` ends on SIGTERM.
+    A node that `leaves` ends on SIGTERM. With a `platform`, that takes the nodes.
     In a world that is `hardy` nothing ends, stops or joins.
     """
 
@@ -44,6 +44,7 @@ class FakeWorld:
     deadline: threading.Event = field(default_factory=_come)
     done: list[str] = field(default_factory=list)
     posted: list[tuple[str, int]] = field(default_factory=list)
+    platform: str | None = None
 
     def signal_worker(self, target: Target, signal_name: str) -> None:
         if target.pid in self.gone:
@@ -100,6 +101,18 @@ class FakeWorld:
         self.done.append(f"lose {'raylet of ' if raylet_only else ''}{node_id}")
         if not self.hardy:
             self._lose(node_id)
+
+    def reclaim_node(self, node_id: str, *, notice_s: float, release: Release) -> bool | None:
+        if self.platform is None:
+            return None
+        self.done.append(f"reclaim {node_id} {notice_s:g}")
+        release(DEADLINE_NS)
+        if not self.over and not self.hardy:
+            self._lose(node_id)
+        return not self.over
+
+    def taken_by(self, node_id: str) -> str | None:
+        return None if self.platform is None else f"{self.platform} took it"
 
     def terminate_node(self, node_id: str, *, drains_s: float) -> int:
         self.done.append(f"SIGTERM {node_id}" + (f", drains {drains_s:g}" if drains_s else ""))

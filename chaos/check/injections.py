@@ -13,6 +13,7 @@ from chaos.model.event import (
     FaultInvoked,
     GateReached,
     MembershipChanged,
+    NodeReclaimed,
     NoticeGiven,
     StorageFaulted,
     TrainFnEnded,
@@ -37,7 +38,8 @@ class Injection:
     was over before the harm was done, and the op was not meant for that. `effects`: the events of
     the run's storage, for a storage fault. `again`: the further attempts that it took workers from,
     each with the time. `is_preemption`: it was announced to Ray and came by the clock; torchrun
-    knows SIGTERM alone, which ends its workers at once.
+    knows SIGTERM alone, which ends its workers at once. `is_unheard`: a platform announced it, and
+    nothing announced it to Ray, which charges a failure then.
     """
 
     op: Op
@@ -52,6 +54,7 @@ class Injection:
     effects: tuple[tuple[int, StorageFaulted], ...] = ()
     again: tuple[tuple[int, int], ...] = ()
     is_preemption: bool = False
+    is_unheard: bool = False
 
     @property
     def hits(self) -> dict[int, int | None]:
@@ -119,20 +122,29 @@ def injections(
     `second` are the attempts of a second driver, if a fault started one.
     """
     notices = {notice.op: notice.deadline_ns for _, notice in history.of(NoticeGiven)}
+    reclaimed = [(history.time_ns(n), e) for n, e in history.of(NodeReclaimed)]
+    announced = {e.node_id for _, e in reclaimed if e.stage == "announced"}
+    gone = {e.node_id: time_ns for time_ns, e in reclaimed if e.stage == "gone"}
     found = []
     for op in plan.ops:
         for gates, mine, over in _turns(op, history):
             began_ns = history.time_ns(mine[0][0]) if mine else None
-            is_preemption = op.fault.is_announced and plan.job.launcher == "ray"
+            node_id = mine[0][1].node_id if mine else ""
+            is_unheard = node_id in announced and op.index not in notices
+            is_preemption = op.fault.is_announced and plan.job.launcher == "ray" and not is_unheard
             injection = Injection(
                 op=op,
                 is_preemption=is_preemption,
+                is_unheard=is_unheard,
                 gates=gates,
                 invoked=mine,
                 ended=over,
-                harm_ns=_harm_ns(op, began_ns, notices.get(op.index))
-                if is_preemption
-                else began_ns,
+                harm_ns=_harm_ns(
+                    op,
+                    began_ns,
+                    notices.get(op.index) if is_preemption else None,
+                    gone.get(node_id),
+                ),
                 ended_ns=history.time_ns(over[0][0]) if over else None,
                 is_in_doubt=bool(mine) and op.absent is not None,
                 effects=tuple((n, e) for n, e in history.of(StorageFaulted) if e.op == op.index),
@@ -149,8 +161,15 @@ def _followed(attempts: Sequence[Attempt], second: frozenset[int]) -> int | None
     return max((a.index for a in attempts if a.index < begun), default=None)
 
 
-def _harm_ns(op: Op, began_ns: int | None, deadline_ns: int | None) -> int | None:
-    """Return the time of the harm: a node that stays past its deadline is given up at it."""
+def _harm_ns(
+    op: Op, began_ns: int | None, deadline_ns: int | None, gone_ns: int | None
+) -> int | None:
+    """Return the time of the harm: a node that stays past its deadline is given up at it.
+
+    `gone_ns`: when a node that a platform had announced was seen to be gone.
+    """
+    if gone_ns is not None and op.fault.nodes_lost:
+        return gone_ns if deadline_ns is None else min(deadline_ns, gone_ns)
     if deadline_ns is None or not op.fault.is_announced:
         return began_ns
     loss_ns = op.fault.loss_ns(deadline_ns)

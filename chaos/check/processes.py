@@ -345,8 +345,8 @@ def check_drain(analysis: RunAnalysis) -> CheckResult:
     saves. A job that ignores the notice loses the steps since its last save, which `lost-work`
     counts.
     """
-    if not any(op.fault.is_announced for op in analysis.plan.ops):
-        return nothing_due(DRAIN, "no loss was announced")
+    if not any(i.op.fault.is_announced and not i.is_unheard for i in analysis.injections):
+        return nothing_due(DRAIN, "no loss was announced to the cluster")
     windows = list(_windows(analysis))
     if not analysis.run.ending.is_over:
         return inconclusive(DRAIN, "the run was not seen to its end")

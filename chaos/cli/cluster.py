@@ -9,9 +9,13 @@ from rich.console import Console
 
 from chaos.backends.open import nodes_at
 from chaos.errors import UsageError
+from chaos.faults.world import RefusedError
 from chaos.harness import plan_of
-from chaos.model.plan import PlanBackend
-from chaos.plan.permitted import ClusterOverrides
+from chaos.model.plan import Plan, PlanBackend
+from chaos.model.scenario import platform_in
+from chaos.plan.permitted import ClusterOverrides, NodeFacts
+from chaos.reclaim.connect import connect
+from chaos.reclaim.port import asked
 from chaos.report.tables import dry_run
 
 Address = Annotated[
@@ -28,6 +32,14 @@ Storage = Annotated[
         "--storage",
         metavar="PATH",
         help="With --address: folder or URI for checkpoints that all nodes reach.",
+    ),
+]
+ReclaimBy = Annotated[
+    str | None,
+    typer.Option(
+        "--reclaim-by",
+        metavar="PLATFORM",
+        help="With --address: the platform that takes its nodes, such as kubernetes:NAMESPACE.",
     ),
 ]
 AllowFaultsOn = Annotated[
@@ -55,16 +67,20 @@ PrestartWorkers = Annotated[
 ]
 
 
-def refuse_contradictions(
-    address: str | None, storage: str | None, *, backend: PlanBackend
-) -> None:
-    """Raise `UsageError` if options exclude each other, or if an address is invalid."""
-    if address is not None and backend == "fork":
+def refuse_contradictions(there: ClusterOverrides, *, backend: PlanBackend) -> None:
+    """Raise `UsageError` if options exclude each other, or if an address or a platform is none."""
+    if there.address is not None and backend == "fork":
         raise UsageError("--address goes with `--backend ray`; the embedded one has no cluster")
-    if storage is not None and address is None:
-        raise UsageError("--storage goes with --address")
-    if address is not None:
-        refuse_no_address(address)
+    for option, value in (("--storage", there.storage), ("--reclaim-by", there.reclaim_by)):
+        if value is not None and there.address is None:
+            raise UsageError(f"{option} goes with --address")
+    if there.address is not None:
+        refuse_no_address(there.address)
+    if there.reclaim_by is not None:
+        try:
+            platform_in(there.reclaim_by)
+        except ValueError as error:
+            raise UsageError(str(error), place="--reclaim-by") from error
 
 
 def refuse_no_address(address: str) -> None:
@@ -86,5 +102,22 @@ def show_dry_run(
     known = {address: nodes_at(address) for address in {p.shape.address for p in plans} if address}
     for plan in plans:
         nodes = known.get(plan.shape.address or "", [])
-        console.print(dry_run(plan, nodes, overrides.permissions))
+        console.print(dry_run(plan, nodes, overrides.permissions, machines_under(plan, nodes)))
         console.print()
+
+
+def machines_under(plan: Plan, nodes: Sequence[NodeFacts]) -> dict[str, str]:
+    """Return by node the machine that the plan's platform would take; nothing without a platform.
+
+    In its place there is the reason where it would refuse. Looks, and changes nothing.
+    """
+    if plan.shape.reclaim_by is None:
+        return {}
+    reclaimer, found = connect(plan.shape.reclaim_by), dict[str, str]()
+    for node in nodes:
+        try:
+            with asked(reclaimer):
+                found[node.node_id] = reclaimer.at(node.address, node.port)
+        except (ProcessLookupError, RefusedError) as error:
+            found[node.node_id] = f"none: {error}"
+    return found

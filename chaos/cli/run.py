@@ -24,6 +24,7 @@ from chaos.cli.cluster import (
     AllowNodeLoss,
     DryRun,
     PrestartWorkers,
+    ReclaimBy,
     Storage,
     refuse_contradictions,
     show_dry_run,
@@ -118,6 +119,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     keep_storage: KeepStorage = False,  # noqa: FBT002 - likewise
     address: Address = None,
     storage: Storage = None,
+    reclaim_by: ReclaimBy = None,
     allow_faults_on: AllowFaultsOn = None,
     allow_node_loss: AllowNodeLoss = False,  # noqa: FBT002
     dry_run: DryRun = False,  # noqa: FBT002
@@ -129,15 +131,15 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     """
     document = Document.asked(form, output, *FORMS)
     console = screen(quiet=quiet, stderr=document.takes_stdout)
-    refuse_contradictions(address, storage, backend=backend)
+    permissions = Permissions(allow_faults_on, allow_node_loss)
+    there = ClusterOverrides(address, storage, permissions, reclaim_by)
+    refuse_contradictions(there, backend=backend)
     _refuse_together(plans, repeat, soak_for, jobs)
     lanes = lanes_asked(jobs, backend) or 1
     files = _chosen(paths, matching, exclude or ())
     soak = None if soak_for is None else Soak(soak_for, SystemClock())
     asked = Asked(files, range(seed, seed + (plans or 0)), seed, backend, repeat, soak)
     console.print(asked.in_words)
-    permissions = Permissions(allow_faults_on, allow_node_loss)
-    there = ClusterOverrides(address, storage, permissions)
     if dry_run:
         show_dry_run(files, there, console, seed=seed)
         return

@@ -17,12 +17,21 @@ FAMILIES: tuple[Family, ...] = get_args(Family)
 ENDS: tuple[Ends, ...] = get_args(Ends)
 
 
+Platform: TypeAlias = Literal["local", "kubernetes", "aws", "azure", "google"]
+PLATFORMS: tuple[Platform, ...] = get_args(Platform)
+
+
 @dataclass(frozen=True)
 class SharedCluster:
-    """The rule for a fault on a cluster that chaos did not start, and its reason."""
+    """The rule for a fault on a cluster that chaos did not start, and its reason.
+
+    `by`: the platforms that take the node in place of chaos, where the nodes are theirs. There the
+    fault costs a node, even if chaos itself never does it.
+    """
 
     rule: Literal["safe", "costs a node", "never"]
     why: str = ""
+    by: tuple[Platform, ...] = ()
 
 
 SAFE = SharedCluster("safe")
@@ -131,6 +140,11 @@ class Fault(Record):
     @property
     def refused_elsewhere(self) -> str | None:
         """The reason to refuse these settings on a cluster of others; None where there is none."""
+        return None
+
+    @property
+    def refused_by_platform(self) -> str | None:
+        """The reason why no platform does it with these settings; None where there is none."""
         return None
 
     def inject(self, world: World, target: Target, release: Release) -> Outcome:

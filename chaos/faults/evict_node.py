@@ -5,7 +5,7 @@ from typing import ClassVar, Self
 from pydantic import Field, NonNegativeInt, model_validator
 
 from chaos.faults.base import Fault, SharedCluster
-from chaos.faults.kill_node import PROOF_WITHIN_S, lost
+from chaos.faults.kill_node import PROOF_WITHIN_S, lost, taken_by_platform
 from chaos.faults.world import Outcome, Release, Target, World
 
 HOOK_MORE_S = 3.0  # the hook outlives its own deadline by a poll of Ray Train's (2 s) and more
@@ -25,7 +25,9 @@ class EvictNode(Fault):
     family = "node"
     ends_attempt = "always"
     on_shared_cluster = SharedCluster(
-        "never", "the first process of a node is not chaos's to signal, and no other node comes"
+        "never",
+        "the first process of a node is not chaos's to signal, and no other node comes",
+        by=("local", "kubernetes"),
     )
     whom = "the pod of rank {rank}'s node, and all that runs in it"
     sentence = "the pod of rank {rank}'s node was evicted {place}"
@@ -81,6 +83,13 @@ class EvictNode(Fault):
         return self.is_announced
 
     @property
+    def refused_by_platform(self) -> str | None:
+        """The reason against a hook of chaos's own: a pod has its own, or none."""
+        if not self.hook_s and self.again_after_s is None:
+            return None
+        return "with hook_s or again_after_s: a platform sends SIGTERM once, after the pod's hook"
+
+    @property
     def needs_drain_s(self) -> float:
         """The drain time of the nodes that it needs."""
         return self.drain_s
@@ -101,6 +110,9 @@ class EvictNode(Fault):
 
     def inject(self, world: World, target: Target, release: Release) -> Outcome:
         """Evict the pod; training goes on meanwhile, if the loss was announced."""
+        outcome = taken_by_platform(world, target, release, notice_s=self.grace_s)
+        if outcome is not None:
+            return outcome
         term_ns = self._terminate(world, target.node_id, release)
         if term_ns is None or not self._await_end(world, target.node_id, term_ns):
             return Outcome("fail", "the job ended before the pod's node did; nothing was lost")
@@ -114,7 +126,7 @@ class EvictNode(Fault):
             if not world.wait_until(deadline_ns + int(HOOK_MORE_S * NS)):
                 return None
         term_ns = world.terminate_node(node_id, drains_s=self.drain_s)
-        if self.drain_s:
+        if self.drain_s and not self.hook_s:
             release(term_ns + int(self.drain_s * NS))
         return term_ns
 

@@ -4,7 +4,7 @@ from typing import Self
 
 from pydantic import Field, NonNegativeInt, model_validator
 
-from chaos.faults.base import Fault, SharedCluster
+from chaos.faults.base import PLATFORMS, Fault, SharedCluster
 from chaos.faults.world import Outcome, Release, Target, World
 
 PROOF_WITHIN_S = 30.0
@@ -21,7 +21,7 @@ class KillNode(Fault):
     family = "node"
     ends_attempt = "always"
     on_shared_cluster = SharedCluster(
-        "costs a node", "the node is lost, and chaos cannot start another"
+        "costs a node", "the node is lost, and chaos cannot start another", by=PLATFORMS
     )
     at_random = ({},)
     whom = "the node of rank {rank}, and all that runs on it"
@@ -97,7 +97,9 @@ def dead(world: World, target: Target) -> Outcome:
     name = f"node {target.node_id[:8]}"
     if not world.node_is_dead(target.node_id, within_s=PROOF_WITHIN_S):
         return Outcome("fail", f"{name} is alive after {PROOF_WITHIN_S:g} s")
-    return Outcome("ok", f"{name} is dead, with rank {target.rank} on it")
+    by = world.taken_by(target.node_id)
+    detail = f"{name} is dead, with rank {target.rank} on it"
+    return Outcome("ok", detail if by is None else f"{detail}; {by}")
 
 
 def lost(world: World, target: Target) -> Outcome:
@@ -108,3 +110,18 @@ def lost(world: World, target: Target) -> Outcome:
     if not world.worker_is_gone(target, within_s=PROOF_WITHIN_S):
         return Outcome("fail", f"node {target.node_id[:8]} is dead, its pid {target.pid} is not")
     return outcome
+
+
+def taken_by_platform(
+    world: World, target: Target, release: Release, *, notice_s: float
+) -> Outcome | None:
+    """Have the node's platform announce and take it; return the outcome, None without a platform.
+
+    The worker is released once the cluster has its drain announced, or no drain has come soon.
+    """
+    is_gone = world.reclaim_node(target.node_id, notice_s=notice_s, release=release)
+    if is_gone is None:
+        return None
+    if not is_gone:
+        return Outcome("fail", "the job ended before the platform took its node; nothing was lost")
+    return lost(world, target)

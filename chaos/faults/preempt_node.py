@@ -4,8 +4,8 @@ from typing import ClassVar, Literal, TypeAlias
 
 from pydantic import Field, NonNegativeInt
 
-from chaos.faults.base import Between, Fault, SharedCluster
-from chaos.faults.kill_node import lost
+from chaos.faults.base import PLATFORMS, Between, Fault, SharedCluster
+from chaos.faults.kill_node import lost, taken_by_platform
 from chaos.faults.world import Outcome, Release, Target, World
 
 Reclaim: TypeAlias = Literal["on_time", "early", "late", "never"]
@@ -31,7 +31,7 @@ class PreemptNode(Fault):
     family = "node"
     ends_attempt = "always"
     on_shared_cluster = SharedCluster(
-        "costs a node", "Ray has no undrain, and the node may be lost"
+        "costs a node", "Ray has no undrain, and the node may be lost", by=PLATFORMS
     )
     # A notice long enough for a poll of Ray's controller, short enough for a job of some seconds.
     at_random = ({"notice_s": Between(0.2, 0.5)},)
@@ -58,6 +58,13 @@ class PreemptNode(Fault):
         return self.reclaim != "never"
 
     @property
+    def refused_by_platform(self) -> str | None:
+        """The reason against another end than the deadline, which is the platform's own."""
+        if self.reclaim == "on_time":
+            return None
+        return f"with reclaim: {self.reclaim}: a platform takes a node when its notice is over"
+
+    @property
     def reclaimed(self) -> str:
         """The end of the node, as part of a sentence."""
         lost_ns = self.loss_ns(int(self.notice_s * 1e9))
@@ -70,6 +77,9 @@ class PreemptNode(Fault):
 
     def inject(self, world: World, target: Target, release: Release) -> Outcome:
         """Announce the loss while the worker is held, release it, and lose the node in time."""
+        outcome = taken_by_platform(world, target, release, notice_s=self.notice_s)
+        if outcome is not None:
+            return outcome
         deadline_ns = world.give_notice(target.node_id, notice_s=self.notice_s)
         world.post_notice(target.node_id, deadline_ns=deadline_ns)
         release(deadline_ns)

@@ -42,8 +42,8 @@ class Release(Protocol):
     def __call__(self, deadline_ns: int | None = None, *, order: Order | None = None) -> None:
         """Open the gate.
 
-        A fault with a notice passes its deadline (monotonic ns); one that the worker is to do to
-        itself passes the order.
+        A fault with a notice passes its deadline (monotonic ns), afterwards where it comes later;
+        one that the worker is to do to itself passes the order.
         """
 
 
@@ -106,6 +106,16 @@ class World(Protocol):
 
     def lose_node(self, node_id: str, *, raylet_only: bool = False) -> None:
         """End a node at once: its raylet and, but for `raylet_only`, all that it started."""
+
+    def reclaim_node(self, node_id: str, *, notice_s: float, release: Release) -> bool | None:
+        """Have the platform of a node announce its loss and take it; return whether it is gone.
+
+        None, and nothing done, where the run has no platform; False where the run ended before.
+        `release` is called with the deadline that the cluster itself has announced, if any.
+        """
+
+    def taken_by(self, node_id: str) -> str | None:
+        """Return in words which platform took a node, and by which adaptor; None if none did."""
 
     def terminate_node(self, node_id: str, *, drains_s: float) -> int:
         """Send SIGTERM to the first process of a node; return when it was sent (monotonic ns).

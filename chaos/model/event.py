@@ -82,7 +82,9 @@ from chaos.model.events.strike import (
     FaultInvoked,
     GateReached,
     GateReleased,
+    NodeReclaimed,
     NoticeGiven,
+    Reclaim,
     StorageFaulted,
 )
 
@@ -127,6 +129,7 @@ AnyEvent: TypeAlias = (
     | GateReached
     | GateReleased
     | FaultInvoked
+    | NodeReclaimed
     | NoticeGiven
     | StorageFaulted
     | FaultEnded
@@ -189,11 +192,13 @@ __all__ = [
     "LossResolved",
     "MembershipChanged",
     "MemoryExhausted",
+    "NodeReclaimed",
     "NoticeGiven",
     "ObserverFailed",
     "PartUploaded",
     "ProbeFailed",
     "ProcessSeen",
+    "Reclaim",
     "ReportBegun",
     "ReportReturned",
     "Repositioned",

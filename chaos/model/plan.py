@@ -67,6 +67,7 @@ class Shape(Record):
     )
     address: str | None = None
     storage: str | None = None
+    reclaim_by: str | None = None
     metadata: Cloud | None = None
 
 

@@ -3,11 +3,13 @@
 The YAML is these records, spelled out; `chaos schema` prints their JSON Schema.
 """
 
+from difflib import get_close_matches
 from keyword import iskeyword
 from typing import Literal, Self, TypeAlias
 
 from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_validator
 
+from chaos.faults.base import PLATFORMS, Platform
 from chaos.model.arguments import Arguments
 from chaos.model.bounds import Bound, Charges, Tolerance
 from chaos.model.draws import Lifetimes
@@ -172,6 +174,12 @@ class ClusterShape(Record):
         description="with `address`: a folder or URI that every node reaches, for the job's "
         "checkpoints; needed where the nodes do not share a file system with chaos",
     )
+    reclaim_by: str | None = Field(
+        default=None,
+        description="with `address`: the platform of its nodes, which takes them in place of "
+        "chaos: local, kubernetes:NAMESPACE, aws:TEMPLATE, azure:SUBSCRIPTION/RESOURCE_GROUP or "
+        "google:PROJECT/ZONE",
+    )
     metadata: Cloud | None = Field(
         default=None,
         description="the cloud whose instance metadata service is emulated for the job, at a "
@@ -191,6 +199,46 @@ class ClusterShape(Record):
         if self.storage is not None and self.address is None:
             raise ValueError("cluster.storage goes with cluster.address")
         return self
+
+    @field_validator("reclaim_by")
+    @classmethod
+    def _names_a_platform(cls, text: str | None) -> str | None:
+        if text is not None:
+            platform_in(text)
+        return text
+
+    @model_validator(mode="after")
+    def _reclaims_only_on_a_cluster_that_runs(self) -> Self:
+        if self.reclaim_by is not None and self.address is None:
+            raise ValueError("cluster.reclaim_by goes with cluster.address")
+        return self
+
+
+_PLACES: dict[Platform, str] = {
+    "local": "",
+    "kubernetes": "NAMESPACE",
+    "aws": "TEMPLATE",
+    "azure": "SUBSCRIPTION/RESOURCE_GROUP",
+    "google": "PROJECT/ZONE",
+}
+
+
+def platform_in(text: str) -> tuple[Platform, str]:
+    """Return a platform and the place of its machines, as in `kubernetes:jobs`.
+
+    Raises `ValueError` with the platform that was probably meant, or with the form of its place.
+    """
+    name, _, place = text.partition(":")
+    platform = next((known for known in PLATFORMS if known == name), None)
+    if platform is None:
+        meant = get_close_matches(name.lower(), PLATFORMS, n=1)
+        hint = f"did you mean {meant[0]}?" if meant else f"known: {', '.join(PLATFORMS)}"
+        raise ValueError(f"there is no platform {name!r}: {hint}")
+    form, given = (words.split("/") if words else [] for words in (_PLACES[platform], place))
+    if len(given) != len(form) or not all(given):
+        written = f"{platform}:{_PLACES[platform]}".rstrip(":")
+        raise ValueError(f"this platform is written {written}, got {text!r}")
+    return platform, place
 
 
 class Expect(Record):

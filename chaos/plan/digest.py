@@ -19,7 +19,8 @@ def baseline_digest(plan: Plan, *, code: Mapping[str, str], versions: Mapping[st
         "plan": plan.model_dump(
             mode="json",
             include={"backend", "cwd", "job", "shape", "watch"},
-            exclude={"job": {"failure"}},  # a retry budget is never drawn on without a fault
+            # Without a fault no retry budget is drawn on, and no node is taken.
+            exclude={"job": {"failure"}, "shape": {"reclaim_by"}},
         ),
         "code": dict(code),
         "versions": dict(versions),

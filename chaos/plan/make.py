@@ -47,6 +47,7 @@ def make_plan(
             drain_s=next((s for s in drains if s is not None), None),
             address=cluster.address,
             storage=cluster.storage,
+            reclaim_by=cluster.reclaim_by,
             metadata=cluster.metadata,
         ),
         ops=_ops(entries, workers=job.workers, seed=seed),

@@ -9,7 +9,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from chaos.faults.base import Platform
 from chaos.model.plan import Op, Plan
+from chaos.model.scenario import platform_in
 
 Standing: TypeAlias = Literal["may have faults", "spared", "holds no worker"]
 
@@ -33,25 +35,29 @@ class ClusterOverrides:
     address: str | None = None
     storage: str | None = None
     permissions: Permissions = Permissions()
+    reclaim_by: str | None = None
 
     def over(self, plan: Plan) -> Plan:
         """Return a plan for the command line's cluster, if it names one; else for the file's."""
-        address, storage = plan.shape.address, plan.shape.storage
-        if self.address is not None:
-            address, storage = self.address, self.storage or storage
         if plan.backend != "ray":  # it needs no cluster, and has none
-            address, storage = None, None
-        shape = plan.shape.model_copy(update={"address": address, "storage": storage})
+            there: dict[str, str | None] = dict.fromkeys(("address", "storage", "reclaim_by"))
+        elif self.address is not None:
+            stated = {"storage": self.storage, "reclaim_by": self.reclaim_by}
+            there = {"address": self.address, **{k: v for k, v in stated.items() if v}}
+        else:
+            return plan
+        shape = plan.shape.model_copy(update=there)
         return plan.model_copy(update={"shape": shape})
 
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """One node of a cluster. `is_own`: the harness runs there."""
+    """One node of a cluster, and a port at which it listens. `is_own`: the harness runs there."""
 
     node_id: str
     address: str
     cpus: float
+    port: int = 0
     is_head: bool = False
     is_own: bool = False
 
@@ -95,17 +101,28 @@ def refusals(plan: Plan, permissions: Permissions) -> tuple[Refusal, ...]:
     """Return the ops that cannot, or must not, be carried out on a cluster that runs already."""
     if plan.shape.address is None:
         return ()
-    found = ((op, _refused(op, permissions)) for op in plan.ops)
+    found = ((op, _refused(op, platform_for(plan, op), permissions)) for op in plan.ops)
     return tuple(Refusal(op, why) for op, why in found if why is not None)
 
 
-def _refused(op: Op, permissions: Permissions) -> str | None:
+def platform_for(plan: Plan, op: Op) -> Platform | None:
+    """Return the platform that takes the node of an op in place of chaos; None where none does."""
+    if plan.shape.reclaim_by is None:
+        return None
+    platform, _ = platform_in(plan.shape.reclaim_by)
+    return platform if platform in op.fault.on_shared_cluster.by else None
+
+
+def _refused(op: Op, platform: Platform | None, permissions: Permissions) -> str | None:
     rule = op.fault.on_shared_cluster
-    if rule.rule == "never":
-        return f"not on a cluster that chaos did not start: {rule.why}"
-    if rule.rule == "costs a node" and not permissions.node_loss:
-        return f"needs --allow-node-loss: {rule.why}"
-    return op.fault.refused_elsewhere
+    if rule.rule == "never" and platform is None:
+        able = f" ({' or '.join(rule.by)} does it: --reclaim-by)" if rule.by else ""
+        return f"not on a cluster that chaos did not start{able}: {rule.why}"
+    why = rule.why if platform is None else f"{platform} takes the node, and chaos starts no other"
+    if rule.rule != "safe" and not permissions.node_loss:
+        return f"needs --allow-node-loss: {why}"
+    by_platform = None if platform is None else op.fault.refused_by_platform
+    return op.fault.refused_elsewhere or by_platform
 
 
 @dataclass(frozen=True)

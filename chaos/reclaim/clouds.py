@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 
 from chaos.errors import UsageError
 from chaos.faults.world import RefusedError
-from chaos.reclaim.port import Seen, client, parts, refuse
+from chaos.reclaim.port import Seen, client, parts, refuse, status_of, the_one
 
 INTERRUPT = "aws:ec2:send-spot-instance-interruptions"
 AWS_NOTICE_S, AZURE_NOTICE_S, GOOGLE_NOTICE_S = 120.0, 30.0, 30.0
@@ -36,6 +36,15 @@ class AwsInstances:
         """Connect by boto3's own settings; raises `UsageError` without the client."""
         boto3 = client("boto3", extra="reclaim-aws")
         return cls(boto3.client("fis"), boto3.client("ec2"), template)
+
+    def at(self, host: str, port: int) -> str:
+        """Return the one instance with this private address; networks may share addresses."""
+        del port
+        states = {"Name": "instance-state-name", "Values": ["running", "shutting-down"]}
+        addresses = {"Name": "private-ip-address", "Values": [host]}
+        found = self.ec2.describe_instances(Filters=[addresses, states])
+        names = [i["InstanceId"] for r in found["Reservations"] for i in r["Instances"]]
+        return the_one(names, host, self)
 
     def announce(self, node: str, *, notice_s: float) -> float:
         """Start the experiment; AWS gives notice two minutes before it takes the instance."""
@@ -83,7 +92,10 @@ def _must_interrupt_alone(template: dict[str, Any], node: str) -> None:
 
 @dataclass
 class AzureMachines:
-    """Spot virtual machines of Azure, by a `ComputeManagementClient`."""
+    """Spot virtual machines of a resource group, by Azure's clients for compute and network.
+
+    Those of a scale set are not among them.
+    """
 
     name: ClassVar[str] = "azure"
     seen: ClassVar[Seen] = "against a fake alone"
@@ -91,13 +103,31 @@ class AzureMachines:
     form: ClassVar[str] = "RESOURCE_GROUP/VM"
 
     compute: Any
+    network: Any
+    group: str
 
     @classmethod
-    def connect(cls, subscription: str) -> Self:
+    def connect(cls, subscription: str, group: str) -> Self:
         """Connect with Azure's default credential; raises `UsageError` without the clients."""
         identity = client("azure.identity", extra="reclaim-azure")
         compute = client("azure.mgmt.compute", extra="reclaim-azure")
-        return cls(compute.ComputeManagementClient(identity.DefaultAzureCredential(), subscription))
+        network = client("azure.mgmt.network", extra="reclaim-azure")
+        by = identity.DefaultAzureCredential(), subscription
+        return cls(
+            compute.ComputeManagementClient(*by), network.NetworkManagementClient(*by), group
+        )
+
+    def at(self, host: str, port: int) -> str:
+        """Return the one machine with a network interface that has this private address."""
+        del port
+        cards = self.network.network_interfaces.list(resource_group_name=self.group)
+        found = [
+            f"{self.group}/{card.virtual_machine.id.rpartition('/')[2]}"
+            for card in cards
+            if card.virtual_machine is not None
+            and host in {c.private_ip_address for c in card.ip_configurations or ()}
+        ]
+        return the_one(found, host, self)
 
     def announce(self, node: str, *, notice_s: float) -> float:
         """Simulate the eviction; its event comes 30 s before, and minutes may pass until then."""
@@ -115,7 +145,7 @@ class AzureMachines:
         try:
             view = self.compute.virtual_machines.instance_view(**self._named(node))
         except Exception as error:
-            if getattr(error, "status_code", None) == HTTPStatus.NOT_FOUND:
+            if status_of(error) == HTTPStatus.NOT_FOUND:
                 return True
             raise
         codes = {status.code for status in view.statuses}
@@ -128,7 +158,7 @@ class AzureMachines:
 
 @dataclass
 class GoogleInstances:
-    """Spot instances of Compute Engine, by an `InstancesClient`."""
+    """Spot instances of a zone of Compute Engine, by an `InstancesClient`."""
 
     name: ClassVar[str] = "google"
     seen: ClassVar[Seen] = "against a fake alone"
@@ -136,12 +166,24 @@ class GoogleInstances:
     form: ClassVar[str] = "PROJECT/ZONE/INSTANCE"
 
     instances: Any
+    project: str
+    zone: str
 
     @classmethod
-    def connect(cls) -> Self:
+    def connect(cls, project: str, zone: str) -> Self:
         """Connect with Google's default credentials; raises `UsageError` without the client."""
         compute = client("google.cloud.compute_v1", extra="reclaim-google")
-        return cls(compute.InstancesClient())
+        return cls(compute.InstancesClient(), project, zone)
+
+    def at(self, host: str, port: int) -> str:
+        """Return the one instance with this internal address."""
+        del port
+        found = [
+            f"{self.project}/{self.zone}/{instance.name}"
+            for instance in self.instances.list(project=self.project, zone=self.zone)
+            if host in {card.network_i_p for card in instance.network_interfaces}
+        ]
+        return the_one(found, host, self)
 
     def announce(self, node: str, *, notice_s: float) -> float:
         """Simulate maintenance, which preempts a Spot instance; refuse one that would migrate."""
@@ -165,7 +207,7 @@ class GoogleInstances:
         try:
             return self.instances.get(**self._named(node))
         except Exception as error:
-            if getattr(error, "code", None) == HTTPStatus.NOT_FOUND:
+            if status_of(error) == HTTPStatus.NOT_FOUND:
                 return None
             raise
 

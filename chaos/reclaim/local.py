@@ -2,12 +2,13 @@
 
 import contextlib
 import signal
+from ipaddress import ip_address
 from typing import ClassVar
 
 import psutil
 
 from chaos.errors import UsageError
-from chaos.reclaim.port import Seen
+from chaos.reclaim.port import Seen, the_one
 
 POLL_S = 0.1
 
@@ -24,6 +25,23 @@ class LocalProcesses:
 
     def __init__(self) -> None:
         self._known: dict[str, dict[int, psutil.Process]] = {}
+
+    def at(self, host: str, port: int) -> str:
+        """Return the first process of the one tree of this machine that listens at an address.
+
+        That is the process which listens; of a Ray node the `ray start --block` above its raylet.
+        """
+        here = {a.address for of in psutil.net_if_addrs().values() for a in of}
+        is_here = host in here or host.startswith("127.")
+        found = set[str]()
+        for held in psutil.net_connections("tcp"):
+            if held.status != psutil.CONN_LISTEN or not held.pid or not held.laddr:
+                continue
+            ip, its_port = held.laddr
+            is_any = is_here and ip_address(ip).is_unspecified
+            if its_port == port and (is_any or ip.removeprefix("::ffff:") == host):
+                found.add(_first(held.pid))
+        return the_one(sorted(found), f"{host}:{port}", self)
 
     def announce(self, node: str, *, notice_s: float) -> float:
         """Send SIGTERM to the first process, as a machine's shutdown does; return the notice."""
@@ -66,6 +84,12 @@ class LocalProcesses:
             with contextlib.suppress(psutil.NoSuchProcess):
                 known |= {p.pid: p for p in process.children(recursive=True) if p.pid not in known}
         return [process for process in known.values() if _runs(process)]
+
+
+def _first(pid: int) -> str:
+    above = psutil.Process(pid).parent()
+    is_first = above is not None and "--block" in above.cmdline()
+    return str(above.pid if above is not None and is_first else pid)
 
 
 def _runs(process: psutil.Process) -> bool:

@@ -6,35 +6,53 @@ from http import HTTPStatus
 from typing import Any, ClassVar, Self
 
 from chaos.faults.world import RefusedError
-from chaos.reclaim.port import Seen, client, parts
+from chaos.reclaim.port import Seen, client, parts, status_of, the_one
 
 FORM = "NAMESPACE/POD"
+LEAST_S = 1
 _OVER = {"Succeeded", "Failed"}  # phases in which no container runs
 
 
 @dataclass
 class KubernetesPods:
-    """Pods, by a `CoreV1Api`. A budget for disruptions (PodDisruptionBudget) may refuse."""
+    """Pods of a namespace, by a `CoreV1Api`.
+
+    A budget for disruptions (PodDisruptionBudget) may refuse an eviction. With a grace of 0 s the
+    API would forget a pod that may still run; with 1 s it waits for the word of its kubelet.
+    """
 
     name: ClassVar[str] = "kubernetes"
     seen: ClassVar[Seen] = "against a fake alone"
     takes_announced: ClassVar[bool] = True
 
     core: Any
+    namespace: str
     _uids: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def connect(cls) -> Self:
-        """Connect as `kubectl` does; raises `UsageError` without the client."""
+    def connect(cls, namespace: str) -> Self:
+        """Connect as `kubectl` does, or as the service account of the pod that chaos runs in."""
         library = client("kubernetes", extra="reclaim-kubernetes")
-        library.config.load_kube_config()
-        return cls(library.client.CoreV1Api())
+        try:
+            library.config.load_kube_config()
+        except library.config.ConfigException:  # no file, as in a pod
+            library.config.load_incluster_config()
+        return cls(library.client.CoreV1Api(), namespace)
+
+    def at(self, host: str, port: int) -> str:
+        """Return the one pod with this IP; those with their host's network share one."""
+        del port
+        selector = f"status.podIP={host}"
+        pods = self.core.list_namespaced_pod(namespace=self.namespace, field_selector=selector)
+        found = [pod for pod in pods.items if pod.status.phase not in _OVER]
+        names = [f"{pod.metadata.namespace}/{pod.metadata.name}" for pod in found]
+        return the_one(names, host, self)
 
     def announce(self, node: str, *, notice_s: float) -> float:
         """Evict the pod with the notice as its grace, in whole seconds; it goes by itself."""
         namespace, pod = parts(node, FORM)
         self._meet(node)
-        grace_s = math.ceil(notice_s)
+        grace_s = max(LEAST_S, math.ceil(notice_s))
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
@@ -44,16 +62,16 @@ class KubernetesPods:
         try:
             self.core.create_namespaced_pod_eviction(name=pod, namespace=namespace, body=body)
         except Exception as error:
-            if getattr(error, "status", None) == HTTPStatus.TOO_MANY_REQUESTS:
+            if status_of(error) == HTTPStatus.TOO_MANY_REQUESTS:
                 raise RefusedError(f"a disruption budget keeps {node}") from error
             raise
         return float(grace_s)
 
     def take(self, node: str) -> None:
-        """Delete the pod without grace: the kubelet kills its containers."""
+        """Delete the pod with the least grace: SIGTERM, and SIGKILL a second later."""
         namespace, pod = parts(node, FORM)
         self._meet(node)
-        self.core.delete_namespaced_pod(name=pod, namespace=namespace, grace_period_seconds=0)
+        self.core.delete_namespaced_pod(name=pod, namespace=namespace, grace_period_seconds=LEAST_S)
 
     def is_gone(self, node: str) -> bool:
         """Return whether the pod is gone; another one of its name is not it."""
@@ -74,6 +92,6 @@ class KubernetesPods:
         try:
             return self.core.read_namespaced_pod(name=pod, namespace=namespace)
         except Exception as error:
-            if getattr(error, "status", None) == HTTPStatus.NOT_FOUND:
+            if status_of(error) == HTTPStatus.NOT_FOUND:
                 return None
             raise

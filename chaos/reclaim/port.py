@@ -1,27 +1,35 @@
 """The port to a platform that takes a machine back: announce it, take it, see that it is gone."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from http import HTTPStatus
 from importlib import import_module
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 
 from chaos.errors import UsageError
 from chaos.faults.world import RefusedError
+from chaos.words import gist
 
 Seen: TypeAlias = Literal["for real", "against a fake alone"]
-POLL_S = 1.0
 
 
 class Reclaimer(Protocol):
     """A platform's means of reclaiming a node; the contract is the suite `tests/reclaim`.
 
     Announcing or taking a node that is not there raises `ProcessLookupError`. What the platform
-    will not do raises `RefusedError`, before anything has changed.
+    will not do raises `RefusedError`, before anything has changed. Within `asked` that is so where
+    rights are missing, too.
     """
 
     name: ClassVar[str]
     seen: ClassVar[Seen]
     takes_announced: ClassVar[bool]  # a node that was announced goes without `take`
+
+    def at(self, host: str, port: int) -> str:
+        """Return the name of the one node with an address; `port`: one at which it listens.
+
+        Raises `ProcessLookupError` where there is none, `RefusedError` where there are several.
+        """
 
     def announce(self, node: str, *, notice_s: float) -> float:
         """Announce a node's loss; return the notice that it has (seconds), no less than asked."""
@@ -33,52 +41,30 @@ class Reclaimer(Protocol):
         """Return whether nothing of the node runs any more; a name that never was is gone, too."""
 
 
-@dataclass(frozen=True)
-class Reclaimed:
-    """The end of a node as it was seen, and how far to trust the adaptor that reclaimed it."""
-
-    node: str
-    reclaimer: str
-    seen: Seen
-    notice_s: float
-    is_gone: bool
-
-    def __str__(self) -> str:
-        end = "is gone" if self.is_gone else "is still there"
-        return (
-            f"{self.node} was announced {self.notice_s:g} s before its loss, and {end} "
-            f"({self.reclaimer}: an adaptor that was seen {self.seen})"
-        )
+@contextmanager
+def asked(reclaimer: Reclaimer) -> Iterator[None]:
+    """Turn a platform's refusal for want of rights into `RefusedError`."""
+    try:
+        yield
+    except Exception as error:
+        if status_of(error) in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+            why = f"{reclaimer.name} does not allow it: {gist(str(error))}"
+            raise RefusedError(why) from error
+        raise
 
 
-def reclaim(
-    reclaimer: Reclaimer,
-    node: str,
-    *,
-    notice_s: float,
-    within_s: float = 600.0,
-    sleep: Callable[[float], None],
-) -> Reclaimed:
-    """Announce a node's loss, let the notice pass, take the node if need be, and look.
+def status_of(error: Exception) -> int | None:
+    """Return the HTTP status of an error of any of the clients, each of which names it otherwise.
 
-    Waits at most `within_s` after the notice, by `sleep` (such as `time.sleep`). Raises what the
-    reclaimer raises.
+    Kubernetes' is `status`, Azure's `status_code`, Google's `code`; boto3's is in its `response`.
     """
-    given_s = reclaimer.announce(node, notice_s=notice_s)
-    if not _goes(reclaimer, node, given_s, sleep) and not reclaimer.takes_announced:
-        reclaimer.take(node)
-    is_gone = _goes(reclaimer, node, within_s, sleep)
-    return Reclaimed(node, reclaimer.name, reclaimer.seen, given_s, is_gone)
-
-
-def _goes(reclaimer: Reclaimer, node: str, within_s: float, sleep: Callable[[float], None]) -> bool:
-    left_s = within_s
-    while not reclaimer.is_gone(node):
-        if left_s <= 0:
-            return False
-        sleep(min(POLL_S, left_s))
-        left_s -= POLL_S
-    return True
+    response = getattr(error, "response", None)
+    if isinstance(response, dict):
+        status: int | None = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+        return status
+    names = ("status", "status_code", "code")
+    found = (getattr(error, name, None) for name in names)
+    return next((int(status) for status in found if isinstance(status, int)), None)
 
 
 def client(module: str, *, extra: str) -> Any:  # noqa: ANN401 - a library without types here
@@ -88,6 +74,15 @@ def client(module: str, *, extra: str) -> Any:  # noqa: ANN401 - a library witho
     except ImportError as error:
         hint = f"pip install 'ray-train-chaos[{extra}]'"
         raise UsageError(f"the client {module} is not installed", hint) from error
+
+
+def the_one(found: Sequence[str], host: str, reclaimer: Reclaimer) -> str:
+    """Return the only node that was found at an address; raises the errors of `at`."""
+    if not found:
+        raise ProcessLookupError(f"{reclaimer.name} has no node at {host}")
+    if len(found) > 1:
+        raise RefusedError(f"{reclaimer.name} has several nodes at {host}: {', '.join(found)}")
+    return found[0]
 
 
 def refuse(reclaimer: Reclaimer, node: str, *, asked_s: float = 0.0, given_s: float = 0.0) -> None:

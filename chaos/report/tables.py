@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -17,7 +17,13 @@ from chaos.model.fault_entry import FAULTS, REGISTERED
 from chaos.model.machine import Machine
 from chaos.model.plan import Plan
 from chaos.model.trigger import MOMENTS, STAGES, AtMoment, AtRecovery, AtStart, AtState, AtTime
-from chaos.plan.permitted import NodeFacts, Permissions, needs_permission, refusals
+from chaos.plan.permitted import (
+    NodeFacts,
+    Permissions,
+    needs_permission,
+    platform_for,
+    refusals,
+)
 from chaos.record import Record
 from chaos.report.screen import bare_table
 
@@ -310,10 +316,16 @@ def _yes(value: bool) -> str:  # noqa: FBT001 - a word for it
 _STYLES = {"may have faults": "yellow", "spared": "green", "holds no worker": "dim"}
 
 
-def dry_run(plan: Plan, nodes: Sequence[NodeFacts], permissions: Permissions) -> Group:
+def dry_run(
+    plan: Plan,
+    nodes: Sequence[NodeFacts],
+    permissions: Permissions,
+    machines: Mapping[str, str],
+) -> Group:
     """Return the faults of a plan with their needs, and the cluster's nodes.
 
-    The node of a rank is unknown until the job runs: it may be any permitted node.
+    The node of a rank is unknown until the job runs: it may be any permitted node. `machines` are
+    the platform's names of the nodes, where it takes them in place of chaos.
     """
     parts: list[Text | Table] = [Text(plan.scenario, style="bold"), _faults(plan, permissions)]
     missing = needs_permission(plan, permissions)
@@ -325,7 +337,7 @@ def dry_run(plan: Plan, nodes: Sequence[NodeFacts], permissions: Permissions) ->
         line = f"on a local cluster of {shape.nodes} nodes that chaos starts and ends"
         parts.append(Text(line, style="dim"))
     else:
-        parts += [Text(f"nodes of the cluster at {plan.shape.address}"), _nodes(nodes)]
+        parts += [Text(f"nodes of the cluster at {plan.shape.address}"), _nodes(nodes, machines)]
     return Group(*parts, Text("nothing was done", style="dim"))
 
 
@@ -339,7 +351,9 @@ def _faults(plan: Plan, permissions: Permissions) -> Table | Text:
         if op.index in refused:
             whom, needs = "none: refused", refused[op.index]
         else:
-            whom, needs = op.fault.whom.format(rank=op.target_rank), _needs(plan, op.fault)
+            platform = platform_for(plan, op)
+            by = "" if platform is None else f"; {platform} takes it"
+            whom, needs = op.fault.whom.format(rank=op.target_rank) + by, _needs(plan, op.fault)
         table.add_row(str(op.fault), str(op.at), whom, Text(needs))
     return table
 
@@ -347,14 +361,16 @@ def _faults(plan: Plan, permissions: Permissions) -> Table | Text:
 def _needs(plan: Plan, fault: Fault) -> str:
     if plan.shape.address is None:
         return "nothing"
-    costs_a_node = fault.on_shared_cluster.rule == "costs a node"
+    costs_a_node = fault.on_shared_cluster.rule != "safe"
     return "--allow-faults-on" + (" and --allow-node-loss" if costs_a_node else "")
 
 
-def _nodes(nodes: Sequence[NodeFacts]) -> Table:
-    table = bare_table("node", "address", "CPUs", "", "why")
+def _nodes(nodes: Sequence[NodeFacts], machines: Mapping[str, str]) -> Table:
+    more = ("machine",) if machines else ()
+    table = bare_table("node", "address", "CPUs", "", "why", *more)
     for node in sorted(nodes, key=lambda n: (n.standing, n.address, n.node_id)):
         standing = Text(node.standing, style=_STYLES[node.standing])
         why = node.protection or ""
-        table.add_row(node.node_id[:8], node.address, f"{node.cpus:g}", standing, why)
+        machine = (machines[node.node_id],) if machines else ()
+        table.add_row(node.node_id[:8], node.address, f"{node.cpus:g}", standing, why, *machine)
     return table

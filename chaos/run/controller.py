@@ -280,11 +280,11 @@ class ChaosController:
 
     def _inject(self, op: Op, target: Target | None, arrived: Target, gate: Gate) -> None:
         def release(deadline_ns: int | None = None, *, order: Order | None = None) -> None:
-            if gate.is_open:
-                return
             if deadline_ns is not None and target is not None:
                 notice = NoticeGiven(op=op.index, node_id=target.node_id, deadline_ns=deadline_ns)
                 self._journal.add(notice)
+            if gate.is_open:
+                return
             self._journal.add(Released(op=op.index, attempt=arrived.attempt, rank=arrived.rank))
             gate.open(order)
             with self._changed:  # a notice, for one, must reach a controller that polls

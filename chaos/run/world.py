@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from chaos.faults.order import Order
-from chaos.faults.world import RefusedError, Target
+from chaos.faults.world import RefusedError, Release, Target
 from chaos.model.event import FailureDecided
 from chaos.model.plan import Plan
 from chaos.run.armed import ArmedFaults
@@ -186,6 +186,16 @@ class RunWorld:
         """Announce the loss of a node by the run's metadata service, if it has one."""
         if self.metadata is not None:
             self.metadata.post(node_id, deadline_ns=deadline_ns)
+
+    def reclaim_node(self, node_id: str, *, notice_s: float, release: Release) -> bool | None:
+        """Return None: there is no platform but chaos."""
+        del node_id, notice_s, release
+        return None
+
+    def taken_by(self, node_id: str) -> str | None:
+        """Return None: there is no platform but chaos."""
+        del node_id
+        return None
 
     def arm_storage(self, target: Target) -> None:
         """Arm the storage fault of an op: for its rank's next upload, or Ray's next snapshot."""

@@ -3,13 +3,14 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from chaos.check.judge import judge
 from chaos.model import event as ev
 from chaos.model.history import History
 from chaos.model.verdict import CheckResult
 from tests.check.story import Story, Strike
-from tests.check.tamper import changed, later, result_on, rows, told, without
+from tests.check.tamper import analysis_of, changed, later, result_on, rows, told, without
 
 # The node goes within the epoch; or one whole report after the notice.
 SOON = Story((Strike(1, 2, 1, kind="preempt_node"),))
@@ -266,3 +267,56 @@ def test_a_group_on_another_node_is_no_new_work_on_this_one() -> None:
 
 def test_a_notice_that_nobody_saw_leaves_it_open() -> None:
     assert drain(SOON, without(SOON.history(), ev.NoticeGiven)).status == "inconclusive"
+
+
+# -- a platform's own notice ---------------------------------------------------------------
+
+
+def by_platform(story: Story, *, heard: bool) -> History:
+    """Return that a platform announced and took the node, with a drain that Ray heard of or not."""
+    history = story.history()
+    (invoked,), (lost,) = rows(history, ev.FaultInvoked), rows(history, ev.FaultEnded)
+    node = next(e.node_id for _, e in history.of(ev.FaultInvoked))
+    announced = ev.NodeReclaimed(
+        node_id=node, machine="7", by="local", seen="for real", stage="announced", notice_s=9
+    )
+    gone = replace(announced, stage="gone", notice_s=None)
+    entries = [
+        *history.entries[: invoked + 1],
+        replace(history[invoked], what=announced),
+        *history.entries[invoked + 1 : lost],
+        replace(history[lost], what=gone),
+        *history.entries[lost:],
+    ]
+    told_so = History(entries)
+    if heard:
+        return told_so
+    return changed(without(told_so, ev.NoticeGiven), ev.FailureDecided, charged="failures")
+
+
+def test_of_a_drain_that_was_not_announced_to_ray_nothing_is_asked() -> None:
+    assert drain(SOON, by_platform(SOON, heard=False)).summary == (
+        "no loss was announced to the cluster"
+    )
+    assert drain(SOON, by_platform(SOON, heard=True)).status == "pass"
+
+
+def test_a_platforms_notice_is_a_preemption_where_ray_has_heard_of_it() -> None:
+    heard, unheard = (by_platform(SOON, heard=heard) for heard in (True, False))
+
+    assert result_on("retry-budget", SOON, heard).status == "pass"
+    assert result_on("retry-budget", SOON, unheard).status == "pass"
+    wrong = changed(unheard, ev.FailureDecided, charged="preemptions")
+    assert "max_preemption_failures instead of max_failures" in (
+        result_on("retry-budget", SOON, wrong).summary
+    )
+
+
+def test_an_unheard_notice_harms_when_the_node_is_gone() -> None:
+    history = by_platform(SOON, heard=False)
+    gone = next(n for n, e in history.of(ev.NodeReclaimed) if e.stage == "gone")
+    (injection,) = analysis_of(SOON, history).injections
+
+    assert injection.is_unheard
+    assert injection.harm_ns == history.time_ns(gone)
+    assert injection.hit == 0

@@ -117,6 +117,8 @@ def test_an_address_on_the_command_line_wins_over_the_files(
         (["--address", "auto"], "--address auto is no address"),
         (["--address", "ray://h:1"], "is no address"),
         (["--storage", "/mnt"], "--storage goes with --address"),
+        (["--reclaim-by", "local"], "--reclaim-by goes with --address"),
+        (["--address", "h:1", "--reclaim-by", "kubernets:jobs"], "did you mean kubernetes?"),
         (["--address", "h:1", "--backend", "fork"], "--address goes with `--backend ray`"),
     ],
 )

@@ -5,6 +5,8 @@ from collections.abc import Callable
 import pytest
 from pydantic import ValidationError
 
+from chaos.faults.base import Fault
+from chaos.faults.evict_node import EvictNode
 from chaos.faults.freeze_node import FreezeNode
 from chaos.faults.kill_node import KillNode
 from chaos.faults.preempt_node import PreemptNode
@@ -127,3 +129,37 @@ def test_a_node_whose_job_is_over_first_was_not_reclaimed(inject: Strike, world:
 
     assert inject(PreemptNode(notice_s=1, reclaim="late")).status == "fail"
     assert "lose node-b" not in world.done
+
+
+@pytest.mark.parametrize(
+    ("fault", "done"),
+    [
+        (PreemptNode(notice_s=7), ["reclaim node-b 7", "release by 99"]),
+        (EvictNode(grace_s=9), ["reclaim node-b 9", "release by 99"]),
+        (KillNode(), ["lose node-b"]),
+    ],
+    ids=str,
+)
+def test_where_the_nodes_have_a_platform_it_takes_them(
+    inject: Strike, world: FakeWorld, fault: Fault, done: list[str]
+) -> None:
+    world.platform = "kubernetes"
+
+    outcome = inject(fault)
+
+    assert outcome == Outcome("ok", "node node-b is dead, with rank 1 on it; kubernetes took it")
+    assert world.done == done
+
+
+def test_a_job_that_ends_before_its_platform_took_the_node_lost_none(
+    inject: Strike, world: FakeWorld
+) -> None:
+    world.platform, world.over = "aws", True
+
+    assert inject(PreemptNode(notice_s=7)).status == "fail"
+
+
+def test_a_node_that_outlives_its_platform_was_not_lost(inject: Strike, world: FakeWorld) -> None:
+    world.platform, world.hardy = "aws", True
+
+    assert inject(PreemptNode(notice_s=7)).status == "fail"

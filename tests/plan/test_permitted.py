@@ -1,5 +1,6 @@
 """Nothing is struck on a cluster of somebody else's that was not allowed, op by op."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from chaos.plan.permitted import (
     HEAD,
     OWN,
     UNUSED,
+    ClusterOverrides,
     Guard,
     NodeFacts,
     Permissions,
@@ -33,6 +35,7 @@ FAULTS: dict[str, dict[str, object]] = {
     "kill_driver": {},
     "start_second_driver": {},
     "kill_controller": {},
+    "evict_node": {},
     "kill_node": {},
     "preempt_node": {"notice_s": 1},
     "freeze_node": {"for_s": 1},
@@ -41,7 +44,13 @@ FAULTS: dict[str, dict[str, object]] = {
     "return_capacity": {"nodes": 1},
 }
 LOSES_NODES = {"kill_node", "preempt_node", "freeze_node", "partition_node"}
-NEVER = {"withhold_capacity", "return_capacity", "kill_controller", "start_second_driver"}
+NEVER = {
+    "withhold_capacity",
+    "return_capacity",
+    "kill_controller",
+    "start_second_driver",
+    "evict_node",
+}
 ids = st.sampled_from(["a", "b", "c", "d"])
 nodes = st.lists(
     st.builds(
@@ -125,6 +134,70 @@ def test_a_raylet_alone_is_refused_because_nobody_could_tell() -> None:
     (refused,) = refusals(plan_of("kill_node", raylet_only=True), ALL)
 
     assert "nothing shows" in str(refused)
+
+
+def by(
+    platform: str, kind: str, fields: Mapping[str, object] = {}, may: Permissions = ALL
+) -> list[str]:
+    """Return the refusals of a fault on a cluster whose nodes belong to a platform."""
+    plan = plan_of(kind, address=HERE, **fields)
+    plan = ClusterOverrides(HERE, reclaim_by=platform).over(plan)
+    return [refusal.why for refusal in refusals(plan, may)]
+
+
+@pytest.mark.parametrize("platform", ["local", "kubernetes:jobs"])
+def test_a_platform_may_evict_what_chaos_must_not_signal(platform: str) -> None:
+    (without,) = refusals(plan_of("evict_node"), ALL)
+
+    assert "local or kubernetes does it: --reclaim-by" in without.why
+    assert by(platform, "evict_node") == []
+    assert by(platform, "evict_node", may=Permissions(HERE))[0].startswith("needs --allow-node")
+
+
+def test_a_cloud_evicts_no_pod() -> None:
+    assert "not on a cluster that chaos did not start" in by("aws:EXT1", "evict_node")[0]
+    assert by("aws:EXT1", "kill_node") == by("aws:EXT1", "preempt_node") == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        ("preempt_node", {"reclaim": "late"}),
+        ("preempt_node", {"reclaim": "never"}),
+        ("evict_node", {"hook_s": 3}),
+        ("evict_node", {"again_after_s": 3}),
+    ],
+)
+def test_what_only_chaos_does_is_refused_of_a_platform(
+    kind: str, fields: dict[str, object]
+) -> None:
+    assert "a platform" in by("local", kind, fields)[0]
+
+
+def test_a_platform_goes_with_the_address_alone() -> None:
+    plan = ClusterOverrides(HERE, reclaim_by="local").over(plan_of("kill_node"))
+    embedded = plan.model_copy(update={"backend": "fork"})
+
+    assert plan.shape.reclaim_by == "local"
+    assert ClusterOverrides(HERE, "/mnt").over(plan).shape.reclaim_by == "local"
+    assert ClusterOverrides().over(embedded).shape.reclaim_by is None
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("kubernets:jobs", "did you mean kubernetes"),
+        ("slurm", "known: local, kubernetes"),
+        ("kubernetes", "written kubernetes:NAMESPACE"),
+        ("kubernetes:a/b", "written kubernetes:NAMESPACE"),
+        ("google:project", "written google:PROJECT/ZONE"),
+        ("azure:/group", "written azure:SUBSCRIPTION/RESOURCE_GROUP"),
+        ("local:here", "written local, "),
+    ],
+)
+def test_a_platform_that_is_none_is_answered_with_one(text: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        ClusterShape(address=HERE, reclaim_by=text)
 
 
 def test_a_refusal_names_the_fault_and_what_would_allow_it() -> None:

@@ -9,22 +9,38 @@ from typing import Any
 
 from chaos.reclaim.clouds import INTERRUPT
 
+ADDRESS = "10.0.0.7"
 
-class MissingError(Exception):
-    """An error of any of the clients for a node that is not there."""
 
-    status = status_code = code = 404
+class ClientError(Exception):
+    """An error of any of the clients, by default for a node that is not there."""
 
-    def __init__(self) -> None:
-        super().__init__("not found")
-        self.response = {"Error": {"Code": "InvalidInstanceID.NotFound"}}
+    def __init__(self, status: int = 404) -> None:
+        super().__init__(f"({status})\nthe client's own reason")
+        self.status = self.status_code = self.code = status
+
+
+class BotoError(Exception):
+    """`botocore.exceptions.ClientError`, which has all in its response."""
+
+    def __init__(self, code: str, status: int) -> None:
+        super().__init__(f"an error occurred ({code})")
+        self.response = {
+            "Error": {"Code": code},
+            "ResponseMetadata": {"HTTPStatusCode": status},
+        }
 
 
 @dataclass
 class Platform:
-    """One node of a platform, and the calls that would change something."""
+    """One node of a platform, and the calls that would change something.
+
+    `names` are the nodes at its address. Without rights (`is_closed`) every call is refused.
+    """
 
     node: str
+    names: list[str] = field(default_factory=list)
+    is_closed: bool = False
     calls: list[str] = field(default_factory=list)
     is_announced: bool = False
     is_there: bool = True
@@ -33,15 +49,25 @@ class Platform:
         if self.is_announced:
             self.is_there = False
 
+    def __post_init__(self) -> None:
+        self.names = [self.node]
+
+    def refuse(self) -> None:
+        if self.is_closed:
+            raise ClientError(403)
+
     def look_for(self, *names: str) -> None:
+        self.refuse()
         if "/".join(names) != self.node:
-            raise MissingError
+            raise ClientError
 
     def announced(self, call: str) -> None:
+        self.refuse()
         self.calls.append(call)
         self.is_announced = True
 
     def taken(self, call: str) -> None:
+        self.refuse()
         self.calls.append(call)
         self.is_there = False
 
@@ -54,10 +80,23 @@ class Core:
     uid: str = "1"
     is_guarded: bool = False
 
+    def list_namespaced_pod(self, *, namespace: str, field_selector: str) -> Any:
+        self.platform.refuse()
+        assert namespace == "jobs"
+        names = self.platform.names if field_selector == f"status.podIP={ADDRESS}" else []
+        pods = [
+            SimpleNamespace(
+                metadata=SimpleNamespace(namespace=namespace, name=name.rpartition("/")[2]),
+                status=SimpleNamespace(phase=phase),
+            )
+            for name, phase in [*((name, "Running") for name in names), ("jobs/old", "Failed")]
+        ]
+        return SimpleNamespace(items=pods)
+
     def read_namespaced_pod(self, *, name: str, namespace: str) -> Any:
         self.platform.look_for(namespace, name)
         if not self.platform.is_there:
-            raise MissingError
+            raise ClientError
         status = SimpleNamespace(phase="Running")
         return SimpleNamespace(metadata=SimpleNamespace(uid=self.uid), status=status)
 
@@ -68,9 +107,7 @@ class Core:
         assert (body["apiVersion"], body["kind"]) == ("policy/v1", "Eviction")
         assert body["metadata"] == {"name": name, "namespace": namespace}
         if self.is_guarded:
-            error = MissingError()
-            error.status = 429
-            raise error
+            raise ClientError(429)
         self.platform.announced(f"evict {body['deleteOptions']['gracePeriodSeconds']}")
 
     def delete_namespaced_pod(
@@ -110,10 +147,26 @@ class Ec2:
 
     platform: Platform
 
-    def describe_instances(self, *, InstanceIds: list[str]) -> dict[str, Any]:  # noqa: N803
-        self.platform.look_for(*InstanceIds)
+    def describe_instances(
+        self,
+        *,
+        InstanceIds: list[str] | None = None,  # noqa: N803 - theirs
+        Filters: list[dict[str, Any]] | None = None,  # noqa: N803
+    ) -> dict[str, Any]:
+        if self.platform.is_closed:
+            raise BotoError("UnauthorizedOperation", 403)
         state = "running" if self.platform.is_there else "terminated"
-        return {"Reservations": [{"Instances": [{"State": {"Name": state}}]}]}
+        if InstanceIds is not None:
+            if InstanceIds != [self.platform.node]:
+                raise BotoError("InvalidInstanceID.NotFound", 400)
+            found = InstanceIds
+        else:
+            wanted = {f["Name"]: f["Values"] for f in Filters or ()}
+            is_at = wanted["private-ip-address"] == [ADDRESS]
+            is_listed = state in wanted["instance-state-name"]
+            found = self.platform.names if is_at and is_listed else []
+        rows = [{"InstanceId": name, "State": {"Name": state}} for name in found]
+        return {"Reservations": [{"Instances": rows}]}
 
     def terminate_instances(self, *, InstanceIds: list[str]) -> None:  # noqa: N803
         self.platform.taken(f"terminate {' '.join(InstanceIds)}")
@@ -139,11 +192,38 @@ class VirtualMachines:
 
 
 @dataclass
+class Cards:
+    """`NetworkManagementClient.network_interfaces`; one is of no machine."""
+
+    platform: Platform
+
+    def list(self, *, resource_group_name: str) -> list[Any]:
+        self.platform.refuse()
+        assert resource_group_name == "group"
+        at = [SimpleNamespace(private_ip_address=ADDRESS)]
+        above = "/subscriptions/s/resourceGroups/group/providers/Microsoft.Compute/virtualMachines"
+        machines = [
+            SimpleNamespace(id=f"{above}/{name.rpartition('/')[2]}") for name in self.platform.names
+        ]
+        return [
+            SimpleNamespace(virtual_machine=machine, ip_configurations=at)
+            for machine in (None, *machines)
+        ]
+
+
+@dataclass
 class Instances:
     """`google.cloud.compute_v1.InstancesClient`."""
 
     platform: Platform
     model: str = "SPOT"
+
+    def list(self, *, project: str, zone: str) -> list[Any]:
+        self.platform.refuse()
+        assert (project, zone) == ("p", "z")
+        cards = [SimpleNamespace(network_i_p=ADDRESS)]
+        names = [name.rpartition("/")[2] for name in self.platform.names]
+        return [SimpleNamespace(name=name, network_interfaces=cards) for name in names]
 
     def get(self, *, project: str, zone: str, instance: str) -> Any:
         self.platform.look_for(project, zone, instance)

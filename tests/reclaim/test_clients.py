@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.reclaim.fakes import Core, Ec2, Fis, Instances, VirtualMachines
+from tests.reclaim.fakes import Cards, Core, Ec2, Fis, Instances, VirtualMachines
 
 
 def named(fake: type, name: str) -> set[str]:
@@ -34,6 +34,11 @@ def of_azure() -> Callable[[str], set[str]]:
     return lambda name: set(inspect.signature(getattr(theirs, name)).parameters)
 
 
+def of_azures_network() -> Callable[[str], set[str]]:
+    theirs = pytest.importorskip("azure.mgmt.network.operations").NetworkInterfacesOperations
+    return lambda name: set(inspect.signature(getattr(theirs, name)).parameters)
+
+
 def of_google() -> Callable[[str], set[str]]:
     theirs = pytest.importorskip("google.cloud.compute_v1").InstancesClient
     return lambda name: set(inspect.signature(getattr(theirs, name)).parameters)
@@ -55,6 +60,7 @@ def of_aws(service: str) -> Callable[[str], set[str]]:
     [
         (Core, of_kubernetes),
         (VirtualMachines, of_azure),
+        (Cards, of_azures_network),
         (Instances, of_google),
         (Fis, lambda: of_aws("fis")),
         (Ec2, lambda: of_aws("ec2")),

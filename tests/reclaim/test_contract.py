@@ -2,10 +2,11 @@
 
 import contextlib
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,15 +18,27 @@ from chaos.faults.world import RefusedError
 from chaos.reclaim.clouds import AwsInstances, AzureMachines, GoogleInstances
 from chaos.reclaim.local import LocalProcesses
 from chaos.reclaim.pods import KubernetesPods
-from chaos.reclaim.port import Reclaimer, client, reclaim
-from tests.reclaim.fakes import Core, Ec2, Fis, Instances, Platform, VirtualMachines
+from chaos.reclaim.port import Reclaimer, asked, client
+from tests.reclaim.fakes import (
+    ADDRESS,
+    Cards,
+    Core,
+    Ec2,
+    Fis,
+    Instances,
+    Platform,
+    VirtualMachines,
+)
 
 ROOT = Path(__file__).parents[2]
-# A first process that outlives SIGTERM, as a machine outlives its notice, and one below it.
+# A first process that outlives SIGTERM, as a machine outlives its notice, and one below it. It
+# listens at the address that it prints, at which others may listen, too.
 TREE = (
-    "import signal, subprocess, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+    "import signal, socket, subprocess, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
     "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']);"
-    "print(flush=True); time.sleep(600)"
+    "held = socket.socket(); held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1);"
+    "held.bind(('127.0.0.9', 0)); held.listen();"
+    "print(held.getsockname()[1], flush=True); time.sleep(600)"
 )
 
 
@@ -36,32 +49,42 @@ class Case:
     reclaimer: Reclaimer
     node: str
     missing: str
-    calls: list[str] = field(default_factory=list)
-    pass_time: Callable[[], None] = lambda: None
+    platform: Platform | None = None
+    host: str = ADDRESS
+    port: int = 1
+
+    @property
+    def calls(self) -> list[str]:
+        return [] if self.platform is None else self.platform.calls
+
+    def pass_time(self) -> None:
+        if self.platform is not None:
+            self.platform.pass_time()
 
 
 def kubernetes() -> Case:
     platform = Platform("jobs/worker-0")
-    pods = KubernetesPods(Core(platform))
-    return Case(pods, "jobs/worker-0", "jobs/none", platform.calls, platform.pass_time)
+    return Case(KubernetesPods(Core(platform), "jobs"), "jobs/worker-0", "jobs/none", platform)
 
 
 def aws() -> Case:
     platform = Platform("i-1")
-    instances = AwsInstances(Fis(platform), Ec2(platform), "EXT1")
-    return Case(instances, "i-1", "i-none", platform.calls, platform.pass_time)
+    return Case(AwsInstances(Fis(platform), Ec2(platform), "EXT1"), "i-1", "i-none", platform)
 
 
 def azure() -> Case:
     platform = Platform("group/vm")
-    machines = AzureMachines(SimpleNamespace(virtual_machines=VirtualMachines(platform)))
-    return Case(machines, "group/vm", "group/none", platform.calls, platform.pass_time)
+    machines = AzureMachines(
+        SimpleNamespace(virtual_machines=VirtualMachines(platform)),
+        SimpleNamespace(network_interfaces=Cards(platform)),
+        "group",
+    )
+    return Case(machines, "group/vm", "group/none", platform)
 
 
 def google() -> Case:
     platform = Platform("p/z/vm")
-    instances = GoogleInstances(Instances(platform))
-    return Case(instances, "p/z/vm", "p/z/none", platform.calls, platform.pass_time)
+    return Case(GoogleInstances(Instances(platform), "p", "z"), "p/z/vm", "p/z/none", platform)
 
 
 CLOUDS = [kubernetes, aws, azure, google]
@@ -73,9 +96,9 @@ def processes() -> Iterator[Case]:
     ended.wait()
     first = subprocess.Popen([sys.executable, "-c", TREE], stdout=subprocess.PIPE)
     assert first.stdout is not None
-    first.stdout.readline()
+    port = int(first.stdout.readline())
     below = psutil.Process(first.pid).children()
-    yield Case(LocalProcesses(), str(first.pid), str(ended.pid))
+    yield Case(LocalProcesses(), str(first.pid), str(ended.pid), host="127.0.0.9", port=port)
     for process in below:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
@@ -141,20 +164,63 @@ def test_a_name_of_another_form_is_refused(case: Case) -> None:
         case.reclaimer.is_gone("no/such/name/here")
 
 
-def test_a_report_says_what_was_seen_and_how_far_to_trust_it(case: Case) -> None:
-    seen = reclaim(case.reclaimer, case.node, notice_s=0.1, sleep=lambda _: case.pass_time())
-
-    assert seen.is_gone
-    assert f"an adaptor that was seen {case.reclaimer.seen}" in str(seen)
+def test_a_node_is_found_by_its_address(case: Case) -> None:
+    assert case.reclaimer.at(case.host, case.port) == case.node
+    assert not case.calls
 
 
-def test_a_node_that_stays_is_reported(processes: Case) -> None:
-    case = aws()
-    seen = reclaim(case.reclaimer, case.node, notice_s=1, within_s=3, sleep=lambda _: None)
+def test_no_node_is_found_where_there_is_none(case: Case) -> None:
+    with pytest.raises(ProcessLookupError, match=r"no node at 192\.0\.2\.1"):
+        empty(case).at("192.0.2.1", case.port)
 
-    assert not seen.is_gone
-    assert "is still there" in str(seen)
-    assert processes.reclaimer.seen == "for real"
+
+def empty(case: Case) -> Reclaimer:
+    """Return the reclaimer of a platform on which no node has the address."""
+    if case.platform is not None:
+        case.platform.names = []
+    return case.reclaimer
+
+
+def test_of_several_nodes_at_an_address_none_is_chosen(case: Case) -> None:
+    with another_at(case), pytest.raises(RefusedError, match="several nodes at"):
+        case.reclaimer.at(case.host, case.port)
+
+
+@contextlib.contextmanager
+def another_at(case: Case) -> Iterator[None]:
+    """Let another node have the same address."""
+    if case.platform is not None:
+        case.platform.names.append(case.missing)
+        yield
+        return
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        held.bind((case.host, case.port))
+        held.listen()
+        yield
+
+
+@pytest.mark.parametrize("make", CLOUDS)
+@pytest.mark.parametrize(
+    "do",
+    [
+        lambda case: case.reclaimer.at(case.host, case.port),
+        lambda case: case.reclaimer.announce(case.node, notice_s=1),
+        lambda case: case.reclaimer.take(case.node),
+        lambda case: case.reclaimer.is_gone(case.node),
+    ],
+    ids=["at", "announce", "take", "is_gone"],
+)
+def test_without_rights_it_is_refused_and_nothing_is_done(
+    make: Callable[[], Case], do: Callable[[Case], object]
+) -> None:
+    case = make()
+    assert case.platform is not None
+    case.platform.is_closed = True
+
+    with pytest.raises(RefusedError, match="does not allow it"), asked(case.reclaimer):
+        do(case)
+    assert not case.calls
 
 
 @pytest.mark.parametrize("make", [aws, azure, google])
@@ -190,12 +256,14 @@ def test_an_experiment_interrupts_the_named_instance_alone(
 def test_a_pod_that_a_budget_keeps_is_refused() -> None:
     platform = Platform("jobs/worker-0")
     with pytest.raises(RefusedError, match="disruption budget"):
-        KubernetesPods(Core(platform, is_guarded=True)).announce("jobs/worker-0", notice_s=1)
+        KubernetesPods(Core(platform, is_guarded=True), "jobs").announce(
+            "jobs/worker-0", notice_s=1
+        )
 
 
 def test_another_pod_of_the_same_name_is_not_the_one_that_went() -> None:
     core = Core(Platform("jobs/worker-0"))
-    pods = KubernetesPods(core)
+    pods = KubernetesPods(core, "jobs")
     pods.announce("jobs/worker-0", notice_s=1.2)
     core.uid = "2"
 
@@ -206,7 +274,9 @@ def test_another_pod_of_the_same_name_is_not_the_one_that_went() -> None:
 def test_an_instance_that_would_migrate_is_not_maintained() -> None:
     platform = Platform("p/z/vm")
     with pytest.raises(RefusedError, match="no Spot instance"):
-        GoogleInstances(Instances(platform, model="STANDARD")).announce("p/z/vm", notice_s=1)
+        GoogleInstances(Instances(platform, model="STANDARD"), "p", "z").announce(
+            "p/z/vm", notice_s=1
+        )
     assert not platform.calls
 
 

@@ -1,8 +1,10 @@
 """A dry run tells who would be struck, by what leave, and that nothing was done."""
 
+from collections.abc import Mapping
+
 from rich.console import Console
 
-from chaos.plan.permitted import NodeFacts, Permissions
+from chaos.plan.permitted import ClusterOverrides, NodeFacts, Permissions
 from chaos.report.tables import dry_run
 from tests.plan.test_permitted import ALL, HERE, plan_of
 
@@ -13,10 +15,17 @@ NODES = [
 ]
 
 
-def printed(*kinds: str, address: str | None = HERE, allowed: Permissions = ALL) -> str:
+def printed(
+    *kinds: str,
+    address: str | None = HERE,
+    allowed: Permissions = ALL,
+    reclaim_by: str | None = None,
+    machines: Mapping[str, str] = {},
+) -> str:
+    plan = ClusterOverrides(address, reclaim_by=reclaim_by).over(plan_of(*kinds, address=address))
     console = Console(width=160, record=True, file=None, quiet=False)
     with console.capture() as captured:
-        console.print(dry_run(plan_of(*kinds, address=address), NODES, allowed))
+        console.print(dry_run(plan, NODES, allowed, machines))
     return captured.get()
 
 
@@ -63,3 +72,15 @@ def test_a_cluster_of_chaoss_own_needs_no_leave() -> None:
 
 def test_a_plan_without_faults_says_so() -> None:
     assert "no fault is planned" in printed()
+
+
+def test_a_platform_takes_the_nodes_and_its_names_are_shown() -> None:
+    machines = {node.node_id: f"jobs/{node.node_id}" for node in NODES}
+    kinds = ("kill_node", "preempt_node", "freeze_node")
+
+    text = printed(*kinds, reclaim_by="kubernetes:jobs", machines=machines)
+
+    assert "kubernetes takes it" in line_of(text, "kill_node")
+    assert "kubernetes takes it" in line_of(text, "preempt_node")
+    assert "takes it" not in line_of(text, "freeze_node")
+    assert "jobs/work1111bb" in line_of(text, "10.0.0.2")

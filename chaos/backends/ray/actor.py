@@ -9,6 +9,7 @@ import ray
 
 from chaos.backends.ray import compat
 from chaos.backends.ray.existing.agent import AgentPool
+from chaos.backends.ray.existing.machines import machines_of
 from chaos.backends.ray.existing.terms import Terms
 from chaos.backends.ray.existing.world import ExistingWorld
 from chaos.backends.ray.prestart import Pool
@@ -45,7 +46,9 @@ class ChaosActor:
         self._world = (
             RayWorld(address, agents, armed)
             if terms is None or self._agent_pool is None
-            else ExistingWorld(address, self._agent_pool, terms, armed)
+            else ExistingWorld(
+                address, self._agent_pool, terms, armed, machines_of(terms, self._journal)
+            )
         )
         self._world.has_trained = Trained(run.journals)  # for the thread of a fault
         plan = run.load_plan()

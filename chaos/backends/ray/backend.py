@@ -14,6 +14,7 @@ from chaos.backends.ray.actor import ChaosActor
 from chaos.backends.ray.cluster import LocalCluster
 from chaos.backends.ray.deaths import Deaths, JobDeaths, lost
 from chaos.backends.ray.existing.cluster import ExistingCluster
+from chaos.backends.ray.existing.machines import GONE_WITHIN_S
 from chaos.backends.ray.existing.terms import Terms, leases_renewed
 from chaos.backends.ray.leftovers import Leftovers, record_bystanders
 from chaos.backends.ray.meters import Meters
@@ -340,11 +341,12 @@ class Run(RunWatch["subprocess.Popen[bytes]"]):
     def _finish(self) -> None:
         """Wait for faults that are being injected, then end the chaos controller."""
         controller = self.controller
+        limit_s = FINISH_S if self.plan.shape.reclaim_by is None else GONE_WITHIN_S
         try:
-            finished, start = controller.finish.remote(FINISH_S), self.clock.now_ns()
+            finished, start = controller.finish.remote(limit_s), self.clock.now_ns()
             while not ray.wait([finished], timeout=POLL_S)[0]:
                 self._run_errands()  # a fault that is being injected may wait for one
-                if seconds_since(start, self.clock) > FINISH_S + 15:
+                if seconds_since(start, self.clock) > limit_s + 15:
                     break
             ray.get(finished, timeout=0)
             self.jobs = ray.get(controller.retire.remote(), timeout=FINISH_S + 15)

@@ -255,11 +255,11 @@ def metrics_interval_s() -> float:
     return max(interval_ms, 1000) / 1000
 
 
-def draining_nodes() -> set[str]:
-    """Return the nodes (hex) whose loss is announced."""
+def draining_nodes() -> dict[str, int]:
+    """Return the nodes (hex) whose loss is announced, each with its deadline (unix ms; 0: none)."""
     import ray._private.state as private_state
 
-    return set(private_state.state.get_draining_nodes())
+    return dict(private_state.state.get_draining_nodes())
 
 
 def job_of(handle: Any) -> str:  # noqa: ANN401 - an actor handle

@@ -194,7 +194,7 @@ class RayWorld(RunWorld):
 
     def idle_nodes(self) -> list[str]:
         """Return the nodes with an agent that hold no worker and are not draining."""
-        used = {target.node_id for target in self.group().values()} | compat.draining_nodes()
+        used = {target.node_id for target in self.group().values()} | {*compat.draining_nodes()}
         alive = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
         return [node_id for node_id in alive if node_id in self._agents and node_id not in used]
 

@@ -1,9 +1,11 @@
 """Events of the injection of faults: gates, faults, notices."""
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from chaos.faults.world import Status
 from chaos.model.events.base import Event, WorkerEvent
+
+Reclaim: TypeAlias = Literal["announced", "taken", "gone"]
 
 
 class GateReached(WorkerEvent, frozen=True, kw_only=True):
@@ -48,6 +50,25 @@ class NoticeGiven(Event, frozen=True, kw_only=True):
 
     def _text(self) -> str:
         return f"op {self.op}: loss of node {self.node_id[:8]} announced"
+
+
+class NodeReclaimed(Event, frozen=True, kw_only=True):
+    """A platform has announced the loss of a node or begun to take it; or the node is seen gone.
+
+    `machine`: the node's name there; `by`: the adaptor, and `seen`: against what it was ever seen.
+    """
+
+    node_id: str
+    machine: str
+    by: str
+    seen: str
+    stage: Reclaim
+    notice_s: float | None = None
+
+    def _text(self) -> str:
+        notice = "" if self.notice_s is None else f" {self.notice_s:g} s before"
+        what = f"node {self.node_id[:8]} is {self.stage}{notice}: {self.machine}"
+        return f"{what}, by {self.by}, an adaptor that was seen {self.seen}"
 
 
 class StorageFaulted(Event, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ from chaos.backends.ray.settings import NAMESPACE
 from chaos.errors import ClusterError
 from chaos.model.plan import Plan, Shape
 from chaos.plan.permitted import Guard, NodeFacts, Permissions, needs_permission, refusals
+from chaos.reclaim.connect import connect as reclaimer_of
 from chaos.run.apart import leave_mark, remove_mark, sees
 from chaos.run.directory import RunDirectory
 
@@ -39,7 +40,9 @@ class ExistingCluster:
 
     @classmethod
     def connect(cls, shape: Shape, permissions: Permissions) -> Self:
-        """Connect to a cluster; nothing is started or changed there."""
+        """Connect to a cluster and try its platform's client; nothing is started or changed."""
+        if shape.reclaim_by is not None:
+            reclaimer_of(shape.reclaim_by)
         return cls(shape, permissions, connect(shape.address or ""))
 
     @property
@@ -74,6 +77,7 @@ class ExistingCluster:
             guard=Guard.over(known, self._permissions),
             own=next(node.address for node in known if node.is_own),
             apart=frozenset(node.node_id for node in apart),
+            reclaim_by=plan.shape.reclaim_by,
         )
 
     def heal(self, lost: set[str]) -> None:
@@ -200,6 +204,7 @@ def nodes() -> list[NodeFacts]:
             node_id=row["NodeID"],
             address=row["NodeManagerAddress"],
             cpus=float(row["Resources"].get("CPU", 0.0)),
+            port=int(row["NodeManagerPort"]),
             is_head=compat.is_head(row),
             is_own=row["NodeID"] == own,
         )

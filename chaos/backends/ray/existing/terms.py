@@ -18,13 +18,15 @@ class Terms:
     """The facts about a cluster, for one run.
 
     `own` is the address of chaos's own node; `apart` are the nodes that do not see the run's
-    files, where the run's directory is named by `token`.
+    files, where the run's directory is named by `token`. `reclaim_by`: the platform that takes
+    nodes, if it is not chaos.
     """
 
     token: str
     guard: Guard
     own: str
     apart: frozenset[str]
+    reclaim_by: str | None = None
 
 
 class Lease:

@@ -7,24 +7,37 @@ import socket
 
 import ray
 
+from chaos.backends.ray import compat
 from chaos.backends.ray.agent import is_running
 from chaos.backends.ray.existing.agent import AgentPool
+from chaos.backends.ray.existing.machines import GONE_WITHIN_S, Machines
 from chaos.backends.ray.existing.terms import LEASE_S, Terms
 from chaos.backends.ray.world import CALL_S, RayWorld, call
-from chaos.faults.world import RefusedError, Target
+from chaos.faults.world import RefusedError, Release, Target
 from chaos.plan.permitted import OWN
 from chaos.run.armed import ArmedFaults
+from chaos.run.clock import seconds_since
 
 CONNECT_S = 1.0
+HEARD_S = (
+    5.0  # Ray 2.60's `ray start` answers SIGTERM within a second; a handler that polls may not
+)
+POLL_S = 0.2
 
 
 class ExistingWorld(RayWorld):
     """The nodes and workers of an existing cluster; agents inject the faults."""
 
     def __init__(
-        self, address: str, agent_pool: AgentPool, terms: Terms, armed: ArmedFaults
+        self,
+        address: str,
+        agent_pool: AgentPool,
+        terms: Terms,
+        armed: ArmedFaults,
+        machines: Machines | None = None,
     ) -> None:
         super().__init__(address, agent_pool.agents, armed)
+        self._machines = machines
         self._agent_pool = agent_pool
         self._terms = terms
         self._announced: set[str] = set()
@@ -49,6 +62,8 @@ class ExistingWorld(RayWorld):
         """Return the answer of the agent of the target's node; for a lost node, its last report."""
         if (target.node_id, target.pid) in self._ended:
             return True
+        if self._machines is not None and self._machines.has(target.node_id):
+            return self._machines.await_end(target.node_id)
         agent = self._agents[target.node_id]
         return bool(call(agent.is_gone.remote(target.pid, within_s), more_s=within_s))
 
@@ -59,10 +74,17 @@ class ExistingWorld(RayWorld):
         return super().give_notice(node_id, notice_s=notice_s)
 
     def lose_node(self, node_id: str, *, raylet_only: bool = False) -> None:
-        """End all on the node through its agent, note the loss, and then end the agent."""
+        """End all on the node through its agent, note the loss, and then end the agent.
+
+        Where the nodes have a platform, that takes the node instead.
+        """
         self._refuse(node_id, costs_node=True)
         if raylet_only:
             raise RefusedError("with the raylet alone gone, nothing shows that its workers are")
+        if self._machines is not None:
+            self._agent_pool.collect(node_id)
+            self._machines.take(node_id, *self._place(node_id))
+            return
         agent = self._agents[node_id]
         try:
             gone = call(agent.end_workers.remote())
@@ -72,6 +94,35 @@ class ExistingWorld(RayWorld):
         if self._agent_pool.collect(node_id):
             self._agent_pool.is_all_there(node_id)
         agent.end_node.remote()
+
+    def reclaim_node(self, node_id: str, *, notice_s: float, release: Release) -> bool | None:
+        """Have the platform announce the node and take it; see whether the cluster hears of it.
+
+        Chaos does not drain the node: what is on it, such as `ray start --block`, may.
+        """
+        if self._machines is None:
+            return None
+        self._refuse(node_id, costs_node=True)
+        self._announced.add(node_id)
+        place = self._place(node_id)
+        notice_s, limit_s = self._machines.announce(node_id, *place, notice_s=notice_s)
+        if not self._watch(node_id, notice_s, limit_s, release):
+            return False
+        if self._is_alive(node_id):
+            self._machines.take(node_id, *place)
+        if self.node_is_dead(node_id, within_s=GONE_WITHIN_S):
+            self._machines.note_loss(node_id)
+        return True
+
+    def taken_by(self, node_id: str) -> str | None:
+        """Return in words which platform took a node, if any did."""
+        return None if self._machines is None else self._machines.taken_by(node_id)
+
+    def node_is_dead(self, node_id: str, *, within_s: float) -> bool:
+        """Wait until the GCS counts the node as dead; a platform takes its own time."""
+        if self._machines is not None and self._machines.has(node_id):
+            within_s = GONE_WITHIN_S
+        return super().node_is_dead(node_id, within_s=within_s)
 
     def freeze_node(self, node_id: str, *, within_s: float) -> int | None:
         """Stop the raylet and all below it but the node's agent, through the agent."""
@@ -138,6 +189,27 @@ class ExistingWorld(RayWorld):
         why = self._terms.guard.refuses(node_id, used=used, costs_node=costs_node)
         if why is not None:
             raise RefusedError(f"node {node_id[:8]}: {why}")
+
+    def _watch(self, node_id: str, notice_s: float, limit_s: float, release: Release) -> bool:
+        """Wait for the node's end, at most `limit_s`; return False if the run ended before.
+
+        The worker is released by the drain's deadline, or after `HEARD_S` where there is no drain.
+        """
+        begun_ns, is_heard = self._clock.now_ns(), False
+        while self._is_alive(node_id):
+            passed_s = seconds_since(begun_ns, self._clock)
+            deadline_ms = compat.draining_nodes().get(node_id)
+            if deadline_ms is not None and not is_heard:
+                is_heard = True
+                left_ns = deadline_ms * 1_000_000 - self._clock.wall_ns()
+                release(self._clock.now_ns() + left_ns)
+            elif passed_s >= min(HEARD_S, notice_s):
+                release()
+            if passed_s >= limit_s:
+                break
+            if not self.let_pass(min(POLL_S, limit_s - passed_s)):
+                return False
+        return True
 
     def _place(self, node_id: str) -> tuple[str, int]:
         row = next((n for n in ray.nodes() if n["NodeID"] == node_id), None)
