@@ -108,7 +108,7 @@ class World(Protocol):
         """End a node at once: its raylet and, but for `raylet_only`, all that it started."""
 
     def reclaim_node(self, node_id: str, *, notice_s: float, release: Release) -> bool | None:
-        """Have the platform of a node announce its loss and take it; return whether it is gone.
+        """Let the platform of a node announce its loss and take it; return whether it is gone.
 
         None, and nothing done, where the run has no platform; False where the run ended before.
         `release` is called with the deadline that the cluster itself has announced, if any.

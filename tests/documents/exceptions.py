@@ -16,6 +16,11 @@ RUN_ELSEWHERE = {
     "chaos run scenarios/smoke --address 10.0.0.1:6379 --allow-faults-on 10.0.0.1:6379": (
         "tests/ray/test_existing_cluster.py"
     ),
+    "chaos run scenarios/smoke --address 10.0.0.1:6379 --reclaim-by kubernetes:jobs --dry-run": (
+        "tests/ray/test_reclaimed_nodes.py"
+    ),
+    "chaos run scenarios/smoke --address 10.0.0.1:6379 --reclaim-by kubernetes:jobs "
+    "--allow-faults-on 10.0.0.1:6379 --allow-node-loss": "tests/ray/test_reclaimed_nodes.py",
     "chaos audit train_ddp.py -- --epochs 3": "tests/torchrun/test_audit.py",
     "chaos preflight train.py --market hot-4h --validate -- --epochs 12": (
         "tests/fork/test_preflight.py"

@@ -96,7 +96,7 @@ class ExistingWorld(RayWorld):
         agent.end_node.remote()
 
     def reclaim_node(self, node_id: str, *, notice_s: float, release: Release) -> bool | None:
-        """Have the platform announce the node and take it; see whether the cluster hears of it.
+        """Let the platform announce and take the node; look whether the cluster hears of it.
 
         Chaos does not drain the node: what is on it, such as `ray start --block`, may.
         """
