@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.model.event import DeadlinePassed, RunEnded, WorkerGroupStarted
+from chaos.model.event import DeadlinePassed, DriverExited, RunEnded, WorkerGroupStarted
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal, read_history
@@ -79,3 +79,44 @@ def test_the_limit_counts_from_when_the_first_workers_are_there(
     ((number, ended),) = history.of(RunEnded)
     counted = Counter(entry.source for entry in history)
     assert ended.lines == {**counted, "harness": history[number].seq}
+
+
+class Twice(Watched):
+    """A driver beside which a fault asks for a second one; each ends at its time, if it does."""
+
+    ends: tuple[float | None, float | None] = (5.0, 9.0)
+
+    def start_driver(self) -> str:
+        return f"driver {len(self._running)}"
+
+    def driver_wanted(self) -> bool:
+        return self.hand.seconds == 2 and len(self._running) == 1
+
+    def exit_code(self, driver: str) -> int | None:  # type: ignore[override]
+        ends_s = self.ends[int(driver[-1])]
+        return None if ends_s is None or self.hand.seconds < ends_s else int(driver[-1])
+
+
+@pytest.mark.parametrize(
+    ("ends", "exits"),
+    [
+        ((5.0, 9.0), [(0, 0), (1, 1)]),
+        ((9.0, 5.0), [(1, 1), (0, 0)]),
+        ((5.0, None), [(0, 0), (1, -9)]),
+        ((None, None), [(0, -9), (1, -9)]),
+    ],
+)
+def test_a_run_with_a_second_driver_lasts_until_both_have_ended(
+    ends: tuple[float | None, float | None], exits: list[tuple[int, int]], tmp_path: Path
+) -> None:
+    directory = RunDirectory(tmp_path)
+    directory.journals.mkdir()
+    run = Twice(Story().plan(), directory, lambda _: None)
+    run.ends = ends
+
+    run.watch()
+    run.end(interrupted=False)
+    run.controller.close()
+
+    seen = [event for _, event in read_history(directory.journals).of(DriverExited)]
+    assert [(event.start, event.code) for event in seen] == exits
