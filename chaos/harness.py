@@ -43,6 +43,7 @@ from chaos.plan.digest import baseline_digest
 from chaos.plan.draw import random_plan
 from chaos.plan.make import make_plan
 from chaos.plan.permitted import ClusterOverrides, Permissions, needs_permission, refusals
+from chaos.reclaim.connect import connect
 from chaos.report.ci import render as render_junit
 from chaos.report.ci import suite_of, summary_of
 from chaos.report.html import render_run, render_suite
@@ -295,7 +296,10 @@ def plan_of(file: Path, *, cwd: Path, seed: int, backend: PlanBackend) -> Plan:
 
 
 def refuse_unnamed_cluster(plan: Plan, permissions: Permissions) -> None:
-    """Raise `UsageError` where a plan's cluster is not ours and faults are not allowed on it."""
+    """Raise `UsageError` where a plan's cluster is not ours and faults are not allowed on it.
+
+    Also where the platform that is to take its nodes has no client here.
+    """
     missing = needs_permission(plan, permissions)
     if missing is not None:
         raise UsageError(
@@ -304,6 +308,8 @@ def refuse_unnamed_cluster(plan: Plan, permissions: Permissions) -> None:
             "be done",
             place=plan.file,
         )
+    if plan.shape.reclaim_by is not None:
+        connect(plan.shape.reclaim_by)
 
 
 def refuse_unpermitted(plan: Plan, permissions: Permissions) -> None:

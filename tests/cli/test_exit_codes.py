@@ -133,6 +133,18 @@ def test_options_that_contradict_each_other_are_refused(
     assert problem in capsys.readouterr().err
 
 
+def test_a_platform_without_its_client_is_named_with_the_extra_before_anything_starts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "kubernetes", None)
+    file = scenario_in(tmp_path, 'cluster: {address: "h:1", reclaim_by: "kubernetes:jobs"}\n')
+    words = ["--allow-faults-on", "h:1", "--reports", str(tmp_path / "reports")]
+
+    assert code_of(monkeypatch, "run", str(file), *words) == 3
+    assert "pip install 'ray-train-chaos[reclaim-kubernetes]'" in capsys.readouterr().err
+    assert not (tmp_path / "reports").exists()
+
+
 def test_a_dry_run_of_a_cluster_that_does_not_answer_is_the_callers_to_put_right(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

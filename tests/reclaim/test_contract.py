@@ -15,7 +15,9 @@ import pytest
 
 from chaos.errors import UsageError
 from chaos.faults.world import RefusedError
+from chaos.reclaim import pods
 from chaos.reclaim.clouds import AwsInstances, AzureMachines, GoogleInstances
+from chaos.reclaim.connect import connect
 from chaos.reclaim.local import LocalProcesses
 from chaos.reclaim.pods import KubernetesPods
 from chaos.reclaim.port import Reclaimer, asked, client
@@ -285,10 +287,47 @@ def test_a_client_that_is_missing_is_named_with_its_extra() -> None:
         client("no_such_client", extra="reclaim-aws")
 
 
+class NoFileError(Exception):
+    """`kubernetes.config.ConfigException`."""
+
+
+def no_file() -> None:
+    raise NoFileError("no configuration found")
+
+
+def kubernetes_client(*, in_cluster: Callable[[], None]) -> SimpleNamespace:
+    """Return the client as it is in a pod, where there is no file."""
+    config = SimpleNamespace(
+        load_kube_config=no_file, ConfigException=NoFileError, load_incluster_config=in_cluster
+    )
+    return SimpleNamespace(config=config, client=SimpleNamespace(CoreV1Api=lambda: "core"))
+
+
+def test_in_a_pod_its_service_account_connects(monkeypatch: pytest.MonkeyPatch) -> None:
+    library = kubernetes_client(in_cluster=lambda: None)
+    monkeypatch.setattr(pods, "client", lambda *_, **__: library)
+
+    assert connect("kubernetes:jobs") == KubernetesPods("core", "jobs")
+
+
+def test_a_client_without_settings_is_the_callers_to_put_right(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    library = kubernetes_client(in_cluster=no_file)
+    monkeypatch.setattr(pods, "client", lambda *_, **__: library)
+
+    with pytest.raises(UsageError, match="kubernetes:jobs cannot be reached: no configuration"):
+        connect("kubernetes:jobs")
+
+
+def test_this_machine_needs_no_client() -> None:
+    assert isinstance(connect("local"), LocalProcesses)
+
+
 def test_the_page_says_which_adaptors_were_seen_for_real() -> None:
     page = (ROOT / "docs/reclaim.md").read_text(encoding="utf-8")
     rows = dict(
-        re.findall(r"^\| `chaos\.reclaim\.\w+\.(\w+)` \|.*\| ([\w ]+) \|$", page, re.MULTILINE)
+        re.findall(r"^\| .*`chaos\.reclaim\.\w+\.(\w+)` \|.*\| ([\w ]+) \|$", page, re.MULTILINE)
     )
 
     made: list[type[Reclaimer]] = [

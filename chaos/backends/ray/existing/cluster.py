@@ -18,7 +18,6 @@ from chaos.backends.ray.settings import NAMESPACE
 from chaos.errors import ClusterError
 from chaos.model.plan import Plan, Shape
 from chaos.plan.permitted import Guard, NodeFacts, Permissions, needs_permission, refusals
-from chaos.reclaim.connect import connect as reclaimer_of
 from chaos.run.apart import leave_mark, remove_mark, sees
 from chaos.run.directory import RunDirectory
 
@@ -40,9 +39,7 @@ class ExistingCluster:
 
     @classmethod
     def connect(cls, shape: Shape, permissions: Permissions) -> Self:
-        """Connect to a cluster and try its platform's client; nothing is started or changed."""
-        if shape.reclaim_by is not None:
-            reclaimer_of(shape.reclaim_by)
+        """Connect to a cluster; nothing is started or changed there."""
         return cls(shape, permissions, connect(shape.address or ""))
 
     @property
