@@ -82,6 +82,7 @@ from chaos.model.events.strike import (
     FaultInvoked,
     GateReached,
     GateReleased,
+    MetadataAsked,
     NodeReclaimed,
     NoticeGiven,
     Reclaim,
@@ -129,6 +130,7 @@ AnyEvent: TypeAlias = (
     | GateReached
     | GateReleased
     | FaultInvoked
+    | MetadataAsked
     | NodeReclaimed
     | NoticeGiven
     | StorageFaulted
@@ -192,6 +194,7 @@ __all__ = [
     "LossResolved",
     "MembershipChanged",
     "MemoryExhausted",
+    "MetadataAsked",
     "NodeReclaimed",
     "NoticeGiven",
     "ObserverFailed",

@@ -23,6 +23,7 @@ from chaos.model.event import (
     FaultInvoked,
     FitRaised,
     FitReturned,
+    MetadataAsked,
     NoticeGiven,
     RunEnded,
     ScriptRaised,
@@ -102,6 +103,7 @@ def is_notable(entry: Entry) -> bool:
         WorkerGroupStarted
         | FaultInvoked
         | NoticeGiven
+        | MetadataAsked
         | FaultEnded
         | FailureDecided
         | Committed

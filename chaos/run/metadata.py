@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 
 from chaos.faults.world import Target
+from chaos.model.event import MetadataAsked
 from chaos.model.scenario import Cloud
 from chaos.reclaim.metadata import (
     CONTENT_TYPES,
@@ -28,28 +29,38 @@ from chaos.reclaim.metadata import (
     waits_s,
 )
 from chaos.run.clock import Clock, seconds_since
+from chaos.run.journal import Journal
 
 LOOPBACK = "127.0.0.1"
 OURS = "CHAOS_METADATA"  # http://host:port, whatever the cloud; Azure's clients take no variable
 # The variables that the clouds' own clients take for the address of the service.
 VARIABLES = (OURS, "AWS_EC2_METADATA_SERVICE_ENDPOINT", "GCE_METADATA_HOST", "GCE_METADATA_IP")
 POLL_S = 0.1
+EVENTS_MAX = 64  # a job may ask for any path
 
 
 class MetadataService:
     """The service of one run, at a free port of the loopback address, until it is closed.
 
     `group` returns the present worker of each rank. Every request is a line of the file `log`: the
-    time, the node that asked, the request and the status.
+    time, the node that asked, the request and the status. The first of a node for a path, and the
+    first that is answered with its notice, is an event of the journal.
     """
 
     def __init__(
-        self, cloud: Cloud, clock: Clock, group: Callable[[], Mapping[int, Target]], log: Path
+        self,
+        cloud: Cloud,
+        clock: Clock,
+        group: Callable[[], Mapping[int, Target]],
+        log: Path,
+        journal: Journal,
     ) -> None:
         self.cloud = cloud
         self._clock = clock
         self._group = group
         self._log = log
+        self._journal = journal
+        self._recorded: set[tuple[str | None, str, bool]] = set()
         self._notices: dict[str, Notice] = {}
         self._guard = threading.Lock()
         self._closed = threading.Event()
@@ -74,8 +85,9 @@ class MetadataService:
         self._notices[node_id] = Notice(node_id, now_s, now_s + left_s)
 
     def close(self) -> None:
-        """Stop answering."""
-        self._closed.set()
+        """Stop answering; nothing is recorded any more."""
+        with self._guard:
+            self._closed.set()
         self._server.shutdown()
         self._server.server_close()
 
@@ -87,9 +99,28 @@ class MetadataService:
         if notice is not None and acknowledges(self.cloud, request, notice):
             self._notices[notice.node_id] = replace(notice, is_started=True)
         line = f"{iso(now_s)} {node_id or '-'} {request.method} {request.target} {given.status}\n"
-        with self._guard, suppress(OSError), self._log.open("a", encoding="utf-8") as log:
-            log.write(line)  # a full disk must not change the answer
+        calm = answer(self.cloud, request, None, now_s)
+        with self._guard, suppress(OSError):  # a full disk must not change the answer
+            self._record(node_id, request, given, has_notice=given.is_given and given != calm)
+            with self._log.open("a", encoding="utf-8") as log:
+                log.write(line)
         return given
+
+    def _record(
+        self, node_id: str | None, request: Request, given: Response, *, has_notice: bool
+    ) -> None:
+        key = node_id, request.path, has_notice
+        is_token = request.method == "PUT"
+        if is_token or key in self._recorded or len(self._recorded) >= EVENTS_MAX:
+            return
+        if not self._closed.is_set():  # the journal may be closed by then
+            self._recorded.add(key)
+            asked = f"{request.method} {request.path}"
+            self._journal.add(
+                MetadataAsked(
+                    node_id=node_id, request=asked, status=given.status, has_notice=has_notice
+                )
+            )
 
     def _await_change(self, request: Request, port: int) -> str | None:
         """Wait as long as a request wants to; return the node that asks."""

@@ -16,6 +16,7 @@ from chaos.run.below import stands_still
 from chaos.run.clock import Clock, SystemClock, came, seconds_since
 from chaos.run.controller import ChaosController
 from chaos.run.directory import RunDirectory
+from chaos.run.journal import Journal
 from chaos.run.machine import free_bytes
 from chaos.run.metadata import MetadataService
 
@@ -45,11 +46,14 @@ def metadata_of(plan: Plan, world: "RunWorld", directory: RunDirectory) -> Itera
         yield {}
         return
     log = directory.logs / METADATA_LOG
-    world.metadata = MetadataService(plan.shape.metadata, SystemClock(), world.group, log)
+    clock = SystemClock()
+    journal = Journal(directory.journals, "metadata", role="chaos", clock=clock)
+    world.metadata = MetadataService(plan.shape.metadata, clock, world.group, log, journal)
     try:
         yield world.metadata.variables()
     finally:
         world.metadata.close()
+        journal.close()
 
 
 class RunWorld:

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaos.faults.world import Target
+from chaos.model.event import MetadataAsked
 from chaos.model.scenario import Cloud
 from chaos.reclaim.metadata import (
     TOKEN_TTL_MAX_S,
@@ -26,6 +27,7 @@ from chaos.reclaim.metadata import (
     waits_s,
 )
 from chaos.run.clock import SystemClock
+from chaos.run.journal import Journal, read_history
 from chaos.run.metadata import MetadataService, node_of
 
 NOW_S = 1_790_000_000.0
@@ -174,7 +176,9 @@ def group() -> dict[int, Target]:
 def service(
     request: pytest.FixtureRequest, group: dict[int, Target], tmp_path: Path
 ) -> Iterator[MetadataService]:
-    service = MetadataService(request.param, SystemClock(), lambda: group, tmp_path / "log")
+    clock = SystemClock()
+    journal = Journal(tmp_path, "metadata", role="chaos", clock=clock)
+    service = MetadataService(request.param, clock, lambda: group, tmp_path / "log", journal)
     yield service
     service.close()
 
@@ -208,6 +212,12 @@ def test_a_worker_sees_the_notice_of_its_own_node(
     assert asked(service, "GET", place) == calm
     lines = (tmp_path / "log").read_text().splitlines()
     assert [line.split()[1] for line in lines] == ["node-1", "node-1", "node-1", "-"]
+    events = [e for _, e in read_history(tmp_path).of(MetadataAsked)]
+    assert [(e.node_id, e.has_notice) for e in events] == [
+        ("node-1", False),
+        ("node-1", True),
+        (None, False),
+    ]
 
 
 @pytest.mark.parametrize("service", ["aws"], indirect=True)
@@ -230,7 +240,9 @@ def test_a_request_that_waits_is_answered_when_the_notice_comes(
         def sleep(self, seconds: float) -> None:
             waiting.post("node-1", deadline_ns=self.now_ns())
 
-    waiting = MetadataService("gcp", Meanwhile(), lambda: group, tmp_path / "log")
+    clock = Meanwhile()
+    journal = Journal(tmp_path, "metadata", role="chaos", clock=clock)
+    waiting = MetadataService("gcp", clock, lambda: group, tmp_path / "log", journal)
     try:
         assert asked(waiting, "GET", f"{PREEMPTED}?wait_for_change=true") == (200, "TRUE")
     finally:

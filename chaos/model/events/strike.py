@@ -71,6 +71,24 @@ class NodeReclaimed(Event, frozen=True, kw_only=True):
         return f"{what}, by {self.by}, an adaptor that was seen {self.seen}"
 
 
+class MetadataAsked(Event, frozen=True, kw_only=True):
+    """A process asked the emulated metadata service: the first time for its node and this path.
+
+    `has_notice`: the first answer with the node's notice in it. `node_id` is None for a process
+    that is no worker's.
+    """
+
+    node_id: str | None
+    request: str
+    status: int
+    has_notice: bool
+
+    def _text(self) -> str:
+        who = "a process" if self.node_id is None else f"node {self.node_id[:8]}"
+        what = "saw its notice" if self.has_notice else "asked the metadata service"
+        return f"{who} {what}: {self.request}: {self.status}"
+
+
 class StorageFaulted(Event, frozen=True, kw_only=True):
     """The run's file system has just done the harm of an armed op.
 
