@@ -1,5 +1,6 @@
 """One call that runs a job under torchrun, without a fault and with some, and judges the run."""
 
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,7 +48,7 @@ def plan_of(
 
 @dataclass
 class Runs:
-    """The runs of one test, in a folder of their own, which is the jobs' working directory too."""
+    """The runs of one test; the folder is theirs alone, and the jobs' working directory."""
 
     folder: Path
     backend: TorchrunBackend
@@ -65,9 +66,26 @@ def torchrun() -> Iterator[TorchrunBackend]:
         yield backend
 
 
+@pytest.fixture(scope="session")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return one folder for all: jobs that work in another are forked from another root."""
+    return tmp_path_factory.mktemp("desk")
+
+
+@pytest.fixture(scope="session")
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return one folder for all temporary files of the jobs."""
+    return tmp_path_factory.mktemp("scratch")
+
+
 @pytest.fixture
-def runs(tmp_path: Path, torchrun: TorchrunBackend) -> Runs:
-    return Runs(tmp_path, torchrun)
+def runs(
+    desk: Path, scratch: Path, torchrun: TorchrunBackend, monkeypatch: pytest.MonkeyPatch
+) -> Runs:
+    monkeypatch.setenv("TMPDIR", str(scratch))
+    for left in desk.iterdir():  # by the last test
+        shutil.rmtree(left) if left.is_dir() else left.unlink()
+    return Runs(desk, torchrun)
 
 
 @pytest.fixture

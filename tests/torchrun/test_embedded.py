@@ -10,10 +10,12 @@ from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import psutil
 import pytest
 
+from chaos.backends.torchrun import roots
 from chaos.backends.torchrun.backend import TorchrunBackend
 from chaos.backends.torchrun.roots import why_not_forked
 from chaos.model.event import (
@@ -25,8 +27,9 @@ from chaos.model.event import (
     WorkerGroupStarted,
 )
 from chaos.model.fault_entry import FaultEntry
-from chaos.model.plan import PlanBackend
+from chaos.model.plan import Plan, PlanBackend
 from chaos.report.outcome import FinishedRun
+from chaos.run.clock import SystemClock
 from tests.torchrun.conftest import JOBS, RunJob, Runs, plan_of
 from tests.torchrun.test_runs import killed, killed_as_it_recovers, killed_in_save
 
@@ -62,8 +65,12 @@ def facts(run: Path) -> dict[tuple[str, str], Any]:
     return found
 
 
-def test_a_kill_has_one_outcome_on_both(run: RunJob) -> None:
-    embedded, real = (run("ddp", killed(1, 2, rank=1), backend=name) for name in BOTH)
+def test_a_kill_has_one_outcome_on_both_beside_one_run_without_a_fault(runs: Runs) -> None:
+    script, kill = JOBS / "ddp.py", killed(1, 2, rank=1)
+    plans = [plan_of(script, kill, cwd=runs.folder, retries=1, backend=name) for name in BOTH]
+    clean = runs.of(plans[0].baseline())  # the real one's costs three more imports of torch
+
+    embedded, real = (runs.of(plan, clean.history) for plan in plans)
 
     assert embedded.verdict.status == "pass", embedded.verdict.headline
     assert outcome(embedded) == outcome(real)
@@ -175,6 +182,7 @@ def test_nothing_outlives_a_harness_that_is_killed(tmp_path: Path) -> None:
     try:
         while len(below := waiting.children(recursive=True)) < 5:  # root, agent, forker, two ranks
             assert harness.poll() is None
+            SystemClock().sleep(0.1)  # the processor is for the harness
     finally:
         os.kill(harness.pid, signal.SIGKILL)
         harness.wait()
@@ -185,16 +193,37 @@ def test_nothing_outlives_a_harness_that_is_killed(tmp_path: Path) -> None:
 
 def test_runs_go_side_by_side_from_one_root(runs: Runs, torchrun: TorchrunBackend) -> None:
     def one(number: int) -> FinishedRun:
-        cwd = runs.folder / str(number)
-        cwd.mkdir()
-        plan = plan_of(JOBS / "ddp.py", cwd=cwd, backend="fork", args=("--epochs", "2"))
+        text = (JOBS / "ddp.py").read_text().replace("checkpoint.pt", f"{number}.pt")
+        script = runs.folder / f"ddp_{number}.py"
+        script.write_text(text)
+        plan = plan_of(script, cwd=runs.folder, backend="fork", args=("--epochs", "2"))
         with torchrun.beside() as lane:
-            return Runs(cwd, lane).of(plan.baseline())
+            return Runs(runs.folder, lane).of(plan.baseline())
 
     with ThreadPoolExecutor(2) as threads:
         done = [*threads.map(one, range(2))]
 
     assert [run.verdict.status for run in done] == ["pass", "pass"]
+
+
+def test_jobs_share_a_root_unless_they_start_with_something_else(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    plan = plan_of(JOBS / "ddp.py", cwd=tmp_path)
+    elsewhere = plan.model_copy(update={"cwd": "/"})
+    started = Mock(side_effect=lambda *_, **__: Mock(is_alive=True))
+    monkeypatch.setattr(roots, "ForkingProcess", started)
+    mine = roots.Roots()
+
+    def root(plan: Plan, hash_seed: str = "0") -> object:
+        return mine.warm_up(plan, hash_seed=hash_seed, log=tmp_path / "log")
+
+    first = root(plan)
+    monkeypatch.setenv("PYTEST_CURRENT_TEST", "the next one")
+    assert root(plan) is first
+    others = [root(elsewhere), root(plan, "1")]
+    monkeypatch.setenv("MKL_DYNAMIC", "FALSE")
+    assert len({*others, root(plan), first}) == started.call_count == 4
 
 
 def test_what_cannot_be_forked_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,13 +31,8 @@ def killed_as_it_recovers(rank: int) -> FaultEntry:
 
 
 def test_a_ddp_job_goes_on_from_its_own_file_and_leaves_nothing(
-    run: RunJob,
-    tmp_path: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-    monkeypatch: pytest.MonkeyPatch,
+    run: RunJob, desk: Path, scratch: Path
 ) -> None:
-    scratch = tmp_path_factory.mktemp("scratch")
-    monkeypatch.setenv("TMPDIR", str(scratch))
     done = run("ddp", killed(1, 2, rank=1), backend="fork")
 
     assert done.verdict.status == "pass", done.verdict.headline
@@ -48,7 +43,7 @@ def test_a_ddp_job_goes_on_from_its_own_file_and_leaves_nothing(
     decided = [event for _, event in done.history.of(FailureDecided)]
     assert [(d.attempt, d.decision, d.charged) for d in decided] == [(0, "RETRY", "failures")]
     assert any(e.path.endswith("checkpoint.pt") for _, e in done.history.of(WroteOutside))
-    assert [path.name for path in tmp_path.iterdir()] == ["reports"]
+    assert [path.name for path in desk.iterdir()] == ["reports"]
     assert not list(scratch.glob("torchelastic*"))
 
 

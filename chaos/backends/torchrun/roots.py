@@ -16,6 +16,7 @@ ROOT = Path(__file__).with_name("root.py")
 # In place of a run's: its token is as long.
 NOWHERE = RunAddress(Path(os.devnull), "0" * 8, "none:")
 OMP_ENV = "OMP_NUM_THREADS"
+TEST_ENV = "PYTEST_CURRENT_TEST"  # pytest's: another in each test, and nothing is imported by it
 _Key: TypeAlias = tuple[tuple[str, ...], str]
 
 
@@ -33,7 +34,8 @@ class Roots:
     def warm_up(self, plan: Plan, *, hash_seed: str, log: Path) -> ForkingProcess:
         """Return the root of a plan's job, which may still be at its imports."""
         env = _root_env(plan, hash_seed)
-        key = tuple(f"{name}={value}" for name, value in sorted(env.items())), plan.cwd
+        stated = (f"{name}={value}" for name, value in sorted(env.items()) if name != TEST_ENV)
+        key = tuple(stated), plan.cwd
         with self._guard:
             root = self._roots.get(key)
             if root is not None and not root.is_alive:
