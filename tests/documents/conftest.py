@@ -66,7 +66,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     (folder / "test_train.py").write_text(block_of("pytest.md", "python", "import chaos"))
     (folder / "p3.csv").write_text(TRACE)
     made = Desk(folder)
-    done = made.start("chaos", "run", "my.chaos.yaml", *FORK)
+    done = made.call("chaos", "run", "my.chaos.yaml", *FORK)
     assert done.code == 0, done.out + done.err
     yield made
     shutil.rmtree(folder)
