@@ -19,7 +19,8 @@ class EvictNode(Fault):
     is over. Ray 2.60 answers SIGTERM with a drain of its own node, with reason PREEMPTION and
     `drain_s` of notice, and ends the node when they are over. A plan with this fault has nodes that
     are such processes. Landed when the node is dead and its worker gone; where a drain was due, the
-    GCS has announced it. The embedded backend has no `ray start`.
+    GCS has announced it. The embedded backend has no `ray start`. On a cluster with `reclaim_by`
+    the platform evicts the pod, and whether Ray hears of it is looked up.
     """
 
     family = "node"

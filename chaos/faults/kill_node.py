@@ -15,7 +15,8 @@ class KillNode(Fault):
 
     `ranks` loses the nodes of several workers in one instant, as a rack or a
     zone goes. Landed when the cluster's own control plane counts every node
-    as dead and the workers' processes are gone.
+    as dead and the workers' processes are gone. On a cluster with `reclaim_by` the platform takes
+    the nodes.
     """
 
     family = "node"

@@ -25,7 +25,8 @@ class PreemptNode(Fault):
     moment. `on_time` lets Ray do so first, for `RULING_S` at most; otherwise the order would be
     chance (2.60.0 charges the broken connections of a node that went first to `max_failures`). A
     node that is gone while Ray still counts on it is `early`, or had no notice. Landed when the
-    node is dead; a false alarm (`never`) when the node outlives its deadline.
+    node is dead; a false alarm (`never`) when the node outlives its deadline. On a cluster with
+    `reclaim_by` the platform announces and takes the node, and chaos drains none.
     """
 
     family = "node"
