@@ -26,7 +26,7 @@ _NOT_DRAWN = (
     "<p>This chart is not drawn: where the page was made, addresses are limited "
     "(<code>ulimit -v</code>). Where they are not, <code>chaos report</code> draws it.</p>"
 )
-INK, FAINT, GRID = "var(--ink-2)", "var(--ink-3)", "var(--line)"
+INK, GRID = "var(--ink-2)", "var(--line)"
 BASELINE, RUN, LOST = "var(--baseline)", "var(--run)", "var(--lost)"
 LOST_TEXT = "var(--lost-text)"
 FAULT, COMMIT, DIVERGED = "var(--fault)", "var(--commit)", "var(--diverged)"
