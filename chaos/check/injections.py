@@ -37,9 +37,9 @@ class Injection:
     `is_in_doubt`: it was begun, and may have done harm that was not seen. `came_too_late`: training
     was over before the harm was done, and the op was not meant for that. `effects`: the events of
     the run's storage, for a storage fault. `again`: the further attempts that it took workers from,
-    each with the time. `is_preemption`: it was announced to Ray and came by the clock; torchrun
-    knows SIGTERM alone, which ends its workers at once. `is_unheard`: a platform announced it, and
-    nothing announced it to Ray, which charges a failure then.
+    each with the time. `is_reclaimed`: a platform announced and took the node, and `is_announced`
+    says whether the cluster was seen to hear of it. `is_preemption`: it was announced to Ray, and
+    came by the clock; torchrun knows SIGTERM alone, which ends its workers at once.
     """
 
     op: Op
@@ -53,8 +53,9 @@ class Injection:
     came_too_late: bool = False
     effects: tuple[tuple[int, StorageFaulted], ...] = ()
     again: tuple[tuple[int, int], ...] = ()
+    is_reclaimed: bool = False
+    is_announced: bool = False
     is_preemption: bool = False
-    is_unheard: bool = False
 
     @property
     def hits(self) -> dict[int, int | None]:
@@ -88,7 +89,7 @@ class Injection:
         """Whether the harm was done while a rank was held, with all earlier epochs committed."""
         fault = self.op.fault
         trains_on = fault.lets_go_first and fault.ends_attempt == "always"
-        return self.op.holds_a_worker and not (fault.is_announced or trains_on)
+        return self.op.holds_a_worker and not (self.is_announced or self.is_reclaimed or trains_on)
 
     @property
     def rank(self) -> int | None:
@@ -123,19 +124,21 @@ def injections(
     """
     notices = {notice.op: notice.deadline_ns for _, notice in history.of(NoticeGiven)}
     reclaimed = [(history.time_ns(n), e) for n, e in history.of(NodeReclaimed)]
-    announced = {e.node_id for _, e in reclaimed if e.stage == "announced"}
+    by_platform = {e.node_id for _, e in reclaimed if e.stage == "announced"}
     gone = {e.node_id: time_ns for time_ns, e in reclaimed if e.stage == "gone"}
     found = []
     for op in plan.ops:
         for gates, mine, over in _turns(op, history):
             began_ns = history.time_ns(mine[0][0]) if mine else None
             node_id = mine[0][1].node_id if mine else ""
-            is_unheard = node_id in announced and op.index not in notices
-            is_preemption = op.fault.is_announced and plan.job.launcher == "ray" and not is_unheard
+            is_reclaimed = node_id in by_platform
+            is_announced = op.index in notices if is_reclaimed else op.fault.is_announced
+            is_preemption = is_announced and plan.job.launcher == "ray"
             injection = Injection(
                 op=op,
+                is_reclaimed=is_reclaimed,
+                is_announced=is_announced,
                 is_preemption=is_preemption,
-                is_unheard=is_unheard,
                 gates=gates,
                 invoked=mine,
                 ended=over,
@@ -170,7 +173,7 @@ def _harm_ns(
     """
     if gone_ns is not None and op.fault.nodes_lost:
         return gone_ns if deadline_ns is None else min(deadline_ns, gone_ns)
-    if deadline_ns is None or not op.fault.is_announced:
+    if deadline_ns is None:
         return began_ns
     loss_ns = op.fault.loss_ns(deadline_ns)
     return deadline_ns if loss_ns is None else min(loss_ns, deadline_ns)

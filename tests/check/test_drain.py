@@ -5,9 +5,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from chaos.check.analysis import RunAnalysis
 from chaos.check.judge import judge
+from chaos.faults.evict_node import EvictNode
 from chaos.model import event as ev
 from chaos.model.history import History
+from chaos.model.plan import Op
 from chaos.model.verdict import CheckResult
 from tests.check.story import Story, Strike
 from tests.check.tamper import analysis_of, changed, later, result_on, rows, told, without
@@ -317,6 +320,23 @@ def test_an_unheard_notice_harms_when_the_node_is_gone() -> None:
     gone = next(n for n, e in history.of(ev.NodeReclaimed) if e.stage == "gone")
     (injection,) = analysis_of(SOON, history).injections
 
-    assert injection.is_unheard
+    assert injection.is_reclaimed
+    assert not injection.is_announced
     assert injection.harm_ns == history.time_ns(gone)
     assert injection.hit == 0
+
+
+def test_a_drain_of_a_pods_own_hook_is_a_preemption_though_the_scenario_states_none() -> None:
+    plan = SOON.plan()
+    evicted = Op(index=0, at=plan.ops[0].at, evict_node=EvictNode(drain_s=0))
+    plan = plan.model_copy(update={"ops": (evicted,)})
+    heard, unheard = (
+        RunAnalysis(plan, by_platform(SOON, heard=heard), SOON.baseline())
+        for heard in (True, False)
+    )
+
+    assert [i.budget for i in heard.injections] == ["preemptions"]
+    assert [i.budget for i in unheard.injections] == ["failures"]
+    assert not any(i.is_exact for i in (*heard.injections, *unheard.injections))
+    results = judge(plan, by_platform(SOON, heard=True), SOON.baseline()).results
+    assert not [r.summary for r in results if r.status == "fail"]
