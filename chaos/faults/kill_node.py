@@ -96,9 +96,11 @@ class KillNode(Fault):
 def dead(world: World, target: Target) -> Outcome:
     """Return the outcome `ok` if the cluster counts the node of `target` as dead."""
     name = f"node {target.node_id[:8]}"
-    if not world.node_is_dead(target.node_id, within_s=PROOF_WITHIN_S):
-        return Outcome("fail", f"{name} is alive after {PROOF_WITHIN_S:g} s")
+    is_dead = world.node_is_dead(target.node_id, within_s=PROOF_WITHIN_S)
     by = world.taken_by(target.node_id)
+    if not is_dead:
+        what = f" after {PROOF_WITHIN_S:g} s" if by is None else f", though {by}"
+        return Outcome("fail", f"{name} is alive{what}")
     detail = f"{name} is dead, with rank {target.rank} on it"
     return Outcome("ok", detail if by is None else f"{detail}; {by}")
 
@@ -124,5 +126,5 @@ def taken_by_platform(
     if is_gone is None:
         return None
     if not is_gone:
-        return Outcome("fail", "the job ended before the platform took its node; nothing was lost")
+        return Outcome("fail", "the job ended before its platform had taken the node")
     return lost(world, target)

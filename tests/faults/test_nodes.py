@@ -162,4 +162,6 @@ def test_a_job_that_ends_before_its_platform_took_the_node_lost_none(
 def test_a_node_that_outlives_its_platform_was_not_lost(inject: Strike, world: FakeWorld) -> None:
     world.platform, world.hardy = "aws", True
 
-    assert inject(PreemptNode(notice_s=7)).status == "fail"
+    outcome = inject(PreemptNode(notice_s=7))
+
+    assert outcome == Outcome("fail", "node node-b is alive, though aws took it")
