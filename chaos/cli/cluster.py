@@ -14,8 +14,7 @@ from chaos.harness import plan_of
 from chaos.model.plan import Plan, PlanBackend
 from chaos.model.scenario import platform_in
 from chaos.plan.permitted import ClusterOverrides, NodeFacts
-from chaos.reclaim.connect import connect
-from chaos.reclaim.port import asked
+from chaos.reclaim.connect import connect, machine_of
 from chaos.report.tables import dry_run
 
 Address = Annotated[
@@ -113,11 +112,11 @@ def machines_under(plan: Plan, nodes: Sequence[NodeFacts]) -> dict[str, str]:
     """
     if plan.shape.reclaim_by is None:
         return {}
-    reclaimer, found = connect(plan.shape.reclaim_by), dict[str, str]()
+    reclaimer, found = connect(plan.shape.reclaim_by), dict.fromkeys((n.node_id for n in nodes), "")
     for node in nodes:
-        try:
-            with asked(reclaimer):
-                found[node.node_id] = reclaimer.at(node.address, node.port)
-        except (ProcessLookupError, RefusedError) as error:
-            found[node.node_id] = f"none: {error}"
+        if node.standing == "may have faults":
+            try:
+                found[node.node_id] = machine_of(reclaimer, node, nodes)
+            except RefusedError as error:
+                found[node.node_id] = f"none: {error}"
     return found

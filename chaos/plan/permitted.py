@@ -52,12 +52,13 @@ class ClusterOverrides:
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """One node of a cluster, and a port at which it listens. `is_own`: the harness runs there."""
+    """One node of a cluster, with a port at which it listens. `is_own`: the harness runs there."""
 
     node_id: str
     address: str
     cpus: float
     port: int = 0
+    hostname: str = ""
     is_head: bool = False
     is_own: bool = False
 

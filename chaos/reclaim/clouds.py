@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 
 from chaos.errors import UsageError
 from chaos.faults.world import RefusedError
-from chaos.reclaim.port import Seen, client, parts, refuse, status_of, the_one
+from chaos.reclaim.port import Seen, client, named, parts, refuse, status_of, the_one
 
 INTERRUPT = "aws:ec2:send-spot-instance-interruptions"
 AWS_NOTICE_S, AZURE_NOTICE_S, GOOGLE_NOTICE_S = 120.0, 30.0, 30.0
@@ -37,9 +37,9 @@ class AwsInstances:
         boto3 = client("boto3", extra="reclaim-aws")
         return cls(boto3.client("fis"), boto3.client("ec2"), template)
 
-    def at(self, host: str, port: int) -> str:
-        """Return the one instance with this private address; networks may share addresses."""
-        del port
+    def at(self, host: str, port: int, hostname: str) -> str:
+        """Return the one instance with this private address; the template must name it, too."""
+        del port, hostname  # EC2 makes hostnames of addresses
         states = {"Name": "instance-state-name", "Values": ["running", "shutting-down"]}
         addresses = {"Name": "private-ip-address", "Values": [host]}
         found = self.ec2.describe_instances(Filters=[addresses, states])
@@ -49,21 +49,25 @@ class AwsInstances:
     def announce(self, node: str, *, notice_s: float) -> float:
         """Start the experiment; AWS gives notice two minutes before it takes the instance."""
         refuse(self, node, asked_s=notice_s, given_s=AWS_NOTICE_S)
-        found = self.fis.get_experiment_template(id=self.template)["experimentTemplate"]
-        _must_interrupt_alone(found, node)
+        self._must_be_named(node)
         started = self.fis.start_experiment(experimentTemplateId=self.template)["experiment"]
         if started["state"]["status"] not in _STARTS:
             raise RefusedError(f"the experiment did not start: {started['state']}")
         return AWS_NOTICE_S
 
     def take(self, node: str) -> None:
-        """Terminate the instance."""
+        """Terminate the instance, if the template names it."""
         refuse(self, node)
+        self._must_be_named(node)
         self.ec2.terminate_instances(InstanceIds=[node])
 
     def is_gone(self, node: str) -> bool:
         """Return whether the instance is terminated, or stopped by an interruption."""
         return self._state(node) in {None, "terminated", "stopped"}
+
+    def _must_be_named(self, node: str) -> None:
+        found = self.fis.get_experiment_template(id=self.template)["experimentTemplate"]
+        _must_interrupt_alone(found, node)
 
     def _state(self, node: str) -> str | None:
         if re.fullmatch("i-[0-9a-z]+", node) is None:
@@ -88,6 +92,11 @@ def _must_interrupt_alone(template: dict[str, Any], node: str) -> None:
             f"the experiment template must have one action, {INTERRUPT}, and {node} alone as its "
             f"target, by its ARN; it has {actions} for {arns}"
         )
+
+
+def _is_host(node: str, hostname: str) -> bool:
+    """Return whether a machine's name is that of a host, whose domain may follow."""
+    return node.rpartition("/")[2].lower() == hostname.partition(".")[0].lower()
 
 
 @dataclass
@@ -117,8 +126,8 @@ class AzureMachines:
             compute.ComputeManagementClient(*by), network.NetworkManagementClient(*by), group
         )
 
-    def at(self, host: str, port: int) -> str:
-        """Return the one machine with a network interface that has this private address."""
+    def at(self, host: str, port: int, hostname: str) -> str:
+        """Return the one machine with this private address that is named as its host."""
         del port
         cards = self.network.network_interfaces.list(resource_group_name=self.group)
         found = [
@@ -127,7 +136,8 @@ class AzureMachines:
             if card.virtual_machine is not None
             and host in {c.private_ip_address for c in card.ip_configurations or ()}
         ]
-        return the_one(found, host, self)
+        same = [n for n in found if _is_host(n, hostname)]
+        return the_one(same, named(host, hostname), self)
 
     def announce(self, node: str, *, notice_s: float) -> float:
         """Simulate the eviction; its event comes 30 s before, and minutes may pass until then."""
@@ -175,15 +185,16 @@ class GoogleInstances:
         compute = client("google.cloud.compute_v1", extra="reclaim-google")
         return cls(compute.InstancesClient(), project, zone)
 
-    def at(self, host: str, port: int) -> str:
-        """Return the one instance with this internal address."""
+    def at(self, host: str, port: int, hostname: str) -> str:
+        """Return the one instance with this internal address that is named as its host."""
         del port
         found = [
             f"{self.project}/{self.zone}/{instance.name}"
             for instance in self.instances.list(project=self.project, zone=self.zone)
             if host in {card.network_i_p for card in instance.network_interfaces}
+            and _is_host(instance.name, hostname)
         ]
-        return the_one(found, host, self)
+        return the_one(found, named(host, hostname), self)
 
     def announce(self, node: str, *, notice_s: float) -> float:
         """Simulate maintenance, which preempts a Spot instance; refuse one that would migrate."""

@@ -26,11 +26,12 @@ class LocalProcesses:
     def __init__(self) -> None:
         self._known: dict[str, dict[int, psutil.Process]] = {}
 
-    def at(self, host: str, port: int) -> str:
+    def at(self, host: str, port: int, hostname: str) -> str:
         """Return the first process of the one tree of this machine that listens at an address.
 
         That is the process which listens; of a Ray node the `ray start --block` above its raylet.
         """
+        del hostname
         here = {a.address for of in psutil.net_if_addrs().values() for a in of}
         is_here = host in here or host.startswith("127.")
         found = set[str]()

@@ -6,10 +6,11 @@ from http import HTTPStatus
 from typing import Any, ClassVar, Self
 
 from chaos.faults.world import RefusedError
-from chaos.reclaim.port import Seen, client, parts, status_of, the_one
+from chaos.reclaim.port import Seen, client, named, parts, status_of, the_one
 
 FORM = "NAMESPACE/POD"
 LEAST_S = 1
+HOSTNAME_MAX = 63
 _OVER = {"Succeeded", "Failed"}  # phases in which no container runs
 
 
@@ -39,14 +40,21 @@ class KubernetesPods:
             library.config.load_incluster_config()
         return cls(library.client.CoreV1Api(), namespace)
 
-    def at(self, host: str, port: int) -> str:
-        """Return the one pod with this IP; those with their host's network share one."""
+    def at(self, host: str, port: int, hostname: str) -> str:
+        """Return the one pod with this IP and hostname, which is its name unless it states another.
+
+        Clusters often have the same range of IPs, and pods with their host's network share one.
+        """
         del port
         selector = f"status.podIP={host}"
         pods = self.core.list_namespaced_pod(namespace=self.namespace, field_selector=selector)
-        found = [pod for pod in pods.items if pod.status.phase not in _OVER]
-        names = [f"{pod.metadata.namespace}/{pod.metadata.name}" for pod in found]
-        return the_one(names, host, self)
+        found = [
+            f"{pod.metadata.namespace}/{pod.metadata.name}"
+            for pod in pods.items
+            if pod.status.phase not in _OVER
+            and hostname == (pod.spec.hostname or pod.metadata.name)[:HOSTNAME_MAX]
+        ]
+        return the_one(found, named(host, hostname), self)
 
     def announce(self, node: str, *, notice_s: float) -> float:
         """Evict the pod with the notice as its grace, in whole seconds; it goes by itself."""

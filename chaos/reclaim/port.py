@@ -1,14 +1,14 @@
 """The port to a platform that takes a machine back: announce it, take it, see that it is gone."""
 
+import contextlib
+import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from http import HTTPStatus
 from importlib import import_module
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 
 from chaos.errors import UsageError
 from chaos.faults.world import RefusedError
-from chaos.words import gist
 
 Seen: TypeAlias = Literal["for real", "against a fake alone"]
 
@@ -25,10 +25,11 @@ class Reclaimer(Protocol):
     seen: ClassVar[Seen]
     takes_announced: ClassVar[bool]  # a node that was announced goes without `take`
 
-    def at(self, host: str, port: int) -> str:
+    def at(self, host: str, port: int, hostname: str) -> str:
         """Return the name of the one node with an address; `port`: one at which it listens.
 
-        Raises `ProcessLookupError` where there is none, `RefusedError` where there are several.
+        Another network may have the same addresses: a node with another `hostname` is another
+        node. Raises `RefusedError` unless there is exactly one.
         """
 
     def announce(self, node: str, *, notice_s: float) -> float:
@@ -41,16 +42,22 @@ class Reclaimer(Protocol):
         """Return whether nothing of the node runs any more; a name that never was is gone, too."""
 
 
-@contextmanager
+@contextlib.contextmanager
 def asked(reclaimer: Reclaimer) -> Iterator[None]:
     """Turn a platform's refusal for want of rights into `RefusedError`."""
     try:
         yield
     except Exception as error:
         if status_of(error) in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
-            why = f"{reclaimer.name} does not allow it: {gist(str(error))}"
-            raise RefusedError(why) from error
+            raise RefusedError(f"{reclaimer.name} does not allow it: {reason(error)}") from error
         raise
+
+
+def reason(error: Exception) -> str:
+    """Return the reason that a client states: the first line, but of Kubernetes the API's own."""
+    with contextlib.suppress(TypeError, ValueError, KeyError):
+        return str(json.loads(getattr(error, "body", None) or "")["message"])
+    return str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
 
 
 def status_of(error: Exception) -> int | None:
@@ -76,13 +83,18 @@ def client(module: str, *, extra: str) -> Any:  # noqa: ANN401 - a library witho
         raise UsageError(f"the client {module} is not installed", hint) from error
 
 
-def the_one(found: Sequence[str], host: str, reclaimer: Reclaimer) -> str:
-    """Return the only node that was found at an address; raises the errors of `at`."""
+def the_one(found: Sequence[str], place: str, reclaimer: Reclaimer) -> str:
+    """Return the only node that was found at a place; raises `RefusedError` for none or several."""
     if not found:
-        raise ProcessLookupError(f"{reclaimer.name} has no node at {host}")
+        raise RefusedError(f"{reclaimer.name} has no node at {place}")
     if len(found) > 1:
-        raise RefusedError(f"{reclaimer.name} has several nodes at {host}: {', '.join(found)}")
+        raise RefusedError(f"{reclaimer.name} has several nodes at {place}: {', '.join(found)}")
     return found[0]
+
+
+def named(host: str, hostname: str) -> str:
+    """Return an address and its hostname in words."""
+    return f"{host} with the hostname {hostname}"
 
 
 def refuse(reclaimer: Reclaimer, node: str, *, asked_s: float = 0.0, given_s: float = 0.0) -> None:

@@ -52,11 +52,6 @@ class TestedWorld(ExistingWorld):
     __test__ = False
     platform: Platform
     looks = 3
-    address = ADDRESS
-
-    def _place(self, node_id: str) -> tuple[str, int]:
-        del node_id
-        return self.address, 1
 
     def _is_alive(self, node_id: str) -> bool:
         del node_id
@@ -86,7 +81,8 @@ def world(platform: Platform, journals: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(worlds, "POLL_S", 0.001)
     monkeypatch.setattr(worlds, "HEARD_S", 0.0)
     monkeypatch.setattr(compat, "draining_nodes", dict)
-    known = [NodeFacts(HEAD, "10.0.0.1", 0, is_head=True), NodeFacts(NODE, ADDRESS, 1)]
+    known = known_at(ADDRESS)
+    monkeypatch.setattr(worlds, "nodes", lambda: known)
     guard = Guard.over(known, Permissions("h:1", node_loss=True))
     journal = Journal(journals, "chaos", role="chaos", clock=SystemClock())
     machines = Machines(KubernetesPods(Core(platform), "jobs"), journal, SystemClock())
@@ -96,6 +92,11 @@ def world(platform: Platform, journals: Path, monkeypatch: pytest.MonkeyPatch) -
     made.platform = platform
     made.learn_group({0: RANK_0})
     return made
+
+
+def known_at(address: str) -> list[NodeFacts]:
+    head = NodeFacts(HEAD, "10.0.0.1", 0, is_head=True)
+    return [head, NodeFacts(NODE, address, 1, hostname="worker-0")]
 
 
 def stages(journals: Path) -> list[str]:
@@ -163,13 +164,16 @@ def test_a_node_that_is_killed_is_taken_at_once(
     ids=["announce", "take"],
 )
 def test_the_platform_is_not_asked_for_what_the_guard_refuses(
-    world: TestedWorld, platform: Platform, ask: Callable[[TestedWorld, str], object]
+    world: TestedWorld,
+    platform: Platform,
+    ask: Callable[[TestedWorld, str], object],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for node in (HEAD, "unused22cc"):
         with pytest.raises(RefusedError):
             ask(world, node)
-    world.address = ELSEWHERE
-    with pytest.raises(ProcessLookupError, match=f"kubernetes has no node at {ELSEWHERE}"):
+    monkeypatch.setattr(worlds, "nodes", lambda: known_at(ELSEWHERE))
+    with pytest.raises(RefusedError, match=f"kubernetes has no node at {ELSEWHERE}"):
         ask(world, NODE)
 
     assert platform.calls == []

@@ -3,6 +3,7 @@
 Each has one node that runs. What is announced goes once `pass_time` is called.
 """
 
+import json
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +17,8 @@ class ClientError(Exception):
     """An error of any of the clients, by default for a node that is not there."""
 
     def __init__(self, status: int = 404) -> None:
-        super().__init__(f"({status})\nthe client's own reason")
+        super().__init__(f"({status})\nmuch that is not for a reader")
+        self.body = json.dumps({"message": "the API's own reason"})
         self.status = self.status_code = self.code = status
 
 
@@ -78,6 +80,7 @@ class Core:
 
     platform: Platform
     uid: str = "1"
+    hostname: str | None = None
     is_guarded: bool = False
 
     def list_namespaced_pod(self, *, namespace: str, field_selector: str) -> Any:
@@ -88,6 +91,7 @@ class Core:
             SimpleNamespace(
                 metadata=SimpleNamespace(namespace=namespace, name=name.rpartition("/")[2]),
                 status=SimpleNamespace(phase=phase),
+                spec=SimpleNamespace(hostname=self.hostname),
             )
             for name, phase in [*((name, "Running") for name in names), ("jobs/old", "Failed")]
         ]

@@ -8,6 +8,7 @@ file that CALLS names.
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -60,7 +61,8 @@ class CoreV1Api:
     def _pod(self, name: str, namespace: str) -> Any:
         phase = "Running" if self._processes(name) else "Failed"
         metadata = SimpleNamespace(name=name, namespace=namespace, uid=name)
-        return SimpleNamespace(metadata=metadata, status=SimpleNamespace(phase=phase))
+        spec = SimpleNamespace(hostname=socket.gethostname())
+        return SimpleNamespace(metadata=metadata, status=SimpleNamespace(phase=phase), spec=spec)
 
     def _processes(self, name: str) -> list[psutil.Process]:
         return tree(self._pods[name][1])

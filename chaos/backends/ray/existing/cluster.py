@@ -202,6 +202,7 @@ def nodes() -> list[NodeFacts]:
             address=row["NodeManagerAddress"],
             cpus=float(row["Resources"].get("CPU", 0.0)),
             port=int(row["NodeManagerPort"]),
+            hostname=row["NodeManagerHostname"],
             is_head=compat.is_head(row),
             is_own=row["NodeID"] == own,
         )

@@ -1,8 +1,11 @@
 """The platform's machines under the nodes of a run: announced, taken, and seen to be gone."""
 
+from collections.abc import Sequence
+
 from chaos.backends.ray.existing.terms import Terms
 from chaos.model.event import NodeReclaimed, Reclaim
-from chaos.reclaim.connect import connect
+from chaos.plan.permitted import NodeFacts
+from chaos.reclaim.connect import connect, machine_of
 from chaos.reclaim.port import Reclaimer, asked
 from chaos.run.clock import Clock, SystemClock, came
 from chaos.run.journal import Journal
@@ -22,13 +25,13 @@ class Machines:
         self._going: set[str] = set()
 
     def announce(
-        self, node_id: str, host: str, port: int, *, notice_s: float
+        self, node_id: str, cluster: Sequence[NodeFacts], *, notice_s: float
     ) -> tuple[float, float]:
-        """Announce the loss of a node at an address.
+        """Announce the loss of a node.
 
         Returns the notice that it has, and for how long to wait for its end before it is taken.
         """
-        machine = self._at(host, port)
+        machine = self._under(node_id, cluster)
         with asked(self._reclaimer):
             given_s = self._reclaimer.announce(machine, notice_s=notice_s)
         self._of[node_id] = machine
@@ -38,11 +41,11 @@ class Machines:
         self._going.add(node_id)
         return given_s, given_s + GONE_WITHIN_S
 
-    def take(self, node_id: str, host: str, port: int) -> None:
-        """Take a node at an address, unless it was announced and so goes by itself."""
+    def take(self, node_id: str, cluster: Sequence[NodeFacts]) -> None:
+        """Take a node, unless it was announced and so goes by itself."""
         if node_id in self._going:
             return
-        machine = self._at(host, port)
+        machine = self._of.get(node_id) or self._under(node_id, cluster)
         with asked(self._reclaimer):
             self._reclaimer.take(machine)
         self._of[node_id] = machine
@@ -74,9 +77,11 @@ class Machines:
         by = f"{self._reclaimer.name} took it as {self._of[node_id]}"
         return f"{by}, by an adaptor that was seen {self._reclaimer.seen}"
 
-    def _at(self, host: str, port: int) -> str:
-        with asked(self._reclaimer):
-            return self._reclaimer.at(host, port)
+    def _under(self, node_id: str, cluster: Sequence[NodeFacts]) -> str:
+        node = next((node for node in cluster if node.node_id == node_id), None)
+        if node is None:
+            raise ProcessLookupError(f"node {node_id[:8]}")
+        return machine_of(self._reclaimer, node, cluster)
 
     def _record(self, node_id: str, stage: Reclaim, *, notice_s: float | None = None) -> None:
         self._journal.add(

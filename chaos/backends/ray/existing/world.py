@@ -10,6 +10,7 @@ import ray
 from chaos.backends.ray import compat
 from chaos.backends.ray.agent import is_running
 from chaos.backends.ray.existing.agent import AgentPool
+from chaos.backends.ray.existing.cluster import nodes
 from chaos.backends.ray.existing.machines import GONE_WITHIN_S, Machines
 from chaos.backends.ray.existing.terms import LEASE_S, Terms
 from chaos.backends.ray.world import CALL_S, RayWorld, call
@@ -19,9 +20,7 @@ from chaos.run.armed import ArmedFaults
 from chaos.run.clock import seconds_since
 
 CONNECT_S = 1.0
-HEARD_S = (
-    5.0  # Ray 2.60's `ray start` answers SIGTERM within a second; a handler that polls may not
-)
+HEARD_S = 5.0  # Ray 2.60's `ray start` drains within a second of SIGTERM; a handler may poll
 POLL_S = 0.2
 
 
@@ -83,7 +82,7 @@ class ExistingWorld(RayWorld):
             raise RefusedError("with the raylet alone gone, nothing shows that its workers are")
         if self._machines is not None:
             self._agent_pool.collect(node_id)
-            self._machines.take(node_id, *self._place(node_id))
+            self._machines.take(node_id, nodes())
             return
         agent = self._agents[node_id]
         try:
@@ -103,13 +102,12 @@ class ExistingWorld(RayWorld):
         if self._machines is None:
             return None
         self._refuse(node_id, costs_node=True)
+        notice_s, limit_s = self._machines.announce(node_id, nodes(), notice_s=notice_s)
         self._announced.add(node_id)
-        place = self._place(node_id)
-        notice_s, limit_s = self._machines.announce(node_id, *place, notice_s=notice_s)
         if not self._watch(node_id, notice_s, limit_s, release):
             return False
         if self._is_alive(node_id):
-            self._machines.take(node_id, *place)
+            self._machines.take(node_id, nodes())
         if self.node_is_dead(node_id, within_s=GONE_WITHIN_S):
             self._machines.note_loss(node_id)
         return True
