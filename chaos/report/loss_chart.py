@@ -106,24 +106,33 @@ def lost_bands(analysis: RunAnalysis, line: StepSeries) -> alt.LayerChart | None
 
 
 def fault_marks(analysis: RunAnalysis, line: StepSeries) -> alt.LayerChart | None:
-    """Mark the place of every fault that began."""
+    """Mark the place of every fault that began.
+
+    A layer holds all names that have one place beside their rule: Altair copies each several
+    times, which took seconds for a run of twenty faults.
+    """
     begun = [injection for injection in analysis.injections if injection.invoked]
-    layers = []
+    beside: dict[tuple[bool, int], list[dict[str, object]]] = {}
     for nth, injection in enumerate(begun):
         place = line.at_trigger(injection.op.at)
-        row = {
+        row: dict[str, object] = {
             "place": place,
             "name": f"✕ {injection.op.kind.replace('_', ' ')}, rank {injection.rank}",
             "fault": str(injection.op),
             "status": injection.ended[-1][1].status if injection.ended else "not ended",
         }
-        rule = alt.Chart(alt.Data(values=[row])).mark_rule(color=ch.FAULT, strokeWidth=1.5)
-        tooltip = [alt.Tooltip("fault:N"), alt.Tooltip("status:N")]
-        layers.append(rule.encode(x="place:Q", tooltip=tooltip))
         # On one line, the names of faults at one place would overlap.
-        is_left = place > 0.7 * line.steps
-        layers.append(_label(row, is_left=is_left, dy=2 + 16 * (nth % 3), color=ch.FAULT))
-    return alt.layer(*layers) if layers else None
+        beside.setdefault((place > 0.7 * line.steps, 2 + 16 * (nth % 3)), []).append(row)
+    if not beside:
+        return None
+    every = [row for rows in beside.values() for row in rows]
+    rule = alt.Chart(alt.Data(values=every)).mark_rule(color=ch.FAULT, strokeWidth=1.5)
+    tooltip = [alt.Tooltip("fault:N"), alt.Tooltip("status:N")]
+    names = [
+        _label(*rows, is_left=is_left, dy=dy, color=ch.FAULT)
+        for (is_left, dy), rows in beside.items()
+    ]
+    return alt.layer(rule.encode(x="place:Q", tooltip=tooltip), *names)
 
 
 def divergence_rule(
@@ -142,9 +151,9 @@ def divergence_rule(
     return alt.layer(rule.encode(x="place:Q"), text)
 
 
-def _label(row: dict[str, object], *, is_left: bool, dy: int, color: str) -> alt.Chart:
-    """Return a text beside a rule."""
-    text = alt.Chart(alt.Data(values=[row])).mark_text(
+def _label(*rows: dict[str, object], is_left: bool, dy: int, color: str) -> alt.Chart:
+    """Return the texts beside some rules."""
+    text = alt.Chart(alt.Data(values=[*rows])).mark_text(
         align="right" if is_left else "left",
         baseline="top",
         dx=-6 if is_left else 6,
