@@ -29,10 +29,10 @@ BROKEN = {
 }
 
 
-def audit(script: str, runs: int, reports: Path) -> tuple[Done, dict[str, Any]]:
+def audit(script: str, runs: int, reports: Path, *args: str) -> tuple[Done, dict[str, Any]]:
     """Audit a job with so many strikes, and without Ray; gives what was printed, and the card."""
     words = ["audit", f"scenarios/jobs/{script}.py", "--max-runs", str(runs), "--no-confirm"]
-    options = ["--format", "json", "--reports", str(reports), "--", "--epochs", "4"]
+    options = ["--format", "json", "--reports", str(reports), "--", "--epochs", "4", *args]
     ran = chaos(*words, *options, folder=ROOT)
     card: dict[str, Any] = json.loads(ran.out)
     return ran, card
