@@ -55,8 +55,8 @@ class StartSecondDriver(Fault):
         del release  # after it, so that the first goes on beside a second that trains
         if self.frozen_s is None:
             return self._start(world, target)
-        stopped = world.freeze_driver(within_s=PROOF_WITHIN_S)
-        try:
+        try:  # from here on: it may stop some processes, and raise at another
+            stopped = world.freeze_driver(within_s=PROOF_WITHIN_S)
             if stopped is None:
                 return Outcome("fail", f"the first still moved after {PROOF_WITHIN_S:g} s")
             outcome = self._start(world, target)

@@ -1,5 +1,6 @@
 """The harness's side of one run, on any backend: it watches drivers, and reads the journals."""
 
+import contextlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -75,8 +76,9 @@ class RunWatch(ABC, Generic[Driver]):
                 elif self._running:
                     self.meanwhile()
         finally:
-            for number, driver in tuple(self._running.items()):
-                self._exited(number, self.end_driver(driver))
+            with contextlib.ExitStack() as closing:  # each is ended, even if the end of one raises
+                for number in reversed(self._running):
+                    closing.callback(self._end_one, number)
 
     def end(self, *, interrupted: bool) -> None:
         """Record that the run is over, as its last event."""
@@ -120,6 +122,10 @@ class RunWatch(ABC, Generic[Driver]):
     def _exited(self, number: int, code: int) -> None:
         self.journal.add(DriverExited(code=code, start=number))
         self.driver_ended(self._running.pop(number))
+
+    def _end_one(self, number: int) -> None:
+        # Without `driver_ended`: the run is over, and its cluster may not answer any more.
+        self.journal.add(DriverExited(code=self.end_driver(self._running[number]), start=number))
 
     def _is_to_end(self, start_ns: int) -> bool:
         """Return whether the drivers are to be ended; record it, with stacks, at the time limit."""

@@ -148,7 +148,8 @@ class RunWorld:
         """Stop the driver, Ray's controller and every worker; return the number of processes."""
         self._still = tuple(pid for pid in self._of_driver() if not stands_still(pid))
         for pid in self._still:
-            os.kill(pid, signal.SIGSTOP)
+            with contextlib.suppress(ProcessLookupError):  # it may have ended just now
+                os.kill(pid, signal.SIGSTOP)
         is_still = came(
             lambda: all(map(stands_still, self._still)),
             self._clock,

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import pytest
+
 from chaos.faults.kill_controller import KillController
 from chaos.faults.kill_driver import KillDriver
 from chaos.faults.kill_gcs import KillGcs
@@ -135,3 +137,16 @@ def test_a_first_driver_that_cannot_be_stopped_goes_on_alone(
 
     assert inject(StartSecondDriver(frozen_s=4)).status == "fail"
     assert world.done == ["freeze driver", "thaw driver"]
+
+
+def test_a_freeze_that_fails_half_way_leaves_nothing_frozen(
+    inject: Strike, world: FakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def freeze(*, within_s: float) -> int:
+        raise PermissionError(within_s)
+
+    monkeypatch.setattr(world, "freeze_driver", freeze)
+
+    with pytest.raises(PermissionError):
+        inject(StartSecondDriver(frozen_s=4))
+    assert world.done == ["thaw driver"]

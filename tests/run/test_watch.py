@@ -120,3 +120,34 @@ def test_a_run_with_a_second_driver_lasts_until_both_have_ended(
 
     seen = [event for _, event in read_history(directory.journals).of(DriverExited)]
     assert [(event.start, event.code) for event in seen] == exits
+
+
+class Stubborn(Twice):
+    """The end of its first driver cannot be brought about."""
+
+    ended: tuple[str, ...] = ()
+
+    def end_driver(self, driver: str) -> int:
+        self.ended = (*self.ended, driver)
+        if driver == "driver 0":
+            raise RuntimeError("no answer")
+        return -9
+
+    def driver_ended(self, driver: str) -> None:
+        raise AssertionError(driver)  # the cluster may be gone: what asks it would wait for ever
+
+
+def test_both_drivers_are_ended_even_if_the_end_of_one_fails(tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path)
+    directory.journals.mkdir()
+    run = Stubborn(Story().plan(), directory, lambda _: None)
+    run.ends = (None, None)
+
+    with pytest.raises(RuntimeError, match="no answer"):
+        run.watch()
+    run.end(interrupted=False)
+    run.controller.close()
+
+    assert run.ended == ("driver 0", "driver 1")
+    seen = [event for _, event in read_history(directory.journals).of(DriverExited)]
+    assert [event.start for event in seen] == [1]
