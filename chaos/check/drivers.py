@@ -5,7 +5,7 @@ lock, or the first gives way. What the other one does then (it raises, or opens 
 write nothing) is its own way out, and no course of the run.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from chaos.model.event import (
@@ -17,6 +17,8 @@ from chaos.model.event import (
     FileLoaded,
     FileRenamed,
     FileSaveBegun,
+    FileSaved,
+    FitReturned,
     JournalOpened,
     ReportBegun,
     WorkerGroupStarted,
@@ -24,12 +26,15 @@ from chaos.model.event import (
 from chaos.model.history import Entry, History
 from chaos.model.plan import Plan
 
+CHAOS = "chaos"  # the journal of the chaos controller
+
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A checkpoint, or a file of the job's own that both drivers know; the event it began with."""
+    """A checkpoint, or a file of the job's own that both drivers know; its first and last event."""
 
     begun: int
+    done: int
     attempt: int
     what: str
 
@@ -39,7 +44,8 @@ class TwoDrivers:
     """The drivers of a run since a fault started the second one.
 
     `second` are the attempts of the second driver. `hidden`: the numbers of the events of the
-    driver that does not lead, which is the one that wrote last.
+    driver that does not lead. The one that wrote last leads, or a second one that wrote nothing if
+    its `fit()` alone returned.
     """
 
     second: frozenset[int]
@@ -68,24 +74,50 @@ def two_drivers(plan: Plan, history: History) -> TwoDrivers | None:
         a for a, n in opened.items() if journals.get(history[n].source) == ("controller", True)
     )
     writes = tuple(sorted(_writes(history, second), key=lambda write: write.begun))
-    leads = bool(writes) and writes[-1].attempt in second  # the second one does
-    wrote = {write.attempt for write in writes}
-    idle = {a for a, n in opened.items() if (a in second) != leads and n > since and a not in wrote}
-    other = _Other(journals, is_second=not leads, second=second, idle=frozenset(idle))
-    hidden = (n for n, entry in enumerate(history) if n > since and other.has(entry))
+    leads = _second_leads(history, journals, writes, second)
+    last: dict[int, int] = {}
+    for write in writes:
+        last[write.attempt] = max(last.get(write.attempt, since), write.done)
+    others = {a: n for a, n in opened.items() if (a in second) != leads}
+    other = _Other(
+        journals,
+        is_second=not leads,
+        second=second,
+        idle=frozenset(a for a, n in others.items() if n > since and a not in last),
+        last={a: last.get(a, since) for a in others},
+    )
+    hidden = (n for n, entry in enumerate(history) if n > since and other.has(n, entry))
     return TwoDrivers(second, writes, frozenset(hidden))
+
+
+def _second_leads(
+    history: History,
+    journals: Mapping[str, tuple[str, bool]],
+    writes: Sequence[Write],
+    second: frozenset[int],
+) -> bool:
+    if any(write.attempt in second for write in writes):
+        return writes[-1].attempt in second
+    # A job may make no checkpoint at all, or none after the one that the second began with.
+    return {journals.get(history[n].source) for n, _ in history.of(FitReturned)} == {
+        ("driver", True)
+    }
 
 
 @dataclass(frozen=True)
 class _Other:
-    """The driver that does not lead, by the journals of both; `idle`: its attempts without part."""
+    """The driver that does not lead, by the journals of both.
+
+    `idle`: its attempts without part. `last`: the last event of each of its attempts that has one.
+    """
 
     journals: Mapping[str, tuple[str, bool]]
     is_second: bool
     second: frozenset[int]
     idle: frozenset[int]
+    last: Mapping[int, int]
 
-    def has(self, entry: Entry) -> bool:
+    def has(self, number: int, entry: Entry) -> bool:
         """Return whether an event is of its own way out."""
         journal = self.journals.get(entry.source)
         match entry.what:
@@ -99,8 +131,11 @@ class _Other:
             case ControllerState() | FailureDecided() if journal == ("controller", self.is_second):
                 return True
             case _:
-                is_idle = getattr(entry.what, "attempt", None) in self.idle
-                return is_idle or journal == ("driver", self.is_second)
+                attempt: int = getattr(entry.what, "attempt", -1)
+                if attempt in self.idle or journal == ("driver", self.is_second):
+                    return True
+                # What chaos itself did to an attempt with a part stays, such as the end of a hold.
+                return number > self.last.get(attempt, number) and entry.source != CHAOS
 
 
 def _writes(history: History, second: frozenset[int]) -> Iterator[Write]:
@@ -110,12 +145,13 @@ def _writes(history: History, second: frozenset[int]) -> Iterator[Write]:
     for number, done in history.of(Committed):
         if done.checkpoint is not None:
             at = begun.get((done.attempt, done.epoch), number)
-            yield Write(at, done.attempt, f"the checkpoint {done.checkpoint}")
+            yield Write(at, number, done.attempt, f"the checkpoint {done.checkpoint}")
     known: tuple[set[str], set[str]] = set(), set()
     files = [(n, e.attempt, e.path) for n, e in history.of(FileSaveBegun)]
     files += [(n, e.attempt, e.to) for n, e in history.of(FileRenamed)]
     for _, attempt, path in (*files, *((0, e.attempt, e.path) for _, e in history.of(FileLoaded))):
         known[attempt in second].add(path)
+    ends = {(e.attempt, e.path): n for n, e in history.of(FileSaved)}  # the last of each
     for number, attempt, path in files:
         if path in known[0] and path in known[1]:
-            yield Write(number, attempt, path)
+            yield Write(number, max(number, ends.get((attempt, path), number)), attempt, path)

@@ -50,9 +50,9 @@ def check_single_writer(analysis: RunAnalysis) -> CheckResult:
     opened (or, where that was not seen, its first rank started or made a step), an earlier attempt
     makes no step, report, commit or file: the next one may be reading what it writes. And each rank
     of an attempt is one process. Where a second driver of the run was started, one of the two ends
-    or gives way: once an attempt of the one has made a step, no earlier attempt of the other begins
-    to write a checkpoint, or a file that both know. Steps alone do no harm, and a driver that wrote
-    nothing may take any way out.
+    or gives way: once an attempt of the one has made a step (or, where none is seen, has begun to
+    write), no earlier attempt of the other begins to write a checkpoint, or a file that both know.
+    Steps alone do no harm, and a driver that wrote nothing may take any way out.
     """
     if not analysis.run.attempts:
         return inconclusive(SINGLE_WRITER, "no attempt was seen")
@@ -102,7 +102,11 @@ def _beside(analysis: RunAnalysis) -> Iterator[Anomaly]:
     """Yield the attempts of one driver that go on to write beside a later one of the other."""
     writes = () if analysis.drivers is None else analysis.drivers.writes
     for later in analysis.run.attempts if writes else ():
-        first = later.steps[0].number if later.steps else len(analysis.history)
+        # Of a job whose steps are not seen, its first write.
+        own = [step.number for step in later.steps[:1]]
+        own += [write.begun for write in writes if write.attempt == later.index]
+        first = own[0] if own else len(analysis.history)
+        did = "had made a step" if later.steps else "had begun to write"
         for earlier in analysis.run.attempts:
             if earlier.index > later.index or not _are_apart(analysis, earlier, later):
                 continue
@@ -110,7 +114,7 @@ def _beside(analysis: RunAnalysis) -> Iterator[Anomaly]:
             if beside:
                 yield Anomaly(
                     message=f"two drivers of one run wrote side by side: attempt {later.index} of "
-                    f"the one had made a step when attempt {earlier.index} of the other began to "
+                    f"the one {did} when attempt {earlier.index} of the other began to "
                     f"write {beside[0].what}",
                     events=(first, beside[0].begun),
                 )

@@ -53,6 +53,10 @@ def failed(attempt: int, source: str) -> tuple[str, ev.AnyEvent]:
     )
 
 
+def returned(source: str) -> tuple[str, ev.AnyEvent]:
+    return source, ev.FitReturned(metrics={}, checkpoint=None)
+
+
 STARTED = (
     opened("driver", "driver"),
     opened("controller", "controller-1"),
@@ -121,6 +125,35 @@ def test_a_second_driver_that_waits_for_nodes_fails_no_attempt_of_the_first() ->
     assert shown(failed(0, "controller-2"), *mine) == [e for _, e in (*mine, EXITS[1])]
 
 
+def test_of_two_drivers_without_a_checkpoint_the_one_that_alone_returns_leads() -> None:
+    gave_way = ("driver", ev.FitRaised(error="E", message="taken over"))
+    mine = [step(1), commit(1, "controller-2", None), returned("driver-2")]
+
+    assert shown(*mine, gave_way) == [e for _, e in (*mine, EXITS[1])]
+    assert shown(*mine, returned("driver")) == [e for _, e in (returned("driver"), EXITS[0])]
+
+
+def test_steps_that_a_first_driver_makes_in_vain_are_no_part_of_the_run() -> None:
+    vain = [step(0), report(0), commit(0, "controller-1", None), returned("driver")]
+    mine = [step(1), report(1), commit(1, "controller-2"), returned("driver-2")]
+
+    assert shown(*mine[:1], *vain, *mine[1:]) == [e for _, e in (*mine, EXITS[1])]
+
+
+def test_a_save_in_hand_and_what_led_to_it_stay_a_part_of_the_run() -> None:
+    in_hand = [step(0), report(0), step(1), commit(0, "controller-1", "a")]
+    mine = [report(1), commit(1, "controller-2", "b")]
+
+    assert shown(*in_hand, step(0), *mine) == [e for _, e in (*in_hand, *mine, EXITS[1])]
+
+
+def test_the_end_of_a_hold_is_seen_of_a_driver_that_gives_way() -> None:
+    free = ("chaos", ev.GateReleased(op=0, attempt=0, rank=0))
+    mine = [step(1), report(1), commit(1, "controller-2")]
+
+    assert shown(free, *mine) == [e for _, e in (free, *mine, EXITS[1])]
+
+
 def single_writer(*lines: tuple[str, ev.AnyEvent]) -> str:
     return check_single_writer.check(RunAnalysis(PLAN, history(*lines))).status
 
@@ -157,6 +190,14 @@ def test_a_driver_that_writes_beside_a_later_one_that_trains_breaks_the_promise(
 )
 def test_these_write_alone(lines: tuple[tuple[str, ev.AnyEvent], ...]) -> None:
     assert single_writer(*lines) != "fail"
+
+
+def test_two_drivers_without_steps_are_apart_by_their_writes() -> None:
+    mine, other = [report(1), commit(1, "controller-2")], [report(0), commit(0, "controller-1")]
+
+    assert single_writer(*mine, *other) == "fail"
+    assert single_writer(*other, *mine) != "fail"
+    assert single_writer(other[0], *mine, other[1]) != "fail"  # its save was in hand
 
 
 def test_a_file_that_both_save_is_written_side_by_side() -> None:
