@@ -45,12 +45,14 @@ class TwoDrivers:
 
     `second` are the attempts of the second driver. `hidden`: the numbers of the events of the
     driver that does not lead. The one that wrote last leads, or a second one that wrote nothing if
-    its `fit()` alone returned.
+    its `fit()` alone returned. `leads`: the number of its start, from 0.
     """
 
     second: frozenset[int]
     writes: tuple[Write, ...]
     hidden: frozenset[int]
+
+    leads: int
 
     def are_apart(self, one: int, other: int) -> bool:
         """Return whether two attempts are of different drivers."""
@@ -87,7 +89,7 @@ def two_drivers(plan: Plan, history: History) -> TwoDrivers | None:
         last={a: last.get(a, since) for a in others},
     )
     hidden = (n for n, entry in enumerate(history) if n > since and other.has(n, entry))
-    return TwoDrivers(second, writes, frozenset(hidden))
+    return TwoDrivers(second, writes, frozenset(hidden), leads=int(leads))
 
 
 def _second_leads(

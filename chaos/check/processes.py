@@ -14,6 +14,7 @@ from chaos.check.time_limits import pauses
 from chaos.model.event import (
     BystanderSeen,
     Committed,
+    DriverExited,
     ExperimentEnded,
     FaultInvoked,
     FileSaved,
@@ -57,6 +58,9 @@ def check_single_writer(analysis: RunAnalysis) -> CheckResult:
     if not analysis.run.attempts:
         return inconclusive(SINGLE_WRITER, "no attempt was seen")
     anomalies = [*_stragglers(analysis), *_beside(analysis), *_twins(analysis)]
+    if not anomalies and analysis.drivers is not None:
+        evidence = len(analysis.run.attempts)
+        return conclude(SINGLE_WRITER, evidence=evidence, summary=_one_at_a_time(analysis))
     if not anomalies and len(analysis.run.attempts) == 1:
         return nothing_due(
             SINGLE_WRITER, "there was one attempt, and one process for each of its ranks"
@@ -68,6 +72,15 @@ def check_single_writer(analysis: RunAnalysis) -> CheckResult:
         summary=f"each of {plural(len(analysis.run.attempts), 'attempt')} was silent once the next "
         "was there",
     )
+
+
+def _one_at_a_time(analysis: RunAnalysis) -> str:
+    assert analysis.drivers is not None
+    other = "first" if analysis.drivers.leads else "second"
+    left_out = (analysis.history[n].what for n in sorted(analysis.drivers.hidden))
+    ends = [what.code for what in left_out if isinstance(what, DriverExited)]
+    code = f" (code {ends[0]})" if ends else ""
+    return f"one of two drivers wrote at a time; how the {other} one ended{code} is not judged"
 
 
 def _stragglers(analysis: RunAnalysis) -> Iterator[Anomaly]:

@@ -192,6 +192,14 @@ def test_these_write_alone(lines: tuple[tuple[str, ev.AnyEvent], ...]) -> None:
     assert single_writer(*lines) != "fail"
 
 
+def test_it_is_said_which_driver_is_not_judged() -> None:
+    mine, other = commit(1, "controller-2"), commit(0, "controller-1")
+
+    for line, left_out in ((mine, "first"), (other, "second")):
+        result = check_single_writer.check(RunAnalysis(PLAN, history(line)))
+        assert f"how the {left_out} one ended (code 0) is not judged" in result.summary
+
+
 def test_two_drivers_without_steps_are_apart_by_their_writes() -> None:
     mine, other = [report(1), commit(1, "controller-2")], [report(0), commit(0, "controller-1")]
 
