@@ -6,7 +6,7 @@ write nothing) is its own way out, and no course of the run.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from chaos.model.event import (
     Committed,
@@ -21,6 +21,7 @@ from chaos.model.event import (
     FitReturned,
     JournalOpened,
     ReportBegun,
+    UploadBegun,
     WorkerGroupStarted,
 )
 from chaos.model.history import Entry, History
@@ -141,19 +142,38 @@ class _Other:
 
 
 def _writes(history: History, second: frozenset[int]) -> Iterator[Write]:
+    # A rank without a part of the checkpoint may enter `report()` long before the one that saves.
+    saving = {(e.attempt, e.epoch, e.rank) for _, e in history.of(UploadBegun)}
+    uploaded = {(attempt, epoch) for attempt, epoch, _ in saving}
     begun: dict[tuple[int, int], int] = {}
     for number, report in history.of(ReportBegun):
-        begun.setdefault((report.attempt, report.epoch), number)
+        place = (report.attempt, report.epoch)
+        if place not in uploaded or (*place, report.rank) in saving:
+            begun.setdefault(place, number)
     for number, done in history.of(Committed):
         if done.checkpoint is not None:
             at = begun.get((done.attempt, done.epoch), number)
             yield Write(at, number, done.attempt, f"the checkpoint {done.checkpoint}")
+    yield from _shared_files(history, second)
+
+
+def _shared_files(history: History, second: frozenset[int]) -> Iterator[Write]:
+    saves: dict[tuple[int, str], int] = {}
+    files: list[Write] = []
+    for number in history.numbers_of(FileSaveBegun, FileRenamed):
+        match history[number].what:
+            case FileSaveBegun(attempt=attempt, path=path):
+                saves[attempt, path] = number
+                files.append(Write(number, number, attempt, path))
+            case FileRenamed(attempt=attempt, path=path, to=to):  # it ends the save that it moves
+                files.append(Write(saves.get((attempt, path), number), number, attempt, to))
+            case _:
+                pass
     known: tuple[set[str], set[str]] = set(), set()
-    files = [(n, e.attempt, e.path) for n, e in history.of(FileSaveBegun)]
-    files += [(n, e.attempt, e.to) for n, e in history.of(FileRenamed)]
-    for _, attempt, path in (*files, *((0, e.attempt, e.path) for _, e in history.of(FileLoaded))):
+    seen = [(write.attempt, write.what) for write in files]
+    for attempt, path in (*seen, *((e.attempt, e.path) for _, e in history.of(FileLoaded))):
         known[attempt in second].add(path)
     ends = {(e.attempt, e.path): n for n, e in history.of(FileSaved)}  # the last of each
-    for number, attempt, path in files:
-        if path in known[0] and path in known[1]:
-            yield Write(number, max(number, ends.get((attempt, path), number)), attempt, path)
+    for write in files:
+        if write.what in known[0] and write.what in known[1]:
+            yield replace(write, done=max(write.done, ends.get((write.attempt, write.what), 0)))

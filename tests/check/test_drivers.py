@@ -192,6 +192,26 @@ def test_these_write_alone(lines: tuple[tuple[str, ev.AnyEvent], ...]) -> None:
     assert single_writer(*lines) != "fail"
 
 
+def test_a_save_begins_when_the_rank_that_saves_reports() -> None:
+    saving, waiting = (
+        (f"worker-0-{rank}", ev.ReportBegun(attempt=0, rank=rank, epoch=0)) for rank in (0, 1)
+    )
+    upload = ("worker-0-0", ev.UploadBegun(attempt=0, rank=0, epoch=0))
+    rest = [upload, commit(0, "controller-1"), report(1), commit(1, "controller-2")]
+
+    assert single_writer(waiting, step(1), saving, *rest) == "fail"
+    assert single_writer(saving, step(1), waiting, *rest) != "fail"
+
+
+def test_a_rename_is_the_end_of_the_save_that_it_moves() -> None:
+    place = {"attempt": 0, "rank": 0, "epoch": 0, "step": 1}
+    moved = ("worker-0", ev.FileRenamed(**place, path="/run/tmp-0", to="/run/last.pt"))
+    begun, other = saves(0, "/run/tmp-0"), saves(1, "/run/last.pt")
+
+    assert single_writer(begun, step(1), moved, other) != "fail"
+    assert single_writer(step(1), begun, moved, other) == "fail"
+
+
 def test_it_is_said_which_driver_is_not_judged() -> None:
     mine, other = commit(1, "controller-2"), commit(0, "controller-1")
 
