@@ -114,6 +114,7 @@ def test_a_process_that_serves_a_second_trial_has_the_fit_that_it_had(
     [
         ({"address": "h:1"}, {"kill_worker": {}}, "leave cluster.address"),
         ({}, {"kill_driver": {}}, "ends an experiment with all its trials"),
+        ({}, {"start_second_driver": {}}, "one fault of its scenario, without job.trial"),
     ],
 )
 def test_what_would_strike_more_than_the_trial_is_refused(
