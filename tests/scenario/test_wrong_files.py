@@ -505,8 +505,8 @@ def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("beside", "named"),
     [
-        ("  - {at: {epoch: 2}, kill_worker: {}}\n", "kill_worker"),
-        ("  - {at: {epoch: 2}, start_second_driver: {}}\n", "start_second_driver"),
+        ("  - {at: {epoch: 2, step: 1}, kill_worker: {}}\n", "kill_worker"),
+        ("  - {at: {epoch: 2, step: 1}, start_second_driver: {}}\n", "start_second_driver"),
         ("lifetimes: {mean_steps: 9, epochs: 2, steps_per_epoch: 4}\n", "lifetimes"),
     ],
 )
@@ -514,7 +514,7 @@ def test_a_second_driver_is_started_by_the_one_fault_of_its_scenario(
     beside: str, named: str, tmp_path: Path
 ) -> None:
     said = message(
-        tmp_path, f"{FAULTS}  - {{at: {{epoch: 1}}, start_second_driver: {{}}}}\n{beside}"
+        tmp_path, f"{FAULTS}  - {{at: {{epoch: 1, step: 1}}, start_second_driver: {{}}}}\n{beside}"
     )
 
     assert f"start_second_driver is the one fault of its scenario, without {named}" in said
