@@ -93,8 +93,19 @@ class _Charges:
 
     def __init__(self, analysis: RunAnalysis) -> None:
         self.analysis, self.terms = analysis, analysis.terms
-        decided = analysis.history.of(FailureDecided)
-        self.rows = [(number, event) for number, event in decided if event.decision != "NOOP"]
+        # A controller may outlive its driver by a moment in which it sees its workers end. It goes
+        # as well, and the driver that is started again counts anew (Ray 2.60).
+        killed = {
+            event.attempt: number
+            for injection in analysis.injections
+            if injection.op.kind == "kill_driver"
+            for number, event in injection.invoked[:1]
+        }
+        self.rows = [
+            (number, event)
+            for number, event in analysis.history.of(FailureDecided)
+            if event.decision != "NOOP" and number < killed.get(event.attempt, number + 1)
+        ]
         budgets = {a: {s.budget for s in hits} - {None} for a, hits in analysis.hits.items()}
         self.due = {
             attempt: "preemptions" if "preemptions" in of else "failures"

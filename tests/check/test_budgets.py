@@ -5,9 +5,12 @@ from typing import Any
 import pytest
 
 from chaos.check.judge import judge
+from chaos.faults.kill_driver import KillDriver
 from chaos.model import event as ev
 from chaos.model.bounds import Charges
+from chaos.model.fault_entry import FaultEntry
 from chaos.model.history import Entry, History
+from chaos.model.plan import Op, Plan
 from chaos.model.scenario import FailureBudget
 from chaos.model.verdict import CheckResult
 from tests.check.shorthand import plan_of, told_in
@@ -118,6 +121,27 @@ def test_a_driver_that_is_started_again_counts_anew() -> None:
         "fail",
         "pass",
     )
+
+
+def test_what_a_controller_decides_after_its_driver_was_killed_charges_nothing() -> None:
+    line = "g s s r c s x g<c0 s s r c ."
+    plan = plan_of(line, charges=Charges(failures=0))
+    at = plan.ops[0].at
+    driver = Op.of(0, FaultEntry(at=at, kill_driver=KillDriver()))
+
+    def status(plan: Plan, history: History) -> str:
+        results = judge(plan, history, told_in(PLAIN)).results
+        return next(result.status for result in results if result.check == "retry-budget")
+
+    killed = plan.model_copy(update={"ops": (driver,)})
+    history = told_in(line)
+    [decided] = rows(history, ev.FailureDecided)
+    [invoked] = rows(history, ev.FaultInvoked)
+    entries = list(history.entries)
+    before = [*entries[:invoked], entries[decided], *entries[invoked:decided]]
+    assert status(plan, history) == "fail"
+    assert status(killed, history) == "pass"
+    assert status(killed, History([*before, *entries[decided + 1 :]])) == "fail"
 
 
 def test_a_decision_that_costs_nothing_keeps_every_budget() -> None:
