@@ -98,7 +98,7 @@ class _Charges:
         killed = {
             event.attempt: number
             for injection in analysis.injections
-            if injection.op.kind == "kill_driver"
+            if injection.op.fault.ends_driver
             for number, event in injection.invoked[:1]
         }
         self.rows = [
