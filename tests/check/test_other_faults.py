@@ -68,10 +68,6 @@ def test_a_driver_that_is_started_again_is_charged_to_nothing() -> None:
     assert verdict.status == "pass", verdict.headline
 
 
-def test_a_charge_for_a_driver_is_one_too_many() -> None:
-    assert result(DRIVERLESS, STRUCK.history(), "retry-budget") == "fail"
-
-
 def test_a_false_alarm_that_ray_believed_is_a_preemption() -> None:
     story = Story(strikes=(Strike(epoch=1, step=2, rank=1, kind="preempt_node"),))
     false = Op(
