@@ -175,7 +175,7 @@ class SimulatedRuns:
         held, gone, idle = held[may], gone[may], idle[may]
         chance = np.ones(len(may))
         for n in range(int(gone.max())):
-            chance *= np.where(n < gone, (idle - n) / (held - n), 1.0)
+            chance *= np.where(n < gone, (idle - n) / np.maximum(held - n, 1), 1.0)
         stays = np.ones(len(rows), dtype=np.bool_)
         stays[may] = _share(luck[column[may] % self._runs], 0) >= chance
         return rows[stays]

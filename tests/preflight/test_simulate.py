@@ -252,3 +252,27 @@ def test_questions_that_are_asked_together_get_what_each_gets_alone() -> None:
         alone = simulate(one, runs=300, seed=4, jobs=1)
         for field in fields(Outcomes):
             assert np.array_equal(getattr(seen, field.name), getattr(alone, field.name)), field.name
+
+
+def test_a_loss_of_all_nodes_of_one_run_beside_a_smaller_one_of_another_is_counted() -> None:
+    market = Market(
+        lifetime=Exponential(mtbf_h=5),
+        shock=Shock(every_h=2, share=0.5),
+        notice=Notice(seconds=0, reliability=0),
+        away_h=1,
+    )
+    question = changed(
+        sound_question(),
+        {
+            "market": market.model_dump(mode="json"),
+            "job.nodes": 2,
+            "job.min_nodes": 1,
+            "job.spare_nodes": 3,
+            "job.steps": 5000,
+            "settings.max_failures": -1,
+        },
+    )
+
+    seen = outcomes(question, seed=25)  # a division by zero was in it
+
+    assert (seen.work_s <= question.work_s + 1e-6).all()
