@@ -153,8 +153,8 @@ class RunAnalysis:
     @cached_property
     def injections(self) -> tuple[Injection, ...]:
         """One row per op of the plan, and per attempt for an op that is repeated."""
-        second = frozenset[int]() if self.drivers is None else self.drivers.second
-        return injections(self.plan, self.history, self.run.attempts, self.run.ending, second)
+        run = self.run
+        return injections(self.plan, self.history, run.attempts, run.ending, self.drivers)
 
     @cached_property
     def unsaved(self) -> frozenset[int]:

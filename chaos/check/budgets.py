@@ -88,23 +88,33 @@ def _unknown_limits(analysis: RunAnalysis) -> Iterator[str]:
         yield f"the script's own `{setting}` is not known, so neither is whether it was kept"
 
 
+def _orphaned(analysis: RunAnalysis) -> Iterator[int]:
+    """Yield the decisions that a controller made after its driver was killed.
+
+    It may outlive its driver by a moment in which it sees its workers end. It goes as well, and the
+    driver that is started again counts anew (Ray 2.60).
+    """
+    history = analysis.history
+    opened = {attempt.index: attempt.opened for attempt in analysis.run.attempts}
+    killers = (s for s in analysis.injections if s.op.fault.ends_driver)
+    for since, killed in (row for injection in killers for row in injection.invoked[:1]):
+        own = opened.get(killed.attempt)
+        for number, event in history.of(FailureDecided):
+            is_own = own is not None and history[number].source == history[own].source
+            if number > since and event.attempt == killed.attempt and is_own:
+                yield number
+
+
 class _Charges:
     """The decisions of Ray's controller that cost a retry, compared with the faults."""
 
     def __init__(self, analysis: RunAnalysis) -> None:
         self.analysis, self.terms = analysis, analysis.terms
-        # A controller may outlive its driver by a moment in which it sees its workers end. It goes
-        # as well, and the driver that is started again counts anew (Ray 2.60).
-        killed = {
-            event.attempt: number
-            for injection in analysis.injections
-            if injection.op.fault.ends_driver
-            for number, event in injection.invoked[:1]
-        }
+        orphaned = set(_orphaned(analysis))
         self.rows = [
             (number, event)
             for number, event in analysis.history.of(FailureDecided)
-            if event.decision != "NOOP" and number < killed.get(event.attempt, number + 1)
+            if event.decision != "NOOP" and number not in orphaned
         ]
         budgets = {a: {s.budget for s in hits} - {None} for a, hits in analysis.hits.items()}
         self.due = {

@@ -46,14 +46,15 @@ class TwoDrivers:
 
     `second` are the attempts of the second driver. `hidden`: the numbers of the events of the
     driver that does not lead. The one that wrote last leads, or a second one that wrote nothing if
-    its `fit()` alone returned. `leads`: the number of its start, from 0.
+    its `fit()` alone returned. `leads`: the number of its start, from 0. `has_begun`: the second
+    driver recorded something.
     """
 
     second: frozenset[int]
     writes: tuple[Write, ...]
     hidden: frozenset[int]
-
     leads: int
+    has_begun: bool
 
     def are_apart(self, one: int, other: int) -> bool:
         """Return whether two attempts are of different drivers."""
@@ -90,7 +91,8 @@ def two_drivers(plan: Plan, history: History) -> TwoDrivers | None:
         last={a: last.get(a, since) for a in others},
     )
     hidden = (n for n, entry in enumerate(history) if n > since and other.has(n, entry))
-    return TwoDrivers(second, writes, frozenset(hidden), leads=int(leads))
+    has_begun = ("driver", True) in journals.values()
+    return TwoDrivers(second, writes, frozenset(hidden), leads=int(leads), has_begun=has_begun)
 
 
 def _second_leads(
@@ -137,7 +139,7 @@ class _Other:
                 attempt: int = getattr(entry.what, "attempt", -1)
                 if attempt in self.idle or journal == ("driver", self.is_second):
                     return True
-                # What chaos itself did to an attempt with a part stays, such as the end of a hold.
+                # Events of chaos on an attempt with a part stay, such as the end of a hold.
                 return number > self.last.get(attempt, number) and entry.source != CHAOS
 
 

@@ -122,6 +122,8 @@ def _no_harm(injection: Injection) -> str | None:
         return f"whether {injection.op} did harm is unknown: {last.detail}"
     if injection.is_in_storage and not injection.effects:
         return f"{injection.op} is said to have landed, and storage recorded nothing of it"
+    if injection.op.fault.starts_driver and injection.is_in_doubt:
+        return f"{injection.op} is said to have landed, and the second driver recorded nothing"
     if injection.came_too_late:
         what = "the node went" if injection.is_preemption else "it was injected"
         return f"{injection.op} had no effect: training was over before {what}"

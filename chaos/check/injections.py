@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Literal, TypeAlias
 
 from chaos.check.attempt import Attempt
+from chaos.check.drivers import TwoDrivers
 from chaos.check.ending import Ending
 from chaos.model.event import (
     ControllerState,
@@ -116,11 +117,11 @@ def injections(
     history: History,
     attempts: Sequence[Attempt],
     ending: Ending,
-    second: frozenset[int] = frozenset(),
+    drivers: TwoDrivers | None = None,
 ) -> tuple[Injection, ...]:
     """Return the events of every op of the plan, joined, in plan order.
 
-    `second` are the attempts of a second driver, if a fault started one.
+    `drivers`: the drivers of the run, if a fault started a second one.
     """
     notices = {notice.op: notice.deadline_ns for _, notice in history.of(NoticeGiven)}
     reclaimed = [(history.time_ns(n), e) for n, e in history.of(NodeReclaimed)]
@@ -153,8 +154,9 @@ def injections(
                 effects=tuple((n, e) for n, e in history.of(StorageFaulted) if e.op == op.index),
             )
             found.append(_with_effect(injection, history, attempts, ending))
-            if op.fault.starts_driver and found[-1].landed:
-                found[-1] = replace(found[-1], hit=_followed(attempts, second))
+            if drivers is not None and op.fault.starts_driver and found[-1].landed:
+                hit = _followed(attempts, drivers.second)
+                found[-1] = replace(found[-1], hit=hit, is_in_doubt=not drivers.has_begun)
     return tuple(_forestalled(injection, found, history, attempts) for injection in found)
 
 

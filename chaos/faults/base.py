@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias, get_args
 
+from pydantic import Field
+
 from chaos.faults.world import Outcome, Release, Target, World
 from chaos.record import Record
 
@@ -158,3 +160,26 @@ class Fault(Record):
     def in_words(self, rank: int | None, place: str) -> str:
         """Return the injection, as part of a sentence."""
         return self.sentence.format(fault=self, rank=rank, place=place)
+
+
+class StartsScript(Fault):
+    """The base of faults by which the user's script is started again, with other variables."""
+
+    family = "control"
+
+    env: dict[str, str] = Field(
+        default={},
+        description="variables that are other ones at the new start, such as the id that a "
+        "scheduler gives each submission (`SKYPILOT_TASK_ID`, `SLURM_JOB_ID`)",
+    )
+    rank: ClassVar[None] = None
+
+    @property
+    def env_again(self) -> Mapping[str, str]:
+        """The variables of the new start."""
+        return self.env
+
+    @property
+    def named_env(self) -> list[str]:
+        """The variables as a person writes them: `ID=2`."""
+        return [f"{name}={value}" for name, value in self.env.items()]

@@ -1,17 +1,12 @@
 """The process that runs the user's script dies, and is started again."""
 
-from collections.abc import Mapping
-from typing import ClassVar
-
-from pydantic import Field
-
-from chaos.faults.base import SAFE, Fault
+from chaos.faults.base import SAFE, StartsScript
 from chaos.faults.world import Outcome, Release, Target, World
 
 PROOF_WITHIN_S = 15.0
 
 
-class KillDriver(Fault):
+class KillDriver(StartsScript):
     """End the driver; the harness starts the script again, as a scheduler or a person does.
 
     Ray Train continues from its snapshot in the run's storage, which it finds by the name that the
@@ -19,24 +14,11 @@ class KillDriver(Fault):
     driver's process is gone.
     """
 
-    family = "control"
     ends_attempt = "always"
     on_shared_cluster = SAFE
     sentence = "the driver was killed {place} and started again"
     whom = "the job's own driver"
     ends_driver = True
-
-    env: dict[str, str] = Field(
-        default={},
-        description="variables that are other ones at the new start, such as the id that a "
-        "scheduler gives each submission (`SKYPILOT_TASK_ID`, `SLURM_JOB_ID`)",
-    )
-    rank: ClassVar[None] = None
-
-    @property
-    def env_again(self) -> Mapping[str, str]:
-        """The variables of the new start."""
-        return self.env
 
     def inject(self, world: World, target: Target, release: Release) -> Outcome:
         """End the driver while a worker of it is held."""
@@ -47,5 +29,4 @@ class KillDriver(Fault):
         return Outcome("ok", f"driver {pid} is gone, and its workers with it")
 
     def __str__(self) -> str:
-        named = ", ".join(f"{name}={value}" for name, value in self.env.items())
-        return f"kill_driver (then {named})" if named else "kill_driver"
+        return f"kill_driver (then {', '.join(self.named_env)})" if self.env else "kill_driver"

@@ -118,7 +118,7 @@ def lost(world: World, target: Target) -> Outcome:
 def taken_by_platform(
     world: World, target: Target, release: Release, *, notice_s: float
 ) -> Outcome | None:
-    """Let the node's platform announce and take it; return the outcome, None without a platform.
+    """Reclaim the node by its platform; return the outcome, None without a platform.
 
     The worker is released once the cluster has its drain announced, or no drain has come soon.
     """

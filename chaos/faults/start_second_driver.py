@@ -1,11 +1,8 @@
 """The user's script is started a second time while its first start still trains."""
 
-from collections.abc import Mapping
-from typing import ClassVar
-
 from pydantic import Field
 
-from chaos.faults.base import Fault, SharedCluster
+from chaos.faults.base import SharedCluster, StartsScript
 from chaos.faults.world import Outcome, Release, Target, World
 
 START_S = 60.0
@@ -14,7 +11,7 @@ SETTLES_S = 60.0
 PROOF_WITHIN_S = 5.0
 
 
-class StartSecondDriver(Fault):
+class StartSecondDriver(StartsScript):
     """Start the script once more beside its driver, under the same name and in the same storage.
 
     So does a scheduler that submits a job twice, or recovers one that it believes to be gone
@@ -23,18 +20,12 @@ class StartSecondDriver(Fault):
     both.
     """
 
-    family = "control"
     ends_attempt = "perhaps"
     on_shared_cluster = SharedCluster("never", "a second driver takes room from the jobs of others")
     sentence = "the script was started a second time {place}"
     whom = "the job's script, beside its own driver"
     starts_driver = True
 
-    env: dict[str, str] = Field(
-        default={},
-        description="variables that are other ones in the second driver, such as the id that a "
-        "scheduler gives each submission",
-    )
     frozen_s: float | None = Field(
         default=None,
         gt=0,
@@ -43,12 +34,6 @@ class StartSecondDriver(Fault):
         "before the second one starts, and go on so many seconds after that one has made a step or "
         "has ended: a submission that was out of reach, and comes back late",
     )
-    rank: ClassVar[None] = None
-
-    @property
-    def env_again(self) -> Mapping[str, str]:
-        """The variables of the second driver."""
-        return self.env
 
     def inject(self, world: World, target: Target, release: Release) -> Outcome:
         """Start it while a worker of the first is held."""
@@ -74,7 +59,7 @@ class StartSecondDriver(Fault):
         return Outcome("ok", f"driver {pid} {what or f'had made no step after {SETTLES_S:g} s'}")
 
     def __str__(self) -> str:
-        named = [f"{name}={value}" for name, value in self.env.items()]
+        named = self.named_env
         if self.frozen_s is not None:
             named.append(f"the first frozen until {self.frozen_s:g} s later")
         return f"start_second_driver ({', '.join(named)})" if named else "start_second_driver"

@@ -108,7 +108,7 @@ class World(Protocol):
         """End a node at once: its raylet and, but for `raylet_only`, all that it started."""
 
     def reclaim_node(self, node_id: str, *, notice_s: float, release: Release) -> bool | None:
-        """Let the platform of a node announce its loss and take it; return whether it is gone.
+        """Announce the loss of a node and take it, by its platform; return whether it is gone.
 
         None, and nothing done, where the run has no platform; False where the run ended before.
         `release` is called with the deadline that the cluster itself has announced, if any.
@@ -172,7 +172,7 @@ class World(Protocol):
         """
 
     def thaw_driver(self) -> None:
-        """Let a frozen driver and its processes go on; those that have ended are left out."""
+        """Continue a frozen driver and its processes; those that have ended are left out."""
 
     def end_controller(self) -> int:
         """Kill Ray Train's controller, and wait for its end; return its pid."""

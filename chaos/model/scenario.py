@@ -397,7 +397,7 @@ class Scenario(Record):
         starting = next((entry for entry in self.faults if entry.fault.starts_driver), None)
         if starting is None:
             return self
-        # What another fault did to a driver that gives way would be hidden with it.
+        # The effect of another fault on a driver that gives way would be hidden with it.
         others = [entry.kind for entry in self.faults if entry is not starting]
         others += ["lifetimes"] if self.lifetimes is not None else []
         others += ["job.trial"] if self.job.trial is not None else []

@@ -141,17 +141,19 @@ class Tail:
 
 
 class Trained:
-    """The last attempt that has finished a step, by the journals of the workers."""
+    """The last attempt that has finished a step, by the journals of the workers; for any thread."""
 
     def __init__(self, folder: Path) -> None:
         self._tail, self._last = Tail(folder), -1
+        self._lock = threading.Lock()
 
     def __call__(self, attempt: int) -> bool:
         """Return whether an attempt or a later one has finished a step."""
-        events = (entry.what for entry in self._tail.new_entries())
-        steps = (event.attempt for event in events if isinstance(event, StepDone))
-        self._last = max((self._last, *steps))
-        return attempt <= self._last
+        with self._lock:
+            events = (entry.what for entry in self._tail.new_entries())
+            steps = (event.attempt for event in events if isinstance(event, StepDone))
+            self._last = max((self._last, *steps))
+            return attempt <= self._last
 
 
 def read_history(folder: Path) -> History:

@@ -159,7 +159,7 @@ class RunWorld:
         return len(self._still) if is_still else None
 
     def thaw_driver(self) -> None:
-        """Let a frozen driver and its processes go on; those that have ended are left out."""
+        """Continue a frozen driver and its processes; those that have ended are left out."""
         for pid in self._still:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from chaos.check.judge import judge
@@ -139,8 +140,11 @@ def test_what_a_controller_decides_after_its_driver_was_killed_charges_nothing()
     [invoked] = rows(history, ev.FaultInvoked)
     entries = list(history.entries)
     before = [*entries[:invoked], entries[decided], *entries[invoked:decided]]
+    another = [*entries]
+    another[decided] = msgspec.structs.replace(entries[decided], source="controller-2")
     assert status(plan, history) == "fail"
     assert status(killed, history) == "pass"
+    assert status(killed, History(another)) == "fail"  # of the driver that was started again
     assert status(killed, History([*before, *entries[decided + 1 :]])) == "fail"
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.drivers import TwoDrivers, two_drivers
+from chaos.check.evidence import check_faults_happened
 from chaos.check.processes import check_single_writer
 from chaos.faults.start_second_driver import StartSecondDriver
 from chaos.model import event as ev
@@ -237,3 +238,14 @@ def test_what_was_hidden_stays_hidden_in_an_analysis_of_the_same_history() -> No
     again = RunAnalysis(PLAN, analysis.history)
 
     assert [a.index for a in analysis.run.attempts] == [a.index for a in again.run.attempts] == [0]
+
+
+@pytest.mark.parametrize(("journals", "status"), [(STARTED, "pass"), (STARTED[:4], "inconclusive")])
+def test_a_second_driver_that_recorded_nothing_is_not_known_to_have_run(
+    journals: tuple[tuple[str, ev.AnyEvent], ...], status: str
+) -> None:
+    ended = ("chaos", ev.FaultEnded(op=0, status="ok", detail="driver 2 has ended"))
+    every = enumerate((*journals, ended, step(0), commit(0, "controller-1"), *EXITS))
+    told = History([Entry(time_ns=n, source=s, seq=n, what=e) for n, (s, e) in every])
+
+    assert check_faults_happened.check(RunAnalysis(PLAN, told)).status == status

@@ -34,9 +34,15 @@ def chaos(*words: str | Path, reports: Path) -> Ran:
     with_reports: list[str | Path] = []
     if words[0] in ("run", "replay"):
         with_reports = ["--reports", reports]
+    return ended(command(*words, *with_reports), reports=reports)
+
+
+def ended(line: list[str], *, reports: Path, env: dict[str, str] | None = None) -> Ran:
+    """Execute a command line, and return what came of it."""
     done = subprocess.run(
-        command(*words, *with_reports),
+        line,
         cwd=ROOT,
+        env=env,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -15,7 +15,7 @@ from chaos.backends.ray import compat
 from chaos.backends.ray.authentication import MODE
 from chaos.run.clock import SystemClock, seconds_since
 from chaos.run.journal import read_history
-from tests.ray.command import ROOT, Ran, command
+from tests.ray.command import ROOT, Ran, command, ended
 from tests.ray.existing import result_of, scenario_in, verdict_of
 from tests.ray.foreign import ForeignCluster, agents, foreign_cluster, leave_token
 
@@ -48,16 +48,8 @@ def cluster(token: str) -> Iterator[ForeignCluster]:
 
 def chaos_on(cluster: ForeignCluster, *words: str | Path, reports: Path) -> Ran:
     """Run chaos against the cluster, with its permission unless told otherwise."""
-    done = subprocess.run(
-        [*command("run", *words), "--address", cluster.address, "--reports", str(reports)],
-        cwd=ROOT,
-        env=cluster.environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    return Ran(code=done.returncode, output=done.stdout, reports=reports)
+    line = command("run", *words, "--address", cluster.address, "--reports", reports)
+    return ended(line, reports=reports, env=cluster.environment())
 
 
 def allowed(cluster: ForeignCluster) -> list[str]:

@@ -1,13 +1,12 @@
 """Four hosts with addresses of their own, which do not see the run's directory."""
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from chaos.run.journal import load_history
-from tests.ray.command import ROOT, Ran, command
+from tests.ray.command import ROOT, Ran, command, ended
 from tests.ray.existing import result_of, scenario_in, verdict_of
 from tests.ray.foreign import ForeignCluster, agents
 from tests.ray.hosts import Host, hosts, why_not
@@ -58,16 +57,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 def chaos_at_head(cluster: Cluster, *words: str | Path) -> Ran:
     there = ["--address", cluster.address, "--allow-faults-on", cluster.address]
-    done = subprocess.run(
-        [*cluster.at[0].prefix(), *command("run", *words), *there, "--reports", cluster.hidden],
-        cwd=ROOT,
-        env=cluster.environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    return Ran(code=done.returncode, output=done.stdout, reports=cluster.hidden)
+    line = command("run", *words, *there, "--reports", cluster.hidden)
+    env = cluster.environment()
+    return ended([*cluster.at[0].prefix(), *line], reports=cluster.hidden, env=env)
 
 
 def test_history_travels_where_no_directory_is_shared(cluster: Cluster) -> None:

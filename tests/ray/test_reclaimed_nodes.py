@@ -5,7 +5,6 @@ The platform is a stand-in for the client of Kubernetes whose eviction really en
 """
 
 import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pytest
 
 from chaos.model.event import NodeReclaimed, NoticeGiven
 from chaos.run.journal import read_history
-from tests.ray.command import ROOT, Ran, command
+from tests.ray.command import ROOT, Ran, command, ended
 from tests.ray.existing import result_of, scenario_in, verdict_of
 from tests.ray.foreign import ForeignCluster
 
@@ -73,16 +72,8 @@ def write_pods(cluster: ForeignCluster, folder: Path, *, hook_s: int) -> None:
 def chaos_on(cluster: ForeignCluster, file: Path, platform: str, *words: str) -> Ran:
     reports = file.parent / "reports"
     there = ["--address", cluster.address, "--reclaim-by", platform, *words]
-    done = subprocess.run(
-        [*command("run", file), *there, "--reports", str(reports)],
-        cwd=ROOT,
-        env=cluster.environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    return Ran(code=done.returncode, output=done.stdout, reports=reports)
+    line = command("run", file, *there, "--reports", reports)
+    return ended(line, reports=reports, env=cluster.environment())
 
 
 def allowed(cluster: ForeignCluster) -> list[str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from chaos.model.event import DeadlinePassed, DriverExited, RunEnded, WorkerGroupStarted
+from chaos.model.history import History
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal, read_history
@@ -55,6 +56,23 @@ class Watched(RunWatch[str]):
         del driver
 
 
+def made(folder: Path) -> RunDirectory:
+    directory = RunDirectory(folder)
+    directory.journals.mkdir()
+    return directory
+
+
+def watched(run: Watched) -> History:
+    run.watch()
+    return over(run)
+
+
+def over(run: Watched) -> History:
+    run.end(interrupted=False)
+    run.controller.close()
+    return read_history(run.directory.journals)
+
+
 @pytest.mark.parametrize(
     ("start_s", "ended_s"),
     [(3.0, 3 + 240), (250.0, 250 + 240), (None, 240 + START_S)],
@@ -63,17 +81,12 @@ class Watched(RunWatch[str]):
 def test_the_limit_counts_from_when_the_first_workers_are_there(
     start_s: float | None, ended_s: float, tmp_path: Path
 ) -> None:
-    directory = RunDirectory(tmp_path)
-    directory.journals.mkdir()
-    run = Watched(Story().plan(), directory, lambda _: None)
+    run = Watched(Story().plan(), made(tmp_path), lambda _: None)
     run.start_s = start_s
 
-    run.watch()
-    run.end(interrupted=False)
-    run.controller.close()
+    history = watched(run)
 
     assert run.hand.seconds == pytest.approx(ended_s, abs=2)
-    history = read_history(directory.journals)
     ((_, passed),) = history.of(DeadlinePassed)
     assert passed.limit_s == 240
     ((number, ended),) = history.of(RunEnded)
@@ -109,16 +122,10 @@ class Twice(Watched):
 def test_a_run_with_a_second_driver_lasts_until_both_have_ended(
     ends: tuple[float | None, float | None], exits: list[tuple[int, int]], tmp_path: Path
 ) -> None:
-    directory = RunDirectory(tmp_path)
-    directory.journals.mkdir()
-    run = Twice(Story().plan(), directory, lambda _: None)
+    run = Twice(Story().plan(), made(tmp_path), lambda _: None)
     run.ends = ends
 
-    run.watch()
-    run.end(interrupted=False)
-    run.controller.close()
-
-    seen = [event for _, event in read_history(directory.journals).of(DriverExited)]
+    seen = [event for _, event in watched(run).of(DriverExited)]
     assert [(event.start, event.code) for event in seen] == exits
 
 
@@ -138,16 +145,12 @@ class Stubborn(Twice):
 
 
 def test_both_drivers_are_ended_even_if_the_end_of_one_fails(tmp_path: Path) -> None:
-    directory = RunDirectory(tmp_path)
-    directory.journals.mkdir()
-    run = Stubborn(Story().plan(), directory, lambda _: None)
+    run = Stubborn(Story().plan(), made(tmp_path), lambda _: None)
     run.ends = (None, None)
 
     with pytest.raises(RuntimeError, match="no answer"):
         run.watch()
-    run.end(interrupted=False)
-    run.controller.close()
 
     assert run.ended == ("driver 0", "driver 1")
-    seen = [event for _, event in read_history(directory.journals).of(DriverExited)]
+    seen = [event for _, event in over(run).of(DriverExited)]
     assert [event.start for event in seen] == [1]

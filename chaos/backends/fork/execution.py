@@ -91,8 +91,7 @@ class Run(RunWatch[int]):
             return
         look = look_for(self.plan, self.directory)
         chaos = Journal(self.directory.journals, "chaos", role="chaos", clock=self.clock)
-        has_trained = Trained(self.directory.journals)
-        self.world.has_trained = Trained(self.directory.journals)  # for the thread of a fault
+        has_trained = self.world.has_trained = Trained(self.directory.journals)
         controller = ChaosController(
             self.plan, self.world, chaos, look=look, has_trained=has_trained
         )

@@ -50,14 +50,14 @@ class ChaosActor:
                 address, self._agent_pool, terms, armed, machines_of(terms, self._journal)
             )
         )
-        self._world.has_trained = Trained(run.journals)  # for the thread of a fault
+        has_trained = self._world.has_trained = Trained(run.journals)
         plan = run.load_plan()
         self._serving = ExitStack()
         self._variables = self._serving.enter_context(metadata_of(plan, self._world, run))
         look = look_for(plan, run)
         self._pool = Pool(plan, self._journal, SystemClock()) if prestarts else None
         self._controller = ChaosController(
-            plan, self._world, self._journal, look=look, has_trained=Trained(run.journals)
+            plan, self._world, self._journal, look=look, has_trained=has_trained
         )
         self._answers: dict[str, Callable[..., Any]] = {
             **answers(self._controller, self._world),

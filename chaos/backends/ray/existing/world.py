@@ -95,7 +95,7 @@ class ExistingWorld(RayWorld):
         agent.end_node.remote()
 
     def reclaim_node(self, node_id: str, *, notice_s: float, release: Release) -> bool | None:
-        """Let the platform announce and take the node; look whether the cluster hears of it.
+        """Announce and take the node by its platform; look whether the cluster hears of it.
 
         Chaos does not drain the node: what is on it, such as `ray start --block`, may.
         """
