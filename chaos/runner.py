@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 from chaos.check.analysis import RunAnalysis
 from chaos.check.judge import NO_OTHERS, judge_analysis
 from chaos.check.others import Others
+from chaos.check.resume_place import saved_indexes
 from chaos.extensions import other_checks
 from chaos.model.history import Entry, History
 from chaos.model.plan import Plan
 from chaos.report.outcome import FinishedRun
-from chaos.run.directory import RunDirectory, room_in
+from chaos.run.directory import INDEX, RunDirectory, room_in
 from chaos.run.ports import Backend
 from chaos.run.shown import shown
 
@@ -32,6 +33,8 @@ def execute(
     with room_in(directory):
         if plan.expect.align == "reports":
             directory.save_lengths(baseline)
+            for rank, content in saved_indexes(baseline).items():
+                directory.write(f"saves/{INDEX}{rank}.json", content)
         backend.execute(plan, directory, show)
 
 

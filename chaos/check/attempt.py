@@ -11,12 +11,12 @@ from chaos.model.event import (
     Committed,
     EpochEnded,
     FailureDecided,
-    FileSaved,
     Inputs,
     LossResolved,
     NoticeGiven,
     ReportBegun,
     Repositioned,
+    ResumeEvidence,
     StepDone,
     WorkerGroupStarted,
     WorkerPlace,
@@ -67,8 +67,10 @@ class Commit:
 class Start:
     """A rank that is ready to train: the checkpoint it was handed, and its place.
 
-    It continues after `step` of `epoch`; `path` is the file of its own that gave the place. Not
-    `settled`: it had yet to look for such a file, and made no step.
+    It continues after `step` of `epoch`. `by` is the evidence for the place, None where a first
+    step that would show it was not seen; `path` is the file that gave it, if one did. `moved`: the
+    place is not the one of the checkpoint that it was handed. Not `settled`: it had yet to find its
+    place, and made no step.
     """
 
     number: int
@@ -78,11 +80,18 @@ class Start:
     step: int = 0
     path: str | None = None
     settled: bool = True
+    by: ResumeEvidence | None = None
+    moved: bool = False
 
     @property
     def place(self) -> tuple[int, int]:
         """Its place, as epoch and finished steps of it."""
         return self.epoch, self.step
+
+    @property
+    def is_later(self) -> bool:
+        """Whether it was seen to continue from a place after the beginning, whatever it read."""
+        return self.by not in (None, "commit", "nothing") and self.place > (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,11 +172,12 @@ def attempts(history: History, epochs: int | None = None) -> tuple[Attempt, ...]
     _add_controllers(history, rows)
     _add_workers(history, rows)
     _add_steps(history, rows)
-    # The place at a rank's start is preliminary: a job with files of its own moves on once it has
-    # read one. A rank that neither moved nor trained may have ended before that.
-    if _keeps_files(history):
-        for row in rows.values():
-            row.settle()
+    # The place at a rank's start is preliminary where Ray handed it nothing: its first step shows
+    # where it resumed. A rank that made none may have ended before that.
+    if not any(done.checkpoint is not None for _, done in history.of(Committed)):
+        for index, row in rows.items():
+            if index > 0:
+                row.settle()
     # A report is early if it comes before its attempt's first step. In attempts after the last one
     # that trained, no step follows, and such reports may be those of the last epochs.
     last = max((index for index, row in rows.items() if row.steps), default=-1)
@@ -218,27 +228,21 @@ class _Rows:
         self.commits = [replace(c, epoch=first + index) for index, c in enumerate(ended)]
 
     def settle(self) -> None:
-        """Mark the ranks that may yet find their place in a file of their own."""
+        """Mark the ranks that had yet to find their place."""
         trained = {step.rank for step in self.steps}
         for rank, start in self.starts.items():
-            if start.path is None and rank not in trained:
+            if start.by is None and rank not in trained:
                 self.starts[rank] = replace(start, settled=False)
 
     def _placed_commits(self) -> tuple[Commit, ...]:
         """Count commits from the place at which the ranks continued."""
-        moved = any(start.path is not None for start in self.starts.values())
+        moved = any(start.moved for start in self.starts.values())
         if not moved or not self.commits or not self.reported:
             return tuple(self.commits)
         # Ray's controller does not know of files of the job's own, and counts on from its commits.
         # The first report of the attempt shows by how many epochs the two counts differ.
         by = min(epoch for _, epoch in self.reported) - self.commits[0].epoch
         return tuple(replace(commit, epoch=commit.epoch + by) for commit in self.commits)
-
-
-def _keeps_files(history: History) -> bool:
-    """Return whether the job saves files and gives Ray no checkpoint."""
-    carried = any(done.checkpoint is not None for _, done in history.of(Committed))
-    return history.count(FileSaved) > 0 and not carried
 
 
 def _add_controllers(history: History, rows: dict[int, _Rows]) -> None:
@@ -263,18 +267,22 @@ def _add_workers(history: History, rows: dict[int, _Rows]) -> None:
     for number, e in history.of(WorkerStarted):
         start = Start(number, e.rank, e.checkpoint, e.epoch, e.step)
         rows.setdefault(e.attempt, _Rows()).starts[e.rank] = start
-    for _, moved in history.of(Repositioned):
-        starts = rows.setdefault(moved.attempt, _Rows()).starts
-        if moved.rank in starts:
-            starts[moved.rank] = replace(
-                starts[moved.rank], epoch=moved.epoch, step=moved.step, path=moved.path
-            )
+    for _, found in history.of(Repositioned):
+        starts = rows.setdefault(found.attempt, _Rows()).starts
+        if found.rank in starts:
+            starts[found.rank] = _repositioned(starts[found.rank], found)
     for _, begun in history.of(ReportBegun):
         rows.setdefault(begun.attempt, _Rows()).reported.add((begun.rank, begun.epoch))
     for _, ended in history.of(EpochEnded):
         rows.setdefault(ended.attempt, _Rows()).reported.add((ended.rank, ended.epoch))
     for _, read in history.of(CheckpointRead):
         rows.setdefault(read.attempt, _Rows()).asked.add(read.rank)
+
+
+def _repositioned(start: Start, found: Repositioned) -> Start:
+    moved = start.place != (found.epoch, found.step)
+    start = replace(start, epoch=found.epoch, step=found.step, moved=moved)
+    return replace(start, path=found.path, by=found.by)
 
 
 def _add_steps(history: History, rows: dict[int, _Rows]) -> None:

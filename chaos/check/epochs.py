@@ -90,7 +90,8 @@ def _at_another_place(restart: Restart, analysis: RunAnalysis) -> Iterator[Anoma
 
 
 def _starts(restart: Restart) -> list[Start]:
-    return [start for _, start in sorted(restart.attempt.starts.items())]
+    """Return the ranks whose place is known, in order."""
+    return [start for _, start in sorted(restart.attempt.starts.items()) if start.settled]
 
 
 def _is_whole(restart: Restart, start: Start, analysis: RunAnalysis) -> bool:
@@ -199,8 +200,11 @@ def _done_epochs(course: RunTables) -> list[tuple[int, int]]:
         committed = {epoch for epoch, _ in done}
         trained = {e: steps[-1].number for (_, e), steps in ours.steps.items() if steps}
         reported = {epoch for a in course.attempts for _, epoch in a.reported}
-        starts = [start for a in course.attempts for start in a.starts.values() if start.path]
+        starts = [start for a in course.attempts for start in a.starts.values() if start.moved]
         reported |= {start.epoch - 1 for start in starts if start.step == 0}
+        last = course.attempts[-1]
+        if last.index > 0 and not last.steps and last.place is None and course.ending.is_finished:
+            reported |= trained.keys()  # it found in a store of its own that nothing was left
         done += [i for i in trained.items() if i[0] not in committed and i[0] in reported]
         done.sort()
     return done

@@ -160,7 +160,8 @@ def source_of(analysis: RunAnalysis, restart: Restart) -> str | None:
     paths += [start.path for start in attempt.starts.values() if start.path is not None]
     epoch, step = attempt.place or (0, 0)
     place = f"epoch {epoch}, step {step}" if step else f"epoch {epoch - 1}"
-    return PurePath(paths[0]).name + (f" ({place})" if (epoch, step) > (0, 0) else "")
+    name = PurePath(paths[0]).name if paths else "what it saved"
+    return name + (f" ({place})" if (epoch, step) > (0, 0) else "")
 
 
 def _bad(analysis: RunAnalysis, results: Sequence[CheckResult]) -> str:

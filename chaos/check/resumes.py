@@ -30,7 +30,7 @@ def is_resumed(analysis: RunAnalysis, restart: Restart) -> bool:
         return False
     files = analysis.run.files
     read = any(files.newest_loaded(attempt.index, rank) for rank in attempt.starts)
-    found = any(start.path is not None for start in attempt.starts.values())
+    found = any(start.is_later for start in attempt.starts.values())
     handed = any(start.checkpoint is not None for start in attempt.starts.values())
     return found or read or (handed and bool(attempt.asked))
 

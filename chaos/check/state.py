@@ -43,6 +43,8 @@ def check_state(analysis: RunAnalysis) -> CheckResult:
     if analysis.why_no_step_was_due is not None:
         return nothing_due(STATE, analysis.why_no_step_was_due)
     compared = [row for row in analysis.components if row.standing != "not compared"]
+    if not compared and _losses_show_it(analysis) and not [*_unlooked_at(analysis)]:
+        return nothing_due(STATE, "the state was not looked at there, and every loss is the same")
     guilty = {row.component for row in broken_rows(analysis)}
     quiet = sorted({row.component for row in idle_rows(analysis)} - guilty)
     note = f"; {', '.join(quiet)} did not come back, and nothing was seen to depend on it"
@@ -106,6 +108,8 @@ def _unlooked_at(analysis: RunAnalysis) -> Iterator[str]:
     """Yield why nothing is compared: a restart goes on where the baseline was not looked at."""
     yield from _state_doubts(analysis)
     assert analysis.reference is not None
+    if _losses_show_it(analysis):
+        return
     for restart in analysis.restarts:
         attempt = restart.attempt.index
         for rank in sorted(restart.attempt.starts):
@@ -117,6 +121,17 @@ def _unlooked_at(analysis: RunAnalysis) -> Iterator[str]:
                     "every step"
                 )
                 return
+
+
+def _losses_show_it(analysis: RunAnalysis) -> bool:
+    """Return whether every loss is the baseline's to the last bit, from another state it is not."""
+    comparison = analysis.comparison
+    return (
+        comparison is not None
+        and analysis.allowance.is_exact
+        and bool(comparison.losses.compared)
+        and comparison.losses.first is None
+    )
 
 
 # -- rank-randomness -------------------------------------------------------------------------------

@@ -337,8 +337,12 @@ def began_anew(
 
     By state: the model has its first value, and no other part is restored but those that never
     changed. By losses: those of its first epoch are the baseline's of epoch 0, and not those of its
-    own place.
+    own place. An attempt that was handed a checkpoint, and whose training is seen to begin at the
+    beginning, did as well.
     """
+    starts = restart.attempt.starts.values()
+    if any(start.moved and start.place == (0, 0) for start in starts):
+        return True
     mine = [
         row for row in rows if row.attempt == restart.attempt.index and not is_rng(row.component)
     ]

@@ -67,6 +67,7 @@ from chaos.model.events.state import (
     PartUploaded,
     ProcessSeen,
     Repositioned,
+    ResumeEvidence,
     ShardedPart,
     Share,
     StateSeen,
@@ -75,6 +76,7 @@ from chaos.model.events.state import (
     TrainFnEnded,
     ValidationBegun,
     WatchCost,
+    resume_grounds,
 )
 from chaos.model.events.strike import (
     FaultEnded,
@@ -205,6 +207,7 @@ __all__ = [
     "ReportBegun",
     "ReportReturned",
     "Repositioned",
+    "ResumeEvidence",
     "RunEnded",
     "RunStarted",
     "SavedPart",
@@ -227,4 +230,5 @@ __all__ = [
     "WorkerStarted",
     "WorkersPrestarted",
     "WroteOutside",
+    "resume_grounds",
 ]

@@ -38,6 +38,7 @@ from chaos.run.shown import shown
 
 LENGTHS = "lengths.json"
 RANKS = "ranks"  # in it: the number of ranks of the baseline
+INDEX = "index-"  # begins the name of a rank's index of the baseline
 DRAWN = "drawn.chaos.yaml"
 # A plan to be run again has all values, secrets too.
 SECRET = ("plan.json", "scenario.yaml", DRAWN)
@@ -98,7 +99,7 @@ class RunDirectory:
             folder.rename(before / folder.name)
             folder.mkdir()
         for file in self.saves.iterdir():
-            if file.name != LENGTHS:
+            if file.name != LENGTHS and not file.name.startswith(INDEX):
                 file.unlink()
 
     def save_history(self, history: History, *, name: str = HISTORY) -> None:

@@ -111,6 +111,7 @@ class Ledger:
             saved_epoch=epoch,
             saved_step=self.script.steps,
         )
-        place = {"rank": rank, "epoch": self.resume_at, "step": 0}
-        moved = ev.Repositioned(attempt=self.attempt, path=loaded.path, **place)
+        moved = ev.Repositioned(
+            attempt=self.attempt, rank=rank, epoch=self.resume_at, step=0, path=loaded.path
+        )
         self.worker(rank, loaded, moved)

@@ -67,10 +67,18 @@ def test_within_an_epoch_a_model_that_did_not_come_back_is_found() -> None:
     )
 
 
-def test_where_the_baseline_was_not_looked_at_the_state_says_so() -> None:
+def test_where_the_baseline_was_not_looked_at_equal_losses_show_the_state() -> None:
     state = next(
         r for r in judge(OWN.plan(), midway(), OWN.baseline()).results if r.check == "state"
     )
+
+    assert state.status == "pass"
+    assert state.summary == "the state was not looked at there, and every loss is the same"
+
+
+def test_where_the_baseline_was_not_looked_at_the_state_says_so() -> None:
+    apart = changed(midway(), ev.StepDone, lambda e: e.attempt == 1, losses=lambda _: (0.125,))
+    state = next(r for r in judge(OWN.plan(), apart, OWN.baseline()).results if r.check == "state")
 
     assert state.status == "inconclusive"
     assert "attempt 1 goes on from step 2 of epoch 2, where the baseline's" in state.summary

@@ -23,7 +23,16 @@ from chaos.backends.train.cursor import Cursor, Record
 from chaos.backends.train.job_files import JobFiles
 from chaos.backends.train.saves import Position, Saves
 from chaos.backends.train.state.files import watch_files, watch_libraries
-from chaos.model.event import AnyEvent, FileLoaded, FileSaveBegun, FileSaved, Repositioned
+from chaos.check.resume_place import Seen
+from chaos.model.event import (
+    AnyEvent,
+    Component,
+    FileLoaded,
+    FileSaveBegun,
+    FileSaved,
+    Repositioned,
+)
+from chaos.model.places import START
 from chaos.run.directory import LENGTHS
 from chaos.run.file_digest import WHOLE_MAX, file_digest, folder_digests
 from chaos.run.record_file import write_fields
@@ -58,6 +67,12 @@ class Rank:
 
     def _failed(self, where: str, error: Exception) -> None:
         raise AssertionError(where) from error
+
+    def resumes(self, *, is_fresh: bool) -> None:
+        """Begin the first step, with the model that the run began with, or with another."""
+        self.saves.keep_state(0, self.rank, START, [Component(name="model", digest="first")])
+        model = "model=first" if is_fresh else "model=later"
+        self.files.step_begins(lambda: Seen(model=model))
 
     def of(self, kind: type[E]) -> list[E]:
         return [event for event in self.events if isinstance(event, kind)]
@@ -353,14 +368,13 @@ def side_by_side(new: New, *, logs: bool, state: bool, is_fresh: bool = False) -
     found = []
     for number, log in enumerate(written):
         rank = new(attempt=1, rank=number, ranks=2)
-        rank.files.going_on.is_fresh = lambda: is_fresh
         if state:
             torch.load(own)
         if logs:
             torch.load(log)
         found.append(rank)
     for rank in found:
-        rank.files.step_begins()
+        rank.resumes(is_fresh=is_fresh)
     return found
 
 
@@ -396,8 +410,7 @@ def test_a_log_that_rank_0_alone_reads_moves_nobody_who_begins_with_a_fresh_mode
     ranks = [new(attempt=1, rank=number, ranks=2) for number in (1, 0)]
     torch.load(ranks[0].path)
     for rank in ranks:
-        rank.files.going_on.is_fresh = lambda: True
-        rank.files.step_begins()
+        rank.resumes(is_fresh=True)
 
     assert [place(rank) for rank in ranks] == [(0, 0), (0, 0)]
     assert ranks[0].saves.position(1) is None

@@ -171,9 +171,8 @@ def test_a_log_that_is_read_by_a_job_that_begins_anew_moves_nobody(new: New, own
 
     second = new(attempt=1)
     second.files.watch_opened()
-    second.files.going_on.is_fresh = lambda: True
     (own / "log.json").read_text()
-    second.files.step_begins()
+    second.resumes(is_fresh=True)
 
     assert (second.cursor.epoch, second.cursor.step) == (0, 0)
 

@@ -8,9 +8,10 @@ import functools
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeAlias
+from typing import Any
 
-Place: TypeAlias = tuple[int, int]  # epoch, finished steps of it
+from chaos.model.places import Place
+
 _MARK = "_chaos_given_at"
 
 

@@ -8,20 +8,23 @@ from pathlib import Path
 from typing import Any
 
 from chaos.backends.train.cursor import Record
-from chaos.backends.train.handed import HandedWork, Place
+from chaos.backends.train.handed import HandedWork
 from chaos.backends.train.loads import GoingOn, Loads
 from chaos.backends.train.opened import Opened, Opening
-from chaos.backends.train.saves import Save, Saves
+from chaos.backends.train.saves import Position, Save, Saves
 from chaos.backends.train.state.content import counts_of, parts_of
 from chaos.backends.train.state.readable import is_text, read
+from chaos.check.resume_place import Assumed, Seen, resumed_at
 from chaos.model.event import (
     FileRenamed,
     FileSaveBegun,
     FileSaved,
     FileWritten,
     Repositioned,
+    ResumeEvidence,
     SavedPart,
 )
+from chaos.model.places import START, Place
 from chaos.run.file_digest import file_digest
 
 _Content = tuple[tuple[SavedPart, ...], dict[str, int]]
@@ -44,12 +47,15 @@ class JobFiles:
         self._write, self._failed = record.write, record.failed
         self._saves = saves
         self._records = is_kept
+        self._ranks = ranks
+        self._by_commit = record.cursor.attempt > 0 and not may_move
+        self._is_to_find = record.cursor.attempt > 0
         self.going_on = GoingOn(record.cursor, saves, ranks=ranks, may_move=may_move)
         self.loads = Loads(record, saves, self.going_on)
         self._since_step: list[Save] = []
         self._due = saves.lengths(record.cursor.rank, ranks=ranks)
         self._ended: dict[int, int] = {}  # the steps of each epoch that was reported
-        self._handed = HandedWork(lambda: (self._cursor.epoch, self._cursor.step))
+        self._handed = HandedWork(lambda: Place(self._cursor.epoch, self._cursor.step))
         self._lock = threading.RLock()
         self._opened = Opened(
             saves.run,
@@ -106,7 +112,7 @@ class JobFiles:
         By another process perhaps, whose files are not seen until they are uploaded.
         """
         cursor = self._cursor
-        self._folders[str(folder)] = place = cursor.epoch, cursor.step
+        self._folders[str(folder)] = place = Place(cursor.epoch, cursor.step)
         self._guarded("save", lambda: self._saves.mark_place(cursor.attempt, *place))
 
     def shard_begun(self, folder: Path) -> None:
@@ -174,15 +180,16 @@ class JobFiles:
         """
         self._guarded("files", lambda: self._look(at_rest=at_rest))
 
-    def step_begins(self) -> None:
-        """Move the cursor to the place of the files that this attempt was read from.
+    def step_begins(self, first: Callable[[], Seen] = Seen) -> None:
+        """Move the cursor, before the first step of a later attempt, to where it resumed.
 
-        The ranks share a step's gradients: by now every rank has read its files.
+        `first` returns what was seen of that step. The ranks share a step's gradients: by now every
+        rank has read its files.
         """
         self._handed.trains_here()
         self.look(at_rest=True)  # torchrun's jobs make no report, at which it would be done
-        if self.going_on.may_move:
-            self._guarded("load", self._go_on)
+        if self._is_to_find:
+            self._guarded("load", lambda: self._go_on(first()))
 
     def pass_reported(self) -> None:
         """Begin the next epoch at a step, if the report that ends this one came before.
@@ -257,9 +264,9 @@ class JobFiles:
 
         A job that has `returned` without a step found in its files that nothing was left to train.
         """
-        if returned and self.going_on.may_move:
+        if returned and self._is_to_find:
             self.look()
-            self._guarded("load", self._go_on)
+            self._guarded("load", lambda: self._go_on(Seen()))
         self._guarded("files", lambda: self._look(at_rest=True, at_end=True))
         self._tell_texts()
 
@@ -399,10 +406,29 @@ class JobFiles:
         for text in texts.values():
             self._guarded("files", lambda text=text: self._write(text))  # type: ignore[misc]
 
-    def _go_on(self) -> None:
-        to = self.going_on.settle()
-        if to is not None:
-            self._write(Repositioned(**self._cursor.place(), path=to.path))
+    def _go_on(self, first: Seen) -> None:
+        """Find out where this attempt resumed: as its first step shows or, without that, a file."""
+        self._is_to_find = self.going_on.may_move = False
+        cursor = self._cursor
+        own = self._saves.states(before=cursor.attempt)
+        index = self._saves.index(cursor.rank, ranks=self._ranks)
+        assumed = self._assumed(is_fresh=START in own.models.get(first.model, ()))
+        found = resumed_at([first], index, assumed, own)
+        if found.by == "nothing":
+            return
+        cursor.epoch, cursor.step = found.place
+        path = assumed.path if found.by == "file" else None
+        self._saves.take_position(Position(cursor.attempt, cursor.rank, *found.place, path or ""))
+        told = Repositioned(**cursor.place(), path=path, by=found.by, others=found.others)
+        self._write(told)
+
+    def _assumed(self, *, is_fresh: bool) -> Assumed:
+        """Return the place by the file that was read, or by Ray's commit."""
+        read = self.going_on.furthest(is_fresh=is_fresh)
+        if read is not None:
+            return Assumed(Place(*read.place), "file", read.path)
+        by: ResumeEvidence = "commit" if self._by_commit else "nothing"
+        return Assumed(Place(self._cursor.epoch, self._cursor.step), by)
 
 
 def _bytes_of(path: Path) -> tuple[str, int]:

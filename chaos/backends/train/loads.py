@@ -1,7 +1,6 @@
-"""The files of earlier attempts that a rank reads, and the resume place inferred from them."""
+"""The files of earlier attempts that a rank reads, and the place that may follow from them."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from chaos.backends.train.cursor import Cursor, Record
@@ -11,17 +10,13 @@ from chaos.run.file_digest import file_digest
 
 
 class GoingOn:
-    """The saves that one rank reads before its first step, and the place that follows from them.
+    """The saves of earlier attempts that one rank reads before its first step.
 
-    A rank that Ray handed no checkpoint begins at epoch 0 in the probe's count.
-    If it loads, before its first step, a file that an earlier attempt of this run
-    saved, the job may keep its files itself: with its first step, the cursor moves
-    to the place of that save. Of several files, the furthest one counts whose place
-    all `ranks` have read: a file that is saved at another pace is a log. If one rank
-    reads for all, or the ranks do not agree, each counts by the files that it read
-    itself, a rank that read none by the furthest. But if `is_fresh` is true, the model
-    is the one that the first attempt began with: no file has become part of it, and
-    the cursor stays. Text counts only if nothing else was read.
+    Where its training does not show the place of a resume (see `check.resume_place`), it is the
+    place of the save that was read. Of several files, the furthest one counts whose place all
+    `ranks` have read: a file that is saved at another pace is a log. If one rank reads for all, or
+    the ranks do not agree, each counts by the files that it read itself, a rank that read none by
+    the furthest. Text counts only if nothing else was read.
     """
 
     def __init__(self, cursor: Cursor, saves: Saves, *, ranks: int, may_move: bool) -> None:
@@ -30,7 +25,6 @@ class GoingOn:
         self._ranks = ranks
         self._reads: list[Position] = []
         self.may_move = may_move
-        self.is_fresh: Callable[[], bool] = lambda: False
 
     def has_read(self, save: Save) -> None:
         """Record a save that this rank has read, for the other ranks to see."""
@@ -39,18 +33,12 @@ class GoingOn:
             self._reads.append(Position.of(save, attempt=cursor.attempt, rank=cursor.rank))
             self._saves.keep_reads(cursor.attempt, cursor.rank, self._reads)
 
-    def settle(self) -> Position | None:
-        """Move the cursor, once, to the resume place by the files; return it if that is later."""
-        self.may_move = False
-        to = self._furthest()
-        if to is None:
-            return None
-        self._cursor.epoch, self._cursor.step = to.place
-        position = replace(to, rank=self._cursor.rank)
-        self._saves.take_position(position)
-        return position
+    def furthest(self, *, is_fresh: bool) -> Position | None:
+        """Return the place by the files that were read, if it is later than the rank's own.
 
-    def _furthest(self) -> Position | None:
+        `is_fresh`: the model is the one that the run began with. Then a file that the ranks do not
+        agree on has not become part of it.
+        """
         reads = self._saves.reads(self._cursor.attempt)
         # Logs count only if no rank has read anything else.
         if not all(read.is_log for of in reads.values() for read in of):
@@ -64,7 +52,7 @@ class GoingOn:
         to = max(may, key=lambda read: read.place, default=None)
         if to is None or to.place <= (self._cursor.epoch, self._cursor.step):
             return None
-        return None if (not agreed or to.is_log) and self.is_fresh() else to
+        return None if (not agreed or to.is_log) and is_fresh else to
 
 
 class Loads:

@@ -101,7 +101,7 @@ class Observer:
         self._reports = 0
         handed = compat.checkpoint_handed_to(worker_group)
         self._next_epoch = went_on(lineage, handed)[0]
-        self._may_move = handed is None and attempt > 0
+        self._may_move = attempt > 0
         self._journal.add(
             WorkerGroupStarted(
                 attempt=attempt,
@@ -172,16 +172,14 @@ class Observer:
         return place if place is not None and place < (self._next_epoch + 1, 0) else None
 
     def _follow_workers(self) -> None:
-        """Count epochs from the place at which the workers resumed, if they did by their own files.
+        """Count epochs from the place at which the workers resumed.
 
-        Only for an attempt that Ray handed no checkpoint. Before the first report of an
-        attempt, each of its ranks has written its position (see `saves`).
+        Before the first report that ends an epoch of an attempt, each of its ranks has written its
+        position (see `saves`).
         """
-        if not self._may_move:
-            return
-        self._may_move = False
-        position = self._saves.position(self._attempt)
+        position = self._saves.position(self._attempt) if self._may_move else None
         if position is not None:
+            self._may_move = False
             self._next_epoch = position.epoch
 
     def _failure_decided(self, error: Any, *, raises: bool) -> None:  # noqa: ANN401

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from chaos.backends.train.handed import Place
 from chaos.backends.train.state.readable import is_text
 from chaos.backends.train.written import is_below, is_spared, listen, open_files
 from chaos.errors import InjectedError
+from chaos.model.places import Place
 from chaos.run.clock import SystemClock
 
 LOOK_S = 0.005

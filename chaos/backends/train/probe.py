@@ -183,6 +183,7 @@ class Probe:
             given=self._watchers.given,
             gradients_due=self._watchers.gradients_due,
         )
+        self._watchers.losses = self._steps.open_losses
         self._steps.install()
         watch_loaders(self.loaders_changed)
         keep_first_buckets(ranks)
@@ -195,6 +196,7 @@ class Probe:
 
     def step_begins(self, optimizer: Any) -> None:  # noqa: ANN401 - see `kind_of`
         """Stop at an op of this attempt's first step; look at the state before the step."""
+        self._watchers.resumes()
         for index in self._places.stages.pop("first_step", ()):
             self._look(partial(self._arrive, index))
         self._watchers.step_begins(optimizer)

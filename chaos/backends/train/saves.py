@@ -6,7 +6,8 @@ reads-<attempt>-<rank>.json       the saves that a rank of an attempt has read
 position-<attempt>-<rank>.json    the place at which it resumed
 part-<checkpoint>-<rank>.json     the resume place of a rank's part of a checkpoint, if all
                                   files of that part were saved in this run
-fresh-<rank>.json                 the model that a rank's first attempt began with
+states-<attempt>-<rank>.jsonl     the states that a rank was seen in, with their places
+index-<rank>.json                 the steps and states of the baseline, if there is one
 lengths.json                      the steps of each epoch of the baseline, if there is one
 place-<attempt>-<epoch>-<step>    exists if a rank has saved a file after that step
 passed-<attempt>-<epoch>          exists if the report of that epoch came in an earlier attempt
@@ -15,13 +16,17 @@ size-<bytes>                      exists if a file of this size was saved
 """
 
 import hashlib
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Self
 
-from chaos.run.directory import LENGTHS, RANKS
+from chaos.check.resume_place import Index, state_keys
+from chaos.model.event import Component
+from chaos.model.places import Place
+from chaos.run.directory import INDEX, LENGTHS, RANKS
 from chaos.run.record_file import read_fields, write_fields
 
 
@@ -169,13 +174,29 @@ class Saves:
                 found[reads[0].rank] = reads
         return found
 
-    def keep_fresh(self, rank: int, model: Mapping[str, str]) -> None:
-        """Record the digests of the model that a rank began the run with, by part."""
-        write_fields(self._folder / f"fresh-{rank}.json", dict(model))
+    def keep_state(self, attempt: int, rank: int, place: Place, parts: Sequence[Component]) -> None:
+        """Record a state that a rank of an attempt was seen in, for later attempts to find."""
+        keys = state_keys(parts)
+        if keys[0]:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with (self._folder / f"states-{attempt}-{rank}.jsonl").open("a") as file:
+                file.write(json.dumps([*place, *keys]) + "\n")
 
-    def fresh(self, rank: int) -> Mapping[str, str] | None:
-        """Return the digests of `keep_fresh`, None if there are none."""
-        return read_fields(self._folder / f"fresh-{rank}.json")
+    def states(self, *, before: int) -> Index:
+        """Return the states that were seen in the attempts before one."""
+        found = Index()
+        for path in sorted(self._folder.glob("states-*.jsonl")):
+            if int(path.name.split("-")[1]) < before:
+                for line in path.read_text(encoding="utf-8").splitlines():
+                    if line.endswith("]"):  # a killed process may leave half a line
+                        epoch, step, model, state = json.loads(line)
+                        found.add_keys(Place(epoch, step), model, state)
+        return found
+
+    def index(self, rank: int, *, ranks: int) -> Index:
+        """Return the index of the baseline for one of so many ranks; empty without one."""
+        fields = read_fields(self._folder / f"{INDEX}{rank}.json")
+        return Index() if fields is None else Index.of_fields(fields, ranks=ranks)
 
     def keep_part(self, checkpoint: str, rank: int, place: tuple[int, int] | None) -> None:
         """Record the resume place of a rank's part of a checkpoint; None: unknown."""

@@ -96,6 +96,10 @@ class StepHook:
         watch_rounds(self._begins, self._stepped)
         watch_batches(self._begins, self._stepped)
 
+    def open_losses(self) -> Losses:
+        """Return the losses since the last step; waits for the accelerator."""
+        return tuple(spell(loss.item()) for loss in self._since_step)
+
     @classmethod
     def forget_open_window(cls) -> None:
         """Drop losses and inputs since the last step, which a resumed process would not have."""

@@ -13,7 +13,8 @@ from chaos.backends.train.saves import Saves
 from chaos.backends.train.state.files import sharded_part, watch_files, watch_libraries
 from chaos.backends.train.state.inputs import Given, InputWindow
 from chaos.backends.train.state.roots import Owner, Roots
-from chaos.backends.train.state.watch import StateWatch, model_digests
+from chaos.backends.train.state.watch import StateWatch
+from chaos.check.resume_place import Seen, place_of
 from chaos.model.event import (
     AnyEvent,
     Declared,
@@ -55,6 +56,7 @@ class Watchers:
         self._files: JobFiles | None = None
         self._saves: Saves | None = None
         self.validates: Callable[[], None] | None = None
+        self.losses: Callable[[], tuple[float | str, ...]] = tuple
         self._has_reports = has_reports
         self._epoch_steps = epoch_steps
 
@@ -115,11 +117,16 @@ class Watchers:
             with self.cost.watching:
                 self._state.gradients_due()
 
+    def resumes(self) -> None:
+        """Find out, before a step is looked at or stopped at, where the attempt resumed."""
+        if self._files is not None:
+            with self.cost.watching:
+                self._files.step_begins(self._first_seen)
+
     def step_begins(self, optimizer: Any) -> None:  # noqa: ANN401 - see `kind_of`
         """Look at the state before an optimizer step."""
         with self.cost.watching:
             if self._files is not None:
-                self._files.step_begins()
                 self._files.pass_reported()
                 steps = self._epoch_steps or declared.declared_epoch_steps()
                 if not self._has_reports and self._files.is_at_end(steps):
@@ -240,7 +247,6 @@ class Watchers:
         if self._roots is not None:
             files.unhook = self._roots.without_hooks
         if self._state is not None:
-            files.going_on.is_fresh = self._is_fresh
             files.settle = self._state.settle if self._cursor.attempt == 0 else None
         watch_files(files)
         files.watch_opened()
@@ -248,25 +254,27 @@ class Watchers:
         return files
 
     def _state_seen(self, event: AnyEvent) -> None:
-        """Write a state snapshot; of the very first one, keep the model's digests as well."""
+        """Write a state snapshot, and keep its digests for later attempts."""
         self._write(event)
         if self._saves is None or not isinstance(event, StateSeen):
             return
-        if event.moment == "entered" and (event.attempt, event.epoch, event.step) == (0, 0, 0):
-            self._saves.keep_fresh(event.rank, model_digests(event.components))
+        self._saves.keep_state(event.attempt, event.rank, place_of(event), event.components)
 
-    def _is_fresh(self) -> bool:
-        """Return whether the model is the one that this rank began the run with."""
-        assert self._saves is not None
-        assert self._state is not None
-        fresh = self._saves.fresh(self._cursor.rank)
-        return bool(fresh) and fresh == self._state.model()
+    def _first_seen(self) -> Seen:
+        """Return what is seen of the first step of an attempt before it is made."""
+        model, state = ("", "") if self._state is None else self._state.keys()
+        given = None if self._inputs is None else self._inputs.given(*self._trained()).read()
+        inputs = "" if given is None else given.digest
+        return Seen(model=model, state=state, inputs=inputs, losses=self.losses())
 
     def _close_inputs(self) -> Given:
         assert self._inputs is not None
-        if self._state is None:
-            return self._inputs.close()
-        return self._inputs.close(self._state.optimizers, self._cursor.epoch)
+        return self._inputs.close(*self._trained())
+
+    def _trained(self) -> tuple[Callable[[], list[Any]], int]:
+        """Return what tells of the optimizers that train, and the epoch in which they do."""
+        known: Callable[[], list[Any]] = list if self._state is None else self._state.optimizers
+        return known, self._cursor.epoch
 
     def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any], owner: Owner) -> None:
         if self._files is not None:  # before the ranks wait for each other in the backward pass

@@ -266,13 +266,35 @@ class ProcessSeen(WorkerEvent, frozen=True, kw_only=True):
         return f"{self.who}: {size}, {self.children} child processes after epoch {self.epoch}"
 
 
-class Repositioned(StepEvent, frozen=True, kw_only=True):
-    """A rank found its place in a file of its own: it continues after `step` of `epoch`.
+ResumeEvidence = Literal[
+    "state and inputs", "inputs and losses", "state", "inputs", "commit", "file", "nothing"
+]
 
-    Only before the first step of an attempt; `path` is the file that holds the place.
+
+class Repositioned(StepEvent, frozen=True, kw_only=True):
+    """The place at which a rank resumed, as its first step shows: after `step` of `epoch`.
+
+    `by` is the evidence (see `check.resume_place`), `path` the file that holds the place if a file
+    is the evidence. `others` are places that fit as well.
     """
 
-    path: str
+    path: str | None = None
+    by: ResumeEvidence = "file"
+    others: tuple[tuple[int, int], ...] = ()
 
     def _text(self) -> str:
-        return f"{self.who}: goes on at {self.place}, as {self.path} says"
+        return f"{self.who}: resumed at {self.place}: {resume_grounds(self.by, self.path)}"
+
+
+def resume_grounds(by: ResumeEvidence, path: str | None = None) -> str:
+    """Return in words the evidence for the place of a resume."""
+    match by:
+        case "state and inputs" | "inputs and losses" | "state" | "inputs":
+            are = "is" if by == "state" else "are"
+            return f"{by} {are} the baseline's there"
+        case "commit":
+            return "its checkpoint was committed there"
+        case "file":
+            return f"{path or 'the file that it read'} was saved there"
+        case "nothing":
+            return "it read nothing that an earlier attempt had saved"

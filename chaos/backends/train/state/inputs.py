@@ -77,12 +77,18 @@ class InputWindow:
             self._take(args, kwargs, owner)
 
     def close(self, optimizers: Callable[[], Iterable[Any]] = list, epoch: int = 0) -> Given:
-        """Return the gathered calls, and begin anew.
+        """Return the gathered calls, and begin anew."""
+        given = self.given(optimizers, epoch)
+        self._calls = []
+        return given
+
+    def given(self, optimizers: Callable[[], Iterable[Any]] = list, epoch: int = 0) -> Given:
+        """Return the calls that are gathered so far.
 
         Calls of modules of which no optimizer has a parameter are left out, unless all are of such:
         an optimizer may have copies of the parameters, as for half precision.
         """
-        gathered, self._calls = self._calls, []
+        gathered = self._calls
         known = (owner for _, owner in gathered)
         unknown = {o for o in known if not o.is_trained or o.epoch != epoch}
         if unknown:

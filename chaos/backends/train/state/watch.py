@@ -16,7 +16,7 @@ making, which a job repeats in every attempt.
 
 import functools
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -26,7 +26,8 @@ from chaos.backends.train.state import components
 from chaos.backends.train.state.keras_parts import keras_parts
 from chaos.backends.train.state.part import Part
 from chaos.backends.train.state.roots import Roots
-from chaos.model.event import Component, StateSeen
+from chaos.check.resume_place import state_keys
+from chaos.model.event import StateSeen
 
 
 def kind_of(stepped: Any) -> str:  # noqa: ANN401 - whatever begins a step
@@ -92,12 +93,6 @@ class Found:
 
 Moment: TypeAlias = Literal["entered", "step", "left"]
 PENDING_MAX = 64
-
-
-def model_digests(parts: Iterable[Component]) -> dict[str, str]:
-    """Return the digests of the parts of a state that are parameters of the model."""
-    models = (part for part in parts if part.name.partition(".")[0] == "model")
-    return {m.name: m.digest for m in models if not m.name.startswith("model.buffers")}
 
 
 @dataclass(frozen=True)
@@ -170,12 +165,10 @@ class StateWatch:
         with self._cost.on_state:
             self._gradients = components.gradient_part(self.optimizers())
 
-    def model(self) -> dict[str, str]:
-        """Return the digests of the present model, by part; empty if none is known."""
+    def keys(self) -> tuple[str, str]:
+        """Return the keys of the present state (see `check.resume_place`)."""
         with self._cost.watching, self._cost.on_state:
-            return model_digests(
-                p.component() for p in self._guarded("model", self._models(full=True))
-            )
+            return state_keys(part.component() for part in self._take("step").parts)
 
     def root_found(self) -> None:
         """Take the model, before its first call, that was unknown when the epoch was entered."""

@@ -1,0 +1,256 @@
+"""The place at which an attempt resumed, as its training shows it.
+
+A job may keep its checkpoints anywhere: in a database, in a mapped file, on a server, in the memory
+of another process. So the place is not taken from what was read. The baseline is an index: for each
+rank the state before a step, the inputs of the step, and the loss that came of them. The first
+steps of a later attempt are looked up in it:
+
+    baseline     state   a b c d e f        the attempt's first step has state d and inputs 4:
+                 inputs  1 2 3 4 5 6        it resumed after 3 steps
+
+State comes first. Where the inputs are those of another place, the job resumed where its state is,
+and the inputs are a finding. But the state of a job that begins is no evidence of its beginning
+anew: a model that was lost looks the same. Only where nothing agrees, because the resume is broken
+or the numbers do not repeat, the place is inferred: from Ray's commit, from the file that was read.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Self
+
+from chaos.check.attempt import Step, attempts
+from chaos.check.state_at_resume import group_of
+from chaos.model.event import Component, ResumeEvidence, StateSeen
+from chaos.model.history import History
+from chaos.model.places import START, Place
+
+STEPS_MAX = 64  # of an attempt that are looked up; data that repeat longer than that fit anywhere
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One step of a rank: the state before it, its inputs and its losses, each as a key.
+
+    A key is empty where the thing was not seen. `model` is a part of `state`, which also has what
+    the optimizer holds.
+    """
+
+    model: str = ""
+    state: str = ""
+    inputs: str = ""
+    losses: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Assumed:
+    """The place of an attempt as it is inferred without its training: by Ray's commit, or a file.
+
+    `by` is "nothing" where there was neither: then the job begins, as far as is known.
+    """
+
+    place: Place = START
+    by: ResumeEvidence = "nothing"
+    path: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """The place at which a rank resumed, and the evidence; `others` fit equally well."""
+
+    place: Place
+    by: ResumeEvidence
+    others: tuple[Place, ...] = ()
+
+
+@dataclass
+class Index:
+    """The steps and states of one rank in a run, by which a place is found."""
+
+    #: the steps in order, each with the place before it
+    steps: list[tuple[Place, Seen]] = field(default_factory=list)
+    #: the places at which a model was seen, by its key
+    models: dict[str, set[Place]] = field(default_factory=dict)
+    #: the same for model and optimizer together
+    states: dict[str, set[Place]] = field(default_factory=dict)
+
+    def add_state(self, place: Place, parts: Iterable[Component]) -> None:
+        """Add a state that was seen at a place."""
+        self.add_keys(place, *state_keys(parts))
+
+    def add_keys(self, place: Place, model: str, state: str) -> None:
+        """Add a state by its keys (see `state_keys`)."""
+        if model:
+            self.models.setdefault(model, set()).add(place)
+            self.states.setdefault(state, set()).add(place)
+
+    @cached_property
+    def by_inputs(self) -> Mapping[str, set[Place]]:
+        """The places whose next step has these inputs."""
+        found: dict[str, set[Place]] = {}
+        for place, seen in self.steps:
+            if seen.inputs:
+                found.setdefault(seen.inputs, set()).add(place)
+        return found
+
+    @cached_property
+    def _at(self) -> Mapping[Place, int]:
+        return {place: at for at, (place, _) in enumerate(self.steps)}
+
+    def following(self, place: Place, count: int) -> Sequence[Seen]:
+        """Return so many steps from a place on, fewer where the run ends."""
+        at = self._at.get(place, len(self.steps))
+        return [seen for _, seen in self.steps[at : at + count]]
+
+    def heads(self) -> "Index":
+        """Return the index with the end of each epoch as the head of the next one."""
+        ends = {Place(p.epoch - 1, q.step + 1) for (q, _), (p, _) in self._borders()}
+        known = {end: Place(end.epoch + 1, 0) for end in ends}
+
+        def moved(places: Mapping[str, set[Place]]) -> dict[str, set[Place]]:
+            return {key: {known.get(p, p) for p in of} for key, of in places.items()}
+
+        return replace(self, models=moved(self.models), states=moved(self.states))
+
+    def _borders(self) -> Iterator[tuple[tuple[Place, Seen], tuple[Place, Seen]]]:
+        pairs = zip(self.steps, self.steps[1:], strict=False)
+        return (pair for pair in pairs if pair[1][0].epoch == pair[0][0].epoch + 1)
+
+    def as_fields(self, *, ranks: int) -> dict[str, Any]:
+        """Return the index, of one of so many ranks, as JSON can hold it."""
+        return {
+            "ranks": ranks,
+            "steps": [[*place, seen.inputs, seen.losses] for place, seen in self.steps],
+            "models": {key: sorted(of) for key, of in self.models.items()},
+            "states": {key: sorted(of) for key, of in self.states.items()},
+        }
+
+    @classmethod
+    def of_fields(cls, fields: Mapping[str, Any], *, ranks: int) -> Self:
+        """Return the index of `as_fields`; for another number of ranks, without steps.
+
+        With another number of workers a rank has other batches.
+        """
+        return cls(
+            [
+                (Place(epoch, step), Seen(inputs=inputs, losses=tuple(losses)))
+                for epoch, step, inputs, losses in fields["steps"]
+                if fields["ranks"] == ranks
+            ],
+            {key: {Place(*p) for p in of} for key, of in fields["models"].items()},
+            {key: {Place(*p) for p in of} for key, of in fields["states"].items()},
+        )
+
+
+def indexes(history: History) -> Mapping[int, Index]:
+    """Return the index of each rank of a clean run; made once for all runs that are compared."""
+    return history.once("resume places", lambda: _indexes(history))
+
+
+def _indexes(history: History) -> dict[int, Index]:
+    found: dict[int, Index] = {}
+    for attempt in attempts(history):
+        for step in attempt.steps:
+            rows = found.setdefault(step.rank, Index()).steps
+            rows.append((Place(step.epoch, step.step - 1), seen_of(step)))
+    for _, seen in history.of(StateSeen):
+        found.setdefault(seen.rank, Index()).add_state(place_of(seen), seen.components)
+    return {rank: index.heads() for rank, index in found.items()}
+
+
+def saved_indexes(baseline: History | None) -> Mapping[int, str]:
+    """Return the index of each rank as a file holds it."""
+    if baseline is None:
+        return {}
+    return baseline.once("saved resume places", lambda: _saved(indexes(baseline)))
+
+
+def _saved(found: Mapping[int, Index]) -> dict[int, str]:
+    return {r: json.dumps(index.as_fields(ranks=len(found))) for r, index in found.items()}
+
+
+def seen_of(step: Step) -> Seen:
+    """Return the keys of a step, without those of the state before it."""
+    return Seen(
+        inputs="" if step.inputs is None else step.inputs.digest, losses=tuple(step.losses or ())
+    )
+
+
+def place_of(seen: StateSeen) -> Place:
+    """Return the place at which a job resumes that continues from a state."""
+    if seen.moment == "left":
+        return Place(seen.epoch + 1, 0)
+    return Place(seen.epoch, seen.step)
+
+
+def state_keys(parts: Iterable[Component]) -> tuple[str, str]:
+    """Return the key of a model, and that of model and optimizer; empty where none was seen.
+
+    Buffers and settings are left out: a forward call, or a schedule, moves them before a step.
+    """
+    models, others = list[str](), list[str]()
+    for part in parts:
+        group = group_of(part.name)
+        if group == "model":
+            models.append(f"{part.name}={part.digest}")
+        elif group == "optimizer" and part.digest:
+            others.append(f"{part.name}={part.digest}")
+    model = ",".join(sorted(models))
+    return model, ",".join([model, *sorted(others)]) if model else ""
+
+
+def resumed_at(
+    steps: Sequence[Seen], index: Index, assumed: Assumed, own: Index | None = None
+) -> Resumed:
+    """Return the place at which a rank resumed whose first steps are these.
+
+    `index` is of the baseline, `own` of the earlier attempts of the run itself: what it loads is
+    its own state, also where its numbers are not the baseline's.
+    """
+    first = steps[0]
+    models, states = _states(first, index, own)
+    inputs = index.by_inputs.get(first.inputs, set())
+    alike = {
+        place
+        for place in inputs
+        if first.losses and [s.losses for s in index.following(place, 1)] == [first.losses]
+    }
+    is_lost = START in models and assumed.place not in models and assumed.place in inputs
+    for by, places in (
+        ("state and inputs", set() if is_lost else models & inputs),
+        ("inputs and losses", set() if is_lost else alike),
+        ("state", states - {START}),
+    ):
+        if places:
+            return _chosen(places, by, steps, index, assumed)  # type: ignore[arg-type]
+    if assumed.by == "nothing" and inputs and START not in models:
+        return _chosen(inputs, "inputs", steps, index, assumed)
+    return Resumed(assumed.place, assumed.by)
+
+
+def _states(first: Seen, index: Index, own: Index | None) -> tuple[set[Place], set[Place]]:
+    known = [index] if own is None else [index, own]
+    models = (of.models.get(first.model, set()) for of in known)
+    states = (of.states.get(first.state, set()) for of in known)
+    return set().union(*models), set().union(*states)
+
+
+def _chosen(
+    places: set[Place],
+    by: ResumeEvidence,
+    steps: Sequence[Seen],
+    index: Index,
+    assumed: Assumed,
+) -> Resumed:
+    """Return the place whose next steps are the rank's; of several, the one that is assumed."""
+    fits = sorted(places)
+    for at, seen in enumerate(steps[:STEPS_MAX]):
+        if len(fits) == 1:
+            break
+        due = {place: index.following(place, at + 1)[at:] for place in fits}
+        fits = [p for p in fits if [s.inputs for s in due[p]] == [seen.inputs]] or fits
+        fits = [p for p in fits if [s.losses for s in due[p]] == [seen.losses]] or fits
+    if assumed.place in fits:
+        return Resumed(assumed.place, by)
+    return Resumed(fits[-1], by, tuple(fits[:-1]))
