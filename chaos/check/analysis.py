@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 
-from chaos.check.attempt import Attempt, Commit, attempts
+from chaos.check.attempt import Attempt, Commit, Start, attempts
 from chaos.check.compare import Aligned, before, surviving
 from chaos.check.drivers import TwoDrivers, two_drivers
 from chaos.check.ending import Ending, ending
@@ -16,15 +16,17 @@ from chaos.check.injections import Injection, injections
 from chaos.check.inputs import InputComparison, input_offsets
 from chaos.check.lineage import Lineage, lineage
 from chaos.check.numbers import NumberComparison, Sides
+from chaos.check.placed import placed
 from chaos.check.prediction_band import RUNS_MIN
 from chaos.check.regrid import relaid
 from chaos.check.restarts import RepeatedSteps, Restart, repeated_steps, restarts
-from chaos.check.state_at_resume import Beside, Row, began_anew, unstable
-from chaos.check.state_snapshots import StateSnapshots
+from chaos.check.state_at_resume import Beside, Row, began_anew, group_of, unstable
+from chaos.check.state_snapshots import StateSnapshots, parts_of
 from chaos.check.terms import Terms, terms_of
 from chaos.check.tolerance import EXACT, Allowance, Bands
 from chaos.model.event import EpochEnded, FaultInvoked, MembershipChanged
 from chaos.model.history import Baseline, History
+from chaos.model.places import Place
 from chaos.model.plan import Plan
 from chaos.model.scenario import Profile
 
@@ -102,11 +104,16 @@ class RunAnalysis:
     baseline: History | None = None
 
     def __post_init__(self) -> None:
-        """Hide what a driver beside the one that leads the run did without a part in it."""
+        """Hide what a driver beside the one that leads the run did without a part in it.
+
+        And place each attempt where it resumed; reports by the clock come at other places anyhow.
+        """
         if self.drivers is not None:
             history, hidden = self.history, self.drivers.hidden
             shown = History(history.entries, torn=history.torn, hidden=hidden)
             object.__setattr__(self, "history", shown)
+        if not self.is_by_steps and self.reference is not None:
+            object.__setattr__(self, "history", placed(self.history, self.reference.history))
 
     @cached_property
     def drivers(self) -> TwoDrivers | None:
@@ -349,6 +356,40 @@ class RunAnalysis:
             return ()
         alike = (r for r in self.restarts if r.attempt.index not in self.resized)
         return tuple(repeated_steps(alike, self.reference.lineage))
+
+    @cached_property
+    def unplaced(self) -> Mapping[int, str]:
+        """The attempts whose place is not known, each with the reason."""
+        found: dict[int, str] = {}
+        for restart in self.restarts:
+            attempt = restart.attempt
+            for start in attempt.starts.values() if attempt.steps else ():
+                if start.others:
+                    places = [Place(*place) for place in (*start.others, start.place)]
+                    found[attempt.index] = (
+                        f"rank {start.rank} of attempt {attempt.index} may have resumed at "
+                        f"{' or '.join(map(str, places))}: what its steps show fits each"
+                    )
+                elif self._read_unseen(start, attempt.index):
+                    found[attempt.index] = (
+                        f"rank {start.rank} of attempt {attempt.index} began with a model that "
+                        "neither the baseline nor an earlier attempt has, and what it read was not "
+                        "seen: where it resumed is not known"
+                    )
+        return found
+
+    def _read_unseen(self, start: Start, attempt: int) -> bool:
+        """Return whether a rank continues from what was kept where no save is seen."""
+        run = self.run
+        if start.by not in (None, "nothing") or start.checkpoint is not None or run.files.saves:
+            return False
+        fresh, (_, entered) = (
+            run.snapshots.fresh(start.rank),
+            run.snapshots.entries.get((attempt, start.rank), (0, None)),
+        )
+        models = {n: p.digest for n, p in fresh.items() if group_of(n) == "model"}
+        ours = {n: p.digest for n, p in parts_of(entered).items() if n in models}
+        return bool(models) and bool(ours) and ours != models and not models.keys() & self.unstable
 
     @cached_property
     def began_anew(self) -> frozenset[int]:

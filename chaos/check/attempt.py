@@ -21,6 +21,7 @@ from chaos.model.event import (
     WorkerGroupStarted,
     WorkerPlace,
     WorkerStarted,
+    resume_grounds,
 )
 from chaos.model.history import History
 
@@ -68,9 +69,9 @@ class Start:
     """A rank that is ready to train: the checkpoint it was handed, and its place.
 
     It continues after `step` of `epoch`. `by` is the evidence for the place, None where a first
-    step that would show it was not seen; `path` is the file that gave it, if one did. `moved`: the
-    place is not the one of the checkpoint that it was handed. Not `settled`: it had yet to find its
-    place, and made no step.
+    step that would show it was not seen; `path` is the file that gave it, if one did. `others` fit
+    as well. `moved`: the place is not the one of the checkpoint that it was handed. Not `settled`:
+    it had yet to find its place, and made no step.
     """
 
     number: int
@@ -82,6 +83,7 @@ class Start:
     settled: bool = True
     by: ResumeEvidence | None = None
     moved: bool = False
+    others: tuple[tuple[int, int], ...] = ()
 
     @property
     def place(self) -> tuple[int, int]:
@@ -137,6 +139,13 @@ class Attempt:
     def place(self) -> tuple[int, int] | None:
         """The earliest place of its ranks, as epoch and finished steps of it."""
         return min((start.place for start in self.starts.values() if start.settled), default=None)
+
+    @property
+    def grounds(self) -> str:
+        """The evidence for its place, in words; empty where none of its ranks made a step."""
+        settled = [start for start in self.starts.values() if start.by is not None]
+        first = min(settled, key=lambda start: start.place, default=None)
+        return "" if first is None or first.by is None else resume_grounds(first.by, first.path)
 
     @cached_property
     def by_epoch(self) -> Mapping[tuple[int, int], Sequence[Step]]:
@@ -282,7 +291,7 @@ def _add_workers(history: History, rows: dict[int, _Rows]) -> None:
 def _repositioned(start: Start, found: Repositioned) -> Start:
     moved = start.place != (found.epoch, found.step)
     start = replace(start, epoch=found.epoch, step=found.step, moved=moved)
-    return replace(start, path=found.path, by=found.by)
+    return replace(start, path=found.path, by=found.by, others=found.others)
 
 
 def _add_steps(history: History, rows: dict[int, _Rows]) -> None:

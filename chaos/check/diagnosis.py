@@ -79,6 +79,7 @@ def _resume(analysis: RunAnalysis, restart: Restart, results: Sequence[CheckResu
         sentence=_sound(parts) if broken is None else _unsound(analysis, restart, broken),
         parts=parts,
         events=tuple(start.number for start in attempt.starts.values()),
+        grounds=attempt.grounds,
     )
 
 

@@ -7,6 +7,7 @@ from chaos.check.attempt import Commit, Start
 from chaos.check.restarts import RepeatedSteps, Restart, surplus_steps
 from chaos.check.result import conclude, inconclusive, nothing_due, own_check, without_restart
 from chaos.check.terms import Terms
+from chaos.model.places import Place
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.words import plural
 
@@ -34,7 +35,7 @@ def check_cursor(analysis: RunAnalysis) -> CheckResult:
         return without_restart(CURSOR, analysis)
     if analysis.reference is None:
         return inconclusive(CURSOR, f"{analysis.no_reference} to count an epoch's steps by")
-    anomalies, doubts, counted = [], [], 0
+    anomalies, doubts, counted = [], [*analysis.unplaced.values()], 0
     alike = [r for r in analysis.restarts if r.attempt.index not in analysis.resized]
     if not alike:
         return nothing_due(
@@ -119,9 +120,17 @@ def _wrong_first_epochs(
         allowed = f"; it threw away {lost}" if is_lax and more > 0 else ""
         yield Anomaly(
             message=f"rank {rank} {did} {plural(abs(more), 'step')} of epoch {epoch} after "
-            f"the restart: {len(steps)} instead of {due}{allowed}",
+            f"the restart: {len(steps)} instead of {due}{allowed}{_resumed(restart)}",
             events=(start.number, *(s.number for s in steps[due:])),
         )
+
+
+def _resumed(restart: Restart) -> str:
+    """Return where an attempt resumed, and the evidence, as the end of a sentence."""
+    attempt = restart.attempt
+    if attempt.place is None or not attempt.grounds:
+        return ""
+    return f"; it resumed at {Place(*attempt.place)}: {attempt.grounds}"
 
 
 # -- epochs ----------------------------------------------------------------------------------------

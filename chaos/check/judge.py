@@ -228,12 +228,25 @@ def _beyond_doubt(result: CheckResult, analysis: RunAnalysis) -> CheckResult:
         why = f"what {cut.source} wrote last was lost with its node"
     elif absent is not None:
         why = f"what was done to the job is not known here: {absent}"
+    elif (unplaced := _without_place(analysis, result)) is not None:
+        why = unplaced
     elif made_again is not None and min(_events(result), default=-1) >= made_again[0]:
         why = made_again[1]
     else:
         return result
     summary = f"{result.summary}; but {why}"
     return result.model_copy(update={"status": "inconclusive", "summary": summary})
+
+
+def _without_place(analysis: RunAnalysis, result: CheckResult) -> str | None:
+    """Return why it is not known where an attempt resumed that a failure may follow from."""
+    first = min(_events(result), default=-1)
+    for restart in analysis.restarts:
+        attempt = restart.attempt
+        since = min((start.number for start in attempt.starts.values()), default=0)
+        if attempt.index in analysis.unplaced and (first < 0 or since <= first):
+            return analysis.unplaced[attempt.index]
+    return None
 
 
 def _no_longer_comparable(analysis: RunAnalysis) -> tuple[int, str] | None:

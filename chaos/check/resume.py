@@ -235,8 +235,15 @@ def check_agreement(analysis: RunAnalysis) -> CheckResult:
         anomalies=anomalies,
         doubts=[f"no rank of attempt {index} said how it started" for index in unheard],
         evidence=sum(len(restart.attempt.starts) for restart in analysis.restarts),
-        summary=f"all ranks went on from one place in {plural(len(analysis.restarts), 'restart')}",
+        summary=f"all ranks resumed at one place in {plural(len(analysis.restarts), 'restart')}"
+        f"{_grounds(analysis)}",
     )
+
+
+def _grounds(analysis: RunAnalysis) -> str:
+    """Return the evidence for the places, each kind once."""
+    told = dict.fromkeys(r.attempt.grounds for r in analysis.restarts if r.attempt.grounds)
+    return f": {', or '.join(told)}" if told else ""
 
 
 def _different_starts(restart: Restart) -> Anomaly | None:
@@ -248,7 +255,7 @@ def _different_starts(restart: Restart) -> Anomaly | None:
         said = f"attempt {restart.attempt.index} was not handed one checkpoint: {_by_rank(handed)}"
         return Anomaly(message=said, events=events)
     if len(set(places.values())) > 1:
-        said = f"the ranks of attempt {restart.attempt.index} went on at several places: "
+        said = f"the ranks of attempt {restart.attempt.index} resumed at several places: "
         return Anomaly(message=said + _by_rank(places), events=events)
     return None
 

@@ -219,13 +219,18 @@ def resumed_at(
     is_lost = START in models and assumed.place not in models and assumed.place in inputs
     for by, places in (
         ("state and inputs", set() if is_lost else models & inputs),
-        ("inputs and losses", set() if is_lost else alike),
         ("state", states - {START}),
+        # From another state no loss is the same: a state that is known elsewhere outweighs it.
+        ("inputs and losses", set() if models else alike),
     ):
         if places:
             return _chosen(places, by, steps, index, assumed)  # type: ignore[arg-type]
-    if assumed.by == "nothing" and inputs and START not in models:
-        return _chosen(inputs, "inputs", steps, index, assumed)
+    if assumed.by == "nothing" and START not in models:
+        # Nothing that was read tells of a place. A model that training came to was read somewhere.
+        if models:
+            return _chosen(models, "state", steps, index, assumed)
+        if inputs:
+            return _chosen(inputs, "inputs", steps, index, assumed)
     return Resumed(assumed.place, assumed.by)
 
 

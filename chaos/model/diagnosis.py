@@ -44,6 +44,7 @@ class Part(Record):
 class Resume(Record):
     """One resume: its place, the parts of the state, and the consequences.
 
+    `grounds` is the evidence for the place, in words; empty where no first step was seen.
     `sentence` names the defect, the likely fix, and the place where the loss first leaves the
     baseline; for a sound resume it states that nothing is wrong. `events` are the entries of the
     ranks.
@@ -57,3 +58,4 @@ class Resume(Record):
     sentence: str
     parts: tuple[Part, ...]
     events: tuple[int, ...] = ()
+    grounds: str = ""

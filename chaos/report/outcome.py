@@ -275,13 +275,14 @@ def resume_table(resume: Resume, launcher: Launcher = "ray") -> ResumeTable:
     place = f"epoch {resume.epoch}" + (f", step {resume.step}" if resume.step else "")
     none = " without a checkpoint" if launcher == "ray" else ""
     start = f" with {resume.checkpoint}" if resume.checkpoint else none
+    grounds = f": {resume.grounds}" if resume.grounds else ""
     is_known = any(part.standing != "not compared" for part in resume.parts)
     if not resume.sound:
         tone, word = "bad", "broken"
     else:
         tone, word = ("good", "sound") if is_known else ("open", "unknown")
     return ResumeTable(
-        title=f"Attempt {resume.attempt} went on at {place}{start}",
+        title=f"Attempt {resume.attempt} resumed at {place}{start}{grounds}",
         sentence=resume.sentence[:1].upper() + resume.sentence[1:].removesuffix(".") + ".",
         tone=tone,
         word=word,

@@ -112,6 +112,11 @@ class Ledger:
             saved_step=self.script.steps,
         )
         moved = ev.Repositioned(
-            attempt=self.attempt, rank=rank, epoch=self.resume_at, step=0, path=loaded.path
+            attempt=self.attempt,
+            rank=rank,
+            epoch=self.resume_at,
+            step=0,
+            path=loaded.path,
+            by="state",
         )
         self.worker(rank, loaded, moved)

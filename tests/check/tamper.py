@@ -147,3 +147,12 @@ def analysis_of(story: Story, history: History | None = None, **expect: Any) -> 
     """Return the trial of a story."""
     seen = story.history() if history is None else history
     return RunAnalysis(story.plan(**expect), seen, story.baseline())
+
+
+def resumed_at(history: History, *, epoch: int, attempt: int) -> History:
+    """Return that both ranks of an attempt resumed at the head of an epoch, as their state says."""
+    places = (
+        ev.Repositioned(attempt=attempt, rank=rank, epoch=epoch, step=0, by="state")
+        for rank in (0, 1)
+    )
+    return told(history, *places)

@@ -71,7 +71,7 @@ def test_a_job_that_reads_none_of_its_files_started_from_scratch() -> None:
 def test_ranks_that_go_on_at_different_places_do_not_agree() -> None:
     history = changed(OWN.history(), ev.Repositioned, lambda e: e.rank == 1, epoch=1)
 
-    assert "went on at several places" in result_on("agreement", OWN, history).summary
+    assert "resumed at several places" in result_on("agreement", OWN, history).summary
 
 
 def test_a_file_whose_writing_was_cut_off_is_named_with_its_path() -> None:

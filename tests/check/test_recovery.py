@@ -11,7 +11,7 @@ from chaos.model.bounds import Bound
 from chaos.model.history import History
 from chaos.model.verdict import Verdict
 from tests.check.story import Story, Strike
-from tests.check.tamper import analysis_of, changed, later, result_on, rows, without
+from tests.check.tamper import analysis_of, changed, later, result_on, resumed_at, rows, without
 
 KILLED = Story((Strike(2, 3, 1),))
 PREEMPTED = Story((Strike(1, 2, 1, kind="preempt_node"),))
@@ -127,7 +127,7 @@ def test_lost_work_is_bounded_by_the_way_between_two_checkpoints() -> None:
 
 def test_steps_beside_an_upload_that_never_ended_are_lost_with_it() -> None:
     story = Story((Strike(3, 3, 1),))
-    history = changed(story.history(), ev.WorkerStarted, lambda e: e.attempt == 1, epoch=2)
+    history = resumed_at(story.history(), epoch=2, attempt=1)
     history = without(history, ev.Committed, lambda e: (e.attempt, e.epoch) == (0, 2))
     begun = ev.UploadBegun(attempt=0, rank=1, epoch=2)
     beside = changed(history, ev.UploadEnded, lambda e: (e.attempt, e.epoch) == (0, 2), epoch=2)
@@ -142,7 +142,7 @@ def test_steps_beside_an_upload_that_never_ended_are_lost_with_it() -> None:
 
 def test_a_preemption_may_lose_twice_the_way() -> None:
     story = Story((Strike(1, 2, 1, kind="preempt_node"),))
-    history = changed(story.history(), ev.WorkerStarted, lambda e: e.attempt == 1, epoch=0)
+    history = resumed_at(story.history(), epoch=0, attempt=1)
 
     assert result_on("lost-work", story, history).status == "pass"
     assert result_on("lost-work", story, history).measures["lost_steps_max"] == 9

@@ -7,7 +7,7 @@ from chaos.check.judge import judge_analysis
 from chaos.model import event as ev
 from chaos.model.history import Baseline
 from tests.check.story import Story, Strike
-from tests.check.tamper import analysis_of, changed, without
+from tests.check.tamper import analysis_of, changed, resumed_at, without
 
 KILLED = Story((Strike(2, 3, 1),))
 TWICE = Story((Strike(1, 3, 1), Strike(3, 2, 0)))
@@ -51,7 +51,7 @@ def test_the_lineage_keeps_what_the_last_attempt_did_again() -> None:
 
 def test_a_restart_further_back_takes_the_place_of_an_earlier_one() -> None:
     story = Story((Strike(2, 1), Strike(3, 1)))
-    history = changed(story.history(), ev.WorkerStarted, lambda e: e.attempt == 2, epoch=1)
+    history = resumed_at(story.history(), epoch=1, attempt=2)
 
     lineage = analysis_of(story, history).run.lineage
 

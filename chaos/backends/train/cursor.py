@@ -20,6 +20,10 @@ class Cursor:
         """Return attempt and rank, as fields of an event."""
         return {"attempt": self.attempt, "rank": self.rank}
 
+    def at(self) -> dict[str, int]:
+        """Return attempt, epoch and step: the place that all ranks share."""
+        return {"attempt": self.attempt, "epoch": self.epoch, "step": self.step}
+
     def place(self) -> dict[str, int]:
         """Return attempt, rank, epoch and step, as fields of an event."""
         return {**self.who(), "epoch": self.epoch, "step": self.step}

@@ -100,7 +100,9 @@ class JobFiles:
 
     def holds_bytes(self, digest: str, what: Any) -> None:  # noqa: ANN401
         """Remember the content of bytes that may be written to a file."""
+        cursor = self._cursor
         self._guarded("save", lambda: self._contents.update({digest: _content(what)}))
+        self._guarded("save", lambda: self._saves.mark_look(**cursor.at()))
 
     def halfway(self) -> Callable[[], None] | None:
         """Return the function that arrives at an op in the middle of this epoch's save, or None."""
@@ -162,6 +164,11 @@ class JobFiles:
         if not self._records or not cursor.step:
             return False
         return self._saves.has_place(cursor.attempt, cursor.epoch, cursor.step)
+
+    def may_resume_here(self) -> bool:
+        """Return whether a rank has saved its state since the last step, to a file or to bytes."""
+        cursor = self._cursor
+        return self._records and bool(cursor.step) and self._saves.has_look(**cursor.at())
 
     def unhooked(self, save: Callable[[], Any]) -> Any:  # noqa: ANN401 - what `save` gives
         """Call `save` while no module has a hook of chaos.

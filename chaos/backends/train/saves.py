@@ -10,6 +10,7 @@ states-<attempt>-<rank>.jsonl     the states that a rank was seen in, with their
 index-<rank>.json                 the steps and states of the baseline, if there is one
 lengths.json                      the steps of each epoch of the baseline, if there is one
 place-<attempt>-<epoch>-<step>    exists if a rank has saved a file after that step
+look-<attempt>-<epoch>-<step>     exists if a rank has made bytes of its state after that step
 passed-<attempt>-<epoch>          exists if the report of that epoch came in an earlier attempt
 early-<attempt>-<number>          exists if a report came before the attempt trained anything
 size-<bytes>                      exists if a file of this size was saved
@@ -138,6 +139,15 @@ class Saves:
     def mark_place(self, attempt: int, epoch: int, step: int) -> None:
         """Record that a rank has saved a file here, from which a job may resume."""
         self._mark(f"place-{attempt}-{epoch}-{step}")
+
+    def mark_look(self, attempt: int, epoch: int, step: int) -> None:
+        """Record that a rank has made bytes of its state here, which it may keep anywhere."""
+        self._mark(f"look-{attempt}-{epoch}-{step}")
+
+    def has_look(self, attempt: int, epoch: int, step: int) -> bool:
+        """Return whether a job may resume here, from a file or from bytes that a rank has made."""
+        place = f"{attempt}-{epoch}-{step}"
+        return any((self._folder / f"{mark}-{place}").exists() for mark in ("place", "look"))
 
     def has_place(self, attempt: int, epoch: int, step: int) -> bool:
         """Return whether a rank of an attempt has saved a file here."""

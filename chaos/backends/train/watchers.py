@@ -133,7 +133,7 @@ class Watchers:
                     self._end_epoch()
                     self._cursor.epoch, self._cursor.step = self._cursor.epoch + 1, 0
             if self._state is not None:
-                is_saved = self._files is not None and self._files.is_saved_here()
+                is_saved = self._files is not None and self._files.may_resume_here()
                 by_steps = self._watch.entries == "steps"
                 self._state.step_begins(optimizer, may_be_entered=is_saved or by_steps)
 

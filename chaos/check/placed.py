@@ -1,0 +1,147 @@
+"""A run with each attempt at the place where its training shows that it resumed.
+
+The probe finds a place by the first step alone. Where that fits several places the next steps
+decide, and where the probe did not look (a journal of an older chaos, `watch: {files: false}`) all
+of them do. The events of an attempt that turns out to have resumed elsewhere are moved there:
+
+    recorded   epoch 0: 1 2 3 4        the inputs are those of epoch 2, step 3 and on
+    placed     epoch 2: 3 4 5 6
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from chaos.check.attempt import Attempt, Start, attempts
+from chaos.check.resume_place import (
+    STEPS_MAX,
+    Assumed,
+    Index,
+    Resumed,
+    Seen,
+    indexes,
+    place_of,
+    resumed_at,
+    seen_of,
+    state_keys,
+)
+from chaos.model.event import (
+    AnyEvent,
+    Committed,
+    FileLoaded,
+    Repositioned,
+    StateSeen,
+    WorkerGroupStarted,
+    WorkerStarted,
+)
+from chaos.model.events.base import WorkerEvent
+from chaos.model.history import Entry, History
+from chaos.model.places import Place
+
+_INFERRED = ("commit", "file", "nothing")
+_Of = tuple[int, int]  # an attempt and a rank
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    start: Place
+    to: Resumed
+
+    def __call__(self, epoch: int, step: int | None) -> dict[str, int]:
+        """Return the fields of a place that is recorded as this one."""
+        fields = {"epoch": epoch + self.to.place.epoch - self.start.epoch}
+        if step is not None:
+            is_first = epoch == self.start.epoch
+            fields["step"] = step + (self.to.place.step - self.start.step if is_first else 0)
+        return fields
+
+
+def placed(history: History, baseline: History) -> History:
+    """Return a run with its later attempts at the places where they resumed."""
+    moves = _moves(history, baseline)
+    if not moves:
+        return history
+    entries = [_moved(entry, moves) for entry in history]
+    return History(entries, torn=history.torn, hidden=history.hidden)
+
+
+def _moves(history: History, baseline: History) -> Mapping[_Of, _Move]:
+    sure = {
+        (e.attempt, e.rank)
+        for _, e in history.of(Repositioned)
+        if e.by not in _INFERRED and not e.others
+    }
+    trained = {(e.attempt, e.rank) for _, e in history.of(WorkerStarted) if e.attempt > 0}
+    if trained <= sure:
+        return {}
+    known, size = indexes(baseline), _size(baseline)
+    return {
+        (attempt.index, rank): _Move(Place(*start.place), found)
+        for attempt in attempts(history)
+        for rank, start in sorted(attempt.starts.items())
+        if (attempt.index, rank) in trained - sure
+        if (steps := _first_steps(history, attempt, rank, is_resized=attempt.size != size))
+        if (found := _found(steps, known.get(rank, Index()), start, _own(history, attempt.index)))
+    }
+
+
+def _found(steps: list[Seen], index: Index, start: Start, own: Index) -> Resumed | None:
+    by = start.by or ("nothing" if start.checkpoint is None else "commit")
+    found = resumed_at(steps, index, Assumed(Place(*start.place), by, start.path), own)
+    is_known = found.by in _INFERRED or (found.place, found.by) == (start.place, start.by)
+    return None if is_known and not found.others else found
+
+
+def _first_steps(history: History, attempt: Attempt, rank: int, *, is_resized: bool) -> list[Seen]:
+    """Return what was seen of a rank's first steps; with other ranks, it has other batches."""
+    steps = [step for step in attempt.steps if step.rank == rank][:STEPS_MAX]
+    seen = [Seen() if is_resized else seen_of(step) for step in steps]
+    for _, state in history.of(StateSeen) if seen else ():
+        if (state.attempt, state.rank, state.moment) == (attempt.index, rank, "entered"):
+            model, whole = state_keys(state.components)
+            return [replace(seen[0], model=model, state=whole), *seen[1:]]
+    return seen
+
+
+def _own(history: History, before: int) -> Index:
+    """Return the states of the earlier attempts of the run itself."""
+    found = Index()
+    for _, seen in history.of(StateSeen):
+        if seen.attempt < before:
+            found.add_state(place_of(seen), seen.components)
+    return found
+
+
+def _size(history: History) -> int:
+    groups = (len(e.workers) for _, e in history.of(WorkerGroupStarted))
+    return next(groups, 0) or 1 + max((e.rank for _, e in history.of(WorkerStarted)), default=0)
+
+
+# -- events ----------------------------------------------------------------------------------------
+
+
+def _moved(entry: Entry, moves: Mapping[_Of, _Move]) -> Entry:
+    fields = dict(_fields(entry.what, moves))
+    if not fields:
+        return entry
+    return msgspec.structs.replace(entry, what=msgspec.structs.replace(entry.what, **fields))
+
+
+def _fields(what: AnyEvent, moves: Mapping[_Of, _Move]) -> Iterator[tuple[str, object]]:
+    """Yield the fields of an event's new place."""
+    rank = 0 if isinstance(what, Committed) else getattr(what, "rank", None)
+    move = moves.get((getattr(what, "attempt", -1), rank if rank is not None else -1))
+    if move is not None and isinstance(what, WorkerEvent | Committed):
+        epoch = getattr(what, "epoch", None)
+        if epoch is not None:
+            yield from move(epoch, getattr(what, "step", None)).items()
+        if isinstance(what, Repositioned):
+            yield "by", move.to.by
+            yield "others", tuple(move.to.others)
+            yield "path", None
+    if isinstance(what, FileLoaded) and what.saved_epoch is not None:
+        saver = moves.get((what.saved_attempt or 0, what.saved_rank or 0))
+        if saver is not None:
+            found = saver(what.saved_epoch, what.saved_step)
+            yield from ((f"saved_{name}", value) for name, value in found.items())
