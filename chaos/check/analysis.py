@@ -74,14 +74,20 @@ class RunTables:
     @property
     def keeps_own_files(self) -> bool:
         """Whether the job saves files and never gives Ray a checkpoint."""
+        return bool(self.files.saves) and self.gives_no_checkpoint
+
+    @property
+    def gives_no_checkpoint(self) -> bool:
+        """Whether the job keeps what it resumes from itself, if it does: nothing was Ray's."""
         carried = any(c.checkpoint for a in self.attempts for c in (*a.early, *a.commits))
         handed = any(s.checkpoint for a in self.attempts for s in a.starts.values())
-        return bool(self.files.saves) and not carried and not handed
+        return not carried and not handed
 
     @cached_property
     def reports_nothing(self) -> bool:
         """Whether its epochs end with saves of the job's own: torchrun starts such jobs."""
-        return self.history.count(EpochEnded) > 0
+        is_like = self.like is not None and self.like.reports_nothing
+        return is_like or self.history.count(EpochEnded) > 0  # a fault may come before any end
 
     @property
     def epochs_done(self) -> int:

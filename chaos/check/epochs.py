@@ -35,27 +35,21 @@ def check_cursor(analysis: RunAnalysis) -> CheckResult:
         return without_restart(CURSOR, analysis)
     if analysis.reference is None:
         return inconclusive(CURSOR, f"{analysis.no_reference} to count an epoch's steps by")
-    anomalies, doubts, counted = [], [*analysis.unplaced.values()], 0
     alike = [r for r in analysis.restarts if r.attempt.index not in analysis.resized]
     if not alike:
         return nothing_due(
             CURSOR, "after the restart an epoch has another number of workers' steps"
         )
-    for restart in alike:
-        anomalies += list(_wrong_first_epochs(restart, analysis, analysis.reference)) or list(
-            _at_another_place(restart, analysis)
-        )
-        whole = sum(_is_whole(restart, start, analysis) for start in _starts(restart))
-        if whole == 0 and restart is analysis.restarts[-1] and not analysis.error_was_expected:
-            doubts.append(f"no rank finished the first epoch of attempt {restart.attempt.index}")
-        counted += whole
+    anomalies = [a for restart in alike for a in _wrong_places(restart, analysis)]
+    counted = sum(_whole_starts(restart, analysis) for restart in alike)
+    doubts = [*analysis.unplaced.values(), *_unfinished(alike, analysis)]
     again = analysis.repeated_steps
     if again and (analysis.inputs is None or not analysis.inputs.are_watched):
         doubts.append(f"{_made_again(again)}; of which samples they were is not known")
-    if not counted and not anomalies and analysis.error_was_expected:
-        return nothing_due(
-            CURSOR, "the job stopped, as expected, before it had an epoch whole again"
-        )
+    if not (counted or anomalies or doubts):
+        is_stopped = analysis.error_was_expected
+        why = "the job stopped, as expected, before it had an epoch whole again"
+        return nothing_due(CURSOR, why if is_stopped else "the restart had no step left to make")
     return conclude(
         CURSOR,
         anomalies=anomalies,
@@ -65,6 +59,27 @@ def check_cursor(analysis: RunAnalysis) -> CheckResult:
         + f" after {plural(len(alike), 'restart')}"
         + (", as `sampling: at_least_once` allows; none was skipped" if again else ""),
     )
+
+
+def _wrong_places(restart: Restart, analysis: RunAnalysis) -> Iterator[Anomaly]:
+    """Yield the anomalies of a restart, by its first epoch's steps or else by its inputs."""
+    assert analysis.reference is not None
+    wrong = list(_wrong_first_epochs(restart, analysis, analysis.reference))
+    yield from wrong or _at_another_place(restart, analysis)
+
+
+def _whole_starts(restart: Restart, analysis: RunAnalysis) -> int:
+    return sum(_is_whole(restart, start, analysis) for start in _starts(restart))
+
+
+def _unfinished(restarts: Sequence[Restart], analysis: RunAnalysis) -> Iterator[str]:
+    """Yield the doubt of a last restart of which no rank finished its first epoch."""
+    for restart in restarts:
+        is_last = restart is analysis.restarts[-1] and not analysis.error_was_expected
+        # One that made no step and ended well had nothing left to train: `epochs` counts them all.
+        is_idle = not restart.attempt.steps and analysis.run.ending.is_finished
+        if is_last and not is_idle and not _whole_starts(restart, analysis):
+            yield f"no rank finished the first epoch of attempt {restart.attempt.index}"
 
 
 def _made_again(made: Sequence[RepeatedSteps]) -> str:
@@ -200,23 +215,29 @@ def _epochs_summary(analysis: RunAnalysis) -> str:
 def _done_epochs(course: RunTables) -> list[tuple[int, int]]:
     """Return the epochs that were done, each with an event.
 
-    A job that keeps files of its own continues after an epoch whose report a fault cut off, or
+    A job that keeps its state itself continues after an epoch whose report a fault cut off, or
     prevented. Of such a job, and of one that reports nothing, every epoch counts that was trained.
     """
     ours = course.lineage
     done = [(commit.epoch, commit.number) for commit in ours.commits]
-    if course.keeps_own_files or course.reports_nothing:
+    if course.gives_no_checkpoint or course.reports_nothing:
         committed = {epoch for epoch, _ in done}
         trained = {e: steps[-1].number for (_, e), steps in ours.steps.items() if steps}
         reported = {epoch for a in course.attempts for _, epoch in a.reported}
         starts = [start for a in course.attempts for start in a.starts.values() if start.moved]
         reported |= {start.epoch - 1 for start in starts if start.step == 0}
-        last = course.attempts[-1]
-        if last.index > 0 and not last.steps and last.place is None and course.ending.is_finished:
-            reported |= trained.keys()  # it found in a store of its own that nothing was left
+        if _found_nothing_left(course):
+            reported |= trained.keys()
         done += [i for i in trained.items() if i[0] not in committed and i[0] in reported]
         done.sort()
     return done
+
+
+def _found_nothing_left(course: RunTables) -> bool:
+    """Return whether the last attempt found, in a store of its own, that nothing was left to do."""
+    last = next(reversed(course.attempts), None)
+    is_idle = last is not None and last.index > 0 and not last.steps and last.place is None
+    return is_idle and course.ending.is_finished
 
 
 def _contiguity(done: list[tuple[int, int]], terms: Terms) -> Iterator[Anomaly]:

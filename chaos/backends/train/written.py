@@ -14,7 +14,8 @@ of all processes:
     opened    for reading and writing           removed   deleted or renamed
     refused   a file of the user that would have been replaced or removed
 
-Every path is absolute; a process records each (path, how) once.
+Every path is absolute; a process records each (path, how) once, and once more
+if it does so as it trains.
 """
 
 import json
@@ -89,7 +90,7 @@ class Ledger:
     confines: Confines | None = None
     is_training: bool = False
     _fd: int = field(default=-1, init=False)
-    _seen: set[tuple[str, How]] = field(default_factory=set, init=False)
+    _seen: set[tuple[str, How, bool]] = field(default_factory=set, init=False)
     outputs: set[str] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
@@ -110,17 +111,19 @@ class Ledger:
 
     def note(self, path: str, how: How, *, is_output: bool) -> None:
         """Record one operation that is about to be done."""
-        if self._is_left_out(path) or (path, how) in self._seen:
+        is_output = is_output or self.is_training
+        # A file that was opened before training, and is opened again in it, becomes output.
+        if self._is_left_out(path) or {(path, how, is_output), (path, how, True)} & self._seen:
             return
         if how in ("created", "folder") and self.confines is not None:
             _append(self.confines.created, f"{path}\n")
-        self._write(path, how, is_output=is_output or self.is_training)
-        if is_output or self.is_training:
+        self._write(path, how, is_output=is_output)
+        if is_output:
             self.outputs.add(path)
 
     def made(self) -> frozenset[str]:
         """Return the files that this process, or one that it was forked from, has created."""
-        return frozenset(path for path, how in self._seen if how == "created")
+        return frozenset(path for path, how, _ in self._seen if how == "created")
 
     def close(self) -> None:
         """Close the file."""
@@ -131,7 +134,7 @@ class Ledger:
     def _write(self, path: str, how: How, *, is_output: bool) -> None:
         if self._fd < 0:
             return
-        self._seen.add((path, how))
+        self._seen.add((path, how, is_output))
         fields = {"path": path, "how": how, "pid": os.getpid(), "is_output": is_output}
         # One write to O_APPEND: the lines of several processes stay whole.
         os.write(self._fd, f"{json.dumps(fields)}\n".encode())

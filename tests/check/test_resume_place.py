@@ -1,0 +1,162 @@
+"""Where a rank resumed: by its state, its inputs and its losses, else by what was read."""
+
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chaos.check.placed import placed
+from chaos.check.resume_place import Assumed, Index, Resumed, Seen, indexes, resumed_at
+from chaos.model import event as ev
+from chaos.model.places import START, Place
+from tests.check.story import Story, Strike
+from tests.check.tamper import analysis_of, changed, without
+
+NOTHING = Assumed()
+
+
+def course(inputs: str, *, epoch_steps: int, frozen: bool = False) -> Index:
+    """Return a baseline's index; a letter is a step's inputs, and each state is another one."""
+    found = Index()
+    for at, letter in enumerate(inputs):
+        place = Place(*divmod(at, epoch_steps))
+        model = "m" if frozen else f"m{at}"
+        found.add_keys(place, model, f"{model} o{at}")
+        found.steps.append((place, Seen(inputs=letter, losses=(float(at),))))
+    return found
+
+
+def first_steps(index: Index, at: int, count: int = 3) -> list[Seen]:
+    """Return what a right job shows that resumed after so many steps."""
+    place, _ = index.steps[at]
+    model = next((key for key, places in index.models.items() if place in places), "")
+    state = next((key for key, places in index.states.items() if place in places), "")
+    first, *rest = index.following(place, count)
+    return [replace(first, model=model, state=state), *rest]
+
+
+@given(st.integers(0, 11), st.text("ab", min_size=12, max_size=12), st.sampled_from([3, 4, 12]))
+def test_a_right_resume_is_found_whatever_is_assumed(at: int, inputs: str, steps: int) -> None:
+    index = course(inputs, epoch_steps=steps)
+    place = index.steps[at][0]
+
+    for assumed in (NOTHING, Assumed(index.steps[0][0], "commit"), Assumed(Place(1, 0), "file")):
+        found = resumed_at(first_steps(index, at), index, assumed)
+        is_lost = at == 0 and assumed.place != START and inputs[0] in _inputs_at(index, assumed)
+        assert found == (
+            Resumed(assumed.place, assumed.by) if is_lost else Resumed(place, "state and inputs")
+        )
+
+
+def _inputs_at(index: Index, assumed: Assumed) -> list[str]:
+    return [seen.inputs for seen in index.following(assumed.place, 1)]
+
+
+@given(st.integers(1, 11), st.data())
+def test_a_state_and_inputs_of_two_places_are_a_resume_where_the_state_is(
+    at: int, data: st.DataObject
+) -> None:
+    index = course("abcdefghijkl", epoch_steps=4)
+    other = data.draw(st.integers(0, 11).filter(lambda n: n != at))
+    seen = replace(first_steps(index, at)[0], inputs="abcdefghijkl"[other], losses=(0.5,))
+
+    found = resumed_at([seen], index, NOTHING)
+
+    assert found == Resumed(index.steps[at][0], "state")
+
+
+def test_a_model_of_one_place_with_the_optimizer_of_another_is_no_evidence_against_a_commit() -> (
+    None
+):
+    index = course("abcdefgh", epoch_steps=4)
+    mixed = Seen(model="m2", state="m2 o4", inputs="e", losses=(0.5,))
+
+    assert resumed_at([mixed], index, Assumed(Place(1, 0), "commit")) == Resumed(
+        Place(1, 0), "commit"
+    )
+
+
+def test_a_lost_model_does_not_move_a_job_whose_data_go_on() -> None:
+    index = course("abcdefgh", epoch_steps=4)
+    lost = Seen(model="m0", state="m0 o0", inputs="e", losses=(0.5,))
+
+    found = resumed_at([lost], index, Assumed(Place(1, 0), "commit"))
+
+    assert found == Resumed(Place(1, 0), "commit")
+
+
+def test_a_job_that_begins_anew_is_at_the_beginning_whatever_it_was_handed() -> None:
+    index = course("abcdefgh", epoch_steps=4)
+
+    found = resumed_at(first_steps(index, 0), index, Assumed(Place(1, 0), "commit"))
+
+    assert found == Resumed(START, "state and inputs")
+
+
+def test_data_that_are_the_same_in_every_epoch_leave_a_lost_model_where_the_commit_was() -> None:
+    index = course("abcdabcd", epoch_steps=4)
+
+    found = resumed_at(first_steps(index, 0), index, Assumed(Place(1, 0), "commit"))
+
+    assert found == Resumed(Place(1, 0), "commit")
+
+
+@given(st.integers(1, 7), st.randoms(use_true_random=False))
+def test_numbers_that_do_not_repeat_are_placed_by_the_runs_own_state(
+    at: int, drawn: random.Random
+) -> None:
+    index, own = course("abcdabcd", epoch_steps=4), Index()
+    place = index.steps[at][0]
+    own.add_keys(place, "mine", "mine too")
+    seen = Seen(model="mine", state="mine too", inputs="", losses=(drawn.random() + 100,))
+
+    assert resumed_at([seen], index, NOTHING, own) == Resumed(place, "state")
+
+
+def test_inputs_alone_place_a_job_of_which_nothing_else_is_known() -> None:
+    index = course("abcdabce", epoch_steps=4)
+    steps = [Seen(model="other", inputs=letter, losses=(0.5,)) for letter in "bce"]
+
+    assert resumed_at(steps, index, NOTHING) == Resumed(Place(1, 1), "inputs")
+    assert resumed_at(steps[:2], index, NOTHING) == Resumed(
+        Place(1, 1), "inputs", others=(Place(0, 1),)
+    )
+
+
+def test_equal_losses_place_a_state_that_was_not_looked_at() -> None:
+    index = replace(course("abcdabcd", epoch_steps=4), models={}, states={})
+    seen = Seen(model="other", state="other too", inputs="c", losses=(6.0,))
+
+    assert resumed_at([seen], index, NOTHING) == Resumed(Place(1, 2), "inputs and losses")
+
+
+def test_an_index_is_read_as_it_was_written_and_without_steps_for_other_ranks() -> None:
+    index = indexes(Story().baseline())[0]
+
+    assert Index.of_fields(index.as_fields(ranks=2), ranks=2) == replace(
+        index, steps=[(place, replace(seen, model="", state="")) for place, seen in index.steps]
+    )
+    assert Index.of_fields(index.as_fields(ranks=2), ranks=3).steps == []
+
+
+# -- in a run --------------------------------------------------------------------------------------
+
+
+OWN = Story((Strike(2, 3, 1),), files=True)
+
+
+@pytest.mark.parametrize("epoch", [0, 1])
+def test_an_attempt_that_was_recorded_elsewhere_is_placed_where_its_training_is(epoch: int) -> None:
+    history = without(OWN.history(), ev.Repositioned)
+    for kind in (ev.StepDone, ev.StateSeen, ev.WorkerStarted, ev.ReportBegun, ev.ReportReturned):
+        history = changed(
+            history, kind, lambda e: e.attempt == 1, epoch=lambda e: e.epoch - 2 + epoch
+        )
+
+    moved = analysis_of(OWN, history)
+
+    assert moved.restarts[0].attempt.place == (2, 0)
+    assert moved.run.lineage.lost == analysis_of(OWN).run.lineage.lost
+    assert placed(OWN.history(), OWN.baseline()) is not None
