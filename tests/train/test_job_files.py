@@ -217,6 +217,17 @@ def test_errors_are_torchs_own(new: New) -> None:
     assert rank.of(FileSaved) == []
 
 
+def test_what_is_saved_before_the_first_step_is_data_and_is_not_struck(new: New) -> None:
+    rank = new()
+    write_fields(rank.saves._folder / LENGTHS, {"0": 4})
+    rank = new()
+    rank.files.halfway_of = lambda epoch: lambda: None
+
+    assert rank.files.halfway() is None
+    rank.cursor.step = 1
+    assert rank.files.halfway() is not None
+
+
 def test_a_save_in_halves_stands_still_in_the_middle_and_is_whole_in_the_end(new: New) -> None:
     rank = new()
     sizes: list[int] = []

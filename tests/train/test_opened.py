@@ -212,6 +212,41 @@ def test_a_file_that_is_still_open_is_looked_at_once_it_is_closed(new: New, own:
     assert len(rank.of(FileSaved)) == 1
 
 
+def test_a_map_that_stays_open_over_steps_is_a_save_at_none_of_them(new: New, own: Path) -> None:
+    rank = watching(new)
+    held = np.memmap(own / "held.map", dtype=np.uint8, mode="w+", shape=(4,))
+    for step in (1, 2):
+        rank.files.step_begins()
+        held[0] = 200 + step
+        stepped(rank, step)
+        short = np.memmap(own / "short.map", dtype=np.uint8, mode="w+", shape=(4,))
+        short[:] = 200 + step
+        del short
+    del held
+    rank.files.step_begins()
+    rank.files.train_fn_ended()
+
+    assert [(Path(e.path).name, e.step) for e in rank.of(FileSaved)] == [
+        ("short.map", 1),
+        ("short.map", 2),
+    ]
+
+
+@pytest.mark.parametrize("is_own_thread", [False, True])
+def test_the_thread_that_wrote_a_file_says_whether_it_is_beside_training(
+    new: New, own: Path, *, is_own_thread: bool
+) -> None:
+    rank = watching(new)
+    stepped(rank, 2)
+    acts = [lambda: write_pickle(own / "a.pkl", {"w": 1}), rank.files._look_beside]
+    for act, is_beside in zip(acts, (is_own_thread, True), strict=True):
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(act).result() if is_beside else act()
+
+    (begun,) = rank.of(FileSaveBegun)
+    assert begun.is_beside is is_own_thread
+
+
 @pytest.mark.parametrize("is_pooled", [False, True])
 def test_what_is_written_beside_training_is_of_where_it_was_handed_over(
     new: New, own: Path, is_pooled: bool

@@ -44,9 +44,9 @@ class HandedWork:
         first = vars(thread).setdefault(f"{_MARK}_used", now[0])
         return given if first == now[0] else now
 
-    def is_beside(self) -> bool:
-        """Return whether another thread than this one trains."""
-        return self._trainer is not None and not self._is_training()
+    def is_beside(self, thread: int | None = None) -> bool:
+        """Return whether another thread than this one, or than the given one, trains."""
+        return self._trainer not in (None, thread or threading.get_ident())
 
     def watch(self) -> None:
         """Mark threads as they are started, and work as it is submitted."""

@@ -105,8 +105,13 @@ class JobFiles:
         self._guarded("save", lambda: self._saves.mark_look(**cursor.at()))
 
     def halfway(self) -> Callable[[], None] | None:
-        """Return the function that arrives at an op in the middle of this epoch's save, or None."""
-        return self.halfway_of(self._cursor.epoch)
+        """Return the function that arrives at an op in the middle of this epoch's save, or None.
+
+        What is written before the first step of a job that makes steps is data, and no save.
+        """
+        cursor = self._cursor
+        is_data = (cursor.epoch, cursor.step) == (0, 0) and self._due.get(0, 0) > 0
+        return None if is_data else self.halfway_of(cursor.epoch)
 
     def save_handed_over(self, folder: Path) -> None:
         """Mark the place of a save that is written later, while training goes on.
@@ -193,6 +198,10 @@ class JobFiles:
         `first` returns what was seen of that step. The ranks share a step's gradients: by now every
         rank has read its files.
         """
+        self._comes_here()
+        self._opened.step_begins()
+
+    def _comes_here(self) -> None:
         self._handed.trains_here()
         self.look(at_rest=True)  # torchrun's jobs make no report, at which it would be done
         if self._is_to_find:
@@ -261,7 +270,7 @@ class JobFiles:
     def report_begun(self) -> None:
         """Mark the saves since the last step as the end of their epoch."""
         self.look(at_rest=True)
-        self.step_begins()
+        self._comes_here()
         self._guarded("report", self._pass_at_report)
         self._guarded("report", self._mark_ends)
         self._tell_texts()
@@ -310,8 +319,9 @@ class JobFiles:
     def _at(self, place: Place) -> dict[str, Any]:
         return {**self._cursor.who(), "epoch": place[0], "step": place[1]}
 
-    def _begun(self, path: Path, place: Place, saver: str) -> None:
-        is_beside = self._handed.is_beside()
+    def _begun(self, path: Path, place: Place, saver: str, *, thread: int | None = None) -> None:
+        """Record a save that begins, or that was begun by the `thread` that opened its file."""
+        is_beside = self._handed.is_beside(thread)
         self._write(
             FileSaveBegun(**self._at(place), path=str(path), saver=saver, is_beside=is_beside)
         )
@@ -393,13 +403,15 @@ class JobFiles:
         content = self._contents.pop(opening.path, None)
         if opening.appends or path.name.startswith(_EVENTS):  # a log, and no state
             return
+        if opening.stays_open and not is_text(path):
+            return  # it is of many steps, and says of none what was in it
         digest, size = _bytes_of(path)
         known = self._saves.find(digest)
         if known is not None and (known.epoch, known.step) != opening.place:
             return  # a copy of what was saved elsewhere
         content = content or self._contents.pop(digest, None) or _content(read(path))
         if not is_text(path):
-            self._begun(path, opening.place, path.suffix.lstrip("."))
+            self._begun(path, opening.place, path.suffix.lstrip("."), thread=opening.thread)
             self._saved(path, opening.place, content, digest, size)
             return
         self._keep(path, opening.place, digest, size=size, is_log=True)

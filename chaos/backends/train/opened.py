@@ -30,12 +30,17 @@ _OF_A_RUN = ("storage", "nodes")  # the folders of a run in which the job writes
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A file that was opened for writing, by a thread; `appends`: at its end, as a log is."""
+    """A file that was opened for writing, by a thread.
+
+    `appends`: at its end, as a log is. `stays_open`: while the thread that opened it made a step of
+    training, as a memory map does that is kept. Its content is of no one place.
+    """
 
     path: str
     place: Place
     appends: bool
     thread: int
+    stays_open: bool = False
 
     @property
     def is_over(self) -> bool:
@@ -109,6 +114,15 @@ class Opened:
                     break
                 with self._turn:
                     self._open_again()
+
+    def step_begins(self) -> None:
+        """Mark the files that this thread, which trains, has opened and not closed by now."""
+        here = threading.get_ident()
+        with self._turn:
+            for waiting in (self._kept_open, self._written):
+                for path, opening in waiting.items():
+                    if opening.thread == here:
+                        waiting[path] = replace(opening, stays_open=True)
 
     def forget(self, path: Path) -> None:
         """Leave out a file, until it is opened again, that was reported by other means."""
