@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from chaos.audit.budget import Progress, ShowProgress
-from chaos.audit.determinism import Repetition, hidden_part, repetition
+from chaos.audit.determinism import Repetition, hidden_part, made_by_the_first, repetition
 from chaos.audit.folder import AuditFolder
 from chaos.audit.job_profile import JobProfile, job_profile, shared
 from chaos.audit.notes import (
@@ -14,6 +14,7 @@ from chaos.audit.notes import (
     cannot_start_again,
     hashes_apart,
     in_passing,
+    made_once,
     notes,
     starts_apart,
 )
@@ -124,9 +125,9 @@ class CleanRuns:
         # and without one a metric that differs is left out.
         known = {"ignore_metrics": again.metrics_differing}
         expect = seen.plan.expect.model_copy(update={"band": BAND} if needs_band else known)
-        clean = [first.history] if thorough is None else seen.laid_on(thorough)
+        clean = [seen.first.history] if thorough is None else seen.laid_on(thorough)
         shown = job_profile(
-            clean[0] if seen.plan.job.launcher == "torchrun" else first.history,
+            clean[0] if seen.plan.job.launcher == "torchrun" else seen.first.history,
             ignore=again.metrics_differing,
         )
         relied = shown if thorough is None else shared([job_profile(one) for one in clean])
@@ -193,19 +194,29 @@ class CleanRuns:
             )
 
     def _compare(self, seen: "_Starts") -> None:
-        """Compare two starts; if they differ, run the first start once more, and compare those."""
+        """Compare two starts; if they differ, run the first start once more, and compare those.
+
+        If these differ as well, and the first run of all made files that all others find, it is
+        left out: a job draws other numbers while it makes a cache than when it reads it.
+        """
         again = repetition(seen.first.history, seen.other or seen.first.history)
-        if seen.other is not None and again.is_alike:
+        if seen.other is not None and again.is_settled:
             seen.proof.append(seen.other)
-        if seen.other is None or not again.is_alike:
-            seen.number += 1
-            third = self._run(seen.plan, seen.number, of=CLEAN_RUNS + 1)
-            seen.alike.append(third.history)
-            within = repetition(*seen.alike)
-            if not again.is_alike and within.is_alike:
-                self._tell_starts_apart(seen, again)
-            again = within
-        seen.repetition = again
+            seen.repetition = again
+            return
+        seen.number += 1
+        once_more = self._run(seen.plan, seen.number, of=CLEAN_RUNS + 1)
+        within = repetition(seen.first.history, once_more.history)
+        made = made_by_the_first(seen.first.history, once_more.history)
+        if made and not within.is_settled:
+            seen.begin_with(once_more)
+            self._compare(seen)
+            seen.remarks += [made_once(made)] if seen.repetition.is_alike else []
+            return
+        seen.alike.append(once_more.history)
+        if not again.is_alike and within.is_alike:
+            self._tell_starts_apart(seen, again)
+        seen.repetition = within
 
     def _watched_at_every_step(self, seen: "_Starts") -> History | None:
         """Return one more clean run, with the state of every step at which a restart may begin.
@@ -248,7 +259,7 @@ class CleanRuns:
                 habits=data_warnings(RunTables(seen.first.history).lineage),
             ),
             *seen.remarks,
-            *in_passing(seen.first.history),
+            *seen.passing,
             *apart,
         )
 
@@ -297,6 +308,11 @@ class _Starts:
         self.alike = [self.first.history]
         self.proof: list[History] = []
         self.repetition = repetition(self.first.history, self.first.history)
+        self.passing = in_passing(self.first.history)
+
+    def begin_with(self, first: FinishedRun) -> None:
+        """Leave out the first run of all: go on with a later one of the same start."""
+        self.first, self.alike = first, [first.history]
 
     @property
     def clean(self) -> list[History]:

@@ -2,16 +2,20 @@
 
 import math
 from collections.abc import Sequence
+from pathlib import PurePath
 
+from chaos.audit.job_profile import saves_of_training
 from chaos.check.analysis import RunTables
 from chaos.check.attempt import Step
 from chaos.check.compare import Aligned
 from chaos.check.divergence import difference
+from chaos.check.files import series_of
 from chaos.check.lineage import Lineage
 from chaos.check.numbers import NumberComparison, Sides
 from chaos.check.prediction_band import HIDDEN_MAX
+from chaos.check.regrid import Grid
 from chaos.check.tolerance import EXACT, Bands
-from chaos.model.event import FileSaveBegun
+from chaos.model.event import FileSaveBegun, WroteOutside
 from chaos.model.history import History
 from chaos.model.scenario import Profile
 from chaos.record import Record
@@ -26,7 +30,9 @@ class Repetition(Record):
     defect can change within the band of all clean runs, as the median over steps.
     `inputs_apart` is the first place with other data. `reports_apart`: they reported (or, without
     reports, saved) at other steps, as a job does that saves by the clock. An epoch lies between two
-    reports: then the runs share no place, and are compared step by step.
+    reports: then the runs share no place, and are compared step by step. `is_of_one_run`: no file
+    that both runs save comes at other steps; there is one that only one of them saves, such as a
+    cache that the first run of all makes.
     """
 
     losses_compared: int
@@ -36,6 +42,7 @@ class Repetition(Record):
     hidden_part: float | None = None
     inputs_apart: str | None = None
     reports_apart: str | None = None
+    is_of_one_run: bool = False
 
     @property
     def hides_much(self) -> bool:
@@ -60,6 +67,11 @@ class Repetition(Record):
     def is_alike(self) -> bool:
         """Whether one run can replace the other: report by report, or step by step."""
         return not self.differs or self.is_by_steps
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether they are alike, and no file of one run alone is why they share no place."""
+        return self.is_alike and not self.is_of_one_run
 
     @property
     def is_by_steps(self) -> bool:
@@ -107,7 +119,9 @@ def repetition(first: History, second: History) -> Repetition:
     ours, theirs = RunTables(second), RunTables(first)
     reports_apart = _reports_apart(ours, theirs)
     if reports_apart is not None:
-        return _in_order(ours.lineage, theirs.lineage, reports_apart)
+        found = _in_order(ours.lineage, theirs.lineage, reports_apart)
+        is_of_one = theirs.reports_nothing and _is_of_one_run(ours, theirs)
+        return found.model_copy(update={"is_of_one_run": is_of_one})
     whole = len(second)  # all of it was recorded before any fault
     sides = Sides.of(ours.attempts, ours.lineage, theirs.lineage, began=whole)
     comparison = NumberComparison.of(sides, allowance=EXACT, began=whole)
@@ -144,19 +158,52 @@ def _reports_apart(run: RunTables, other: RunTables) -> str | None:
 
 
 def _save_apart(run: RunTables, other: RunTables) -> str | None:
-    """Return the first save that only one of two runs made, where epochs are counted by steps.
-
-    Saves beside training are left out: their files are closed when the thread comes to it.
-    """
-    ours, theirs = (
-        {(e.epoch, e.step, e.rank) for _, e in tables.history.of(FileSaveBegun) if not e.is_beside}
-        for tables in (run, other)
-    )
+    """Return the first save that only one of two runs made, where epochs are counted by steps."""
+    ours, theirs = ({(e.epoch, e.step, e.rank) for e in _saves(tables)} for tables in (run, other))
     apart = min(ours ^ theirs, default=None)
     if apart is None:
         return None
     epoch, step, rank = apart
     return f"rank {rank} saved after epoch {epoch}, step {step} in one of them alone"
+
+
+def _saves(run: RunTables) -> list[FileSaveBegun]:
+    """Return the saves of a run whose place says something about the job.
+
+    Left out are saves beside training, whose files are closed when their thread comes to it, and
+    files that the next run finds.
+    """
+    left = _left_in_place(run.history)
+    saves = saves_of_training(run.history)
+    return [e for e in saves if not e.is_beside and e.path not in left]
+
+
+def _is_of_one_run(run: RunTables, other: RunTables) -> bool:
+    """Return whether files that one run alone saves are all that is saved at other steps."""
+    ours, theirs = _series(run), _series(other)
+    shared = ours.keys() & theirs.keys()
+    return ours != theirs and all(ours[series] == theirs[series] for series in shared)
+
+
+def _series(run: RunTables) -> dict[tuple[int, str], list[int]]:
+    """Return the steps done before each save, by rank and by name with `#` for its numbers."""
+    grid, found = Grid.of(run.history), dict[tuple[int, str], list[int]]()
+    for e in _saves(run):
+        done = grid.done_at(e.rank, e.epoch, e.step)
+        found.setdefault((e.rank, series_of(PurePath(e.path).name)), []).append(done)
+    return found
+
+
+def _left_in_place(history: History) -> frozenset[str]:
+    """Return the files that a run made or changed, and that the next run finds."""
+    wrote = (event for _, event in history.of(WroteOutside))
+    return frozenset(w.path for w in wrote if not w.removed and w.how != "refused")
+
+
+def made_by_the_first(first: History, later: History) -> list[str]:
+    """Return the files that the first run of all made and left, where a later one made none."""
+    ours, theirs = _left_in_place(first), _left_in_place(later)
+    return [] if theirs - ours else sorted(ours - theirs)
 
 
 def _in_order(ours: Lineage, theirs: Lineage, reports_apart: str) -> Repetition:

@@ -194,7 +194,7 @@ def job_profile(history: History, *, ignore: tuple[str, ...] = ()) -> JobProfile
     uploads = {(e.epoch, e.rank) for _, e in history.of(UploadBegun)}
     uploads |= {(e.epoch, e.rank) for _, e in history.of(UploadEnded)}
     validations = {(e.epoch, e.rank): e.step for _, e in history.of(ValidationBegun)}
-    saves = [event for _, event in history.of(FileSaveBegun)]
+    saves = saves_of_training(history)
     halves = {(e.epoch, e.rank) for e in saves if e.saver in ("torch", "shards")}
     over_ns = _training_over_ns(history)
     called = next((event for _, event in history.of(FitCalled)), None)
@@ -215,7 +215,7 @@ def job_profile(history: History, *, ignore: tuple[str, ...] = ()) -> JobProfile
         settings=(called.settings if is_rays else _size(called)) if called else {},
         away=() if is_rays else _away(history),
         replaced=called.replaced if called else {},
-        own_saves=_own_saves(history),
+        own_saves=_own_saves(saves),
         loaders=_loaders(history, steps),
         renamings=_renamings(history),
         asks=any(history.of(CheckpointRead)),
@@ -293,8 +293,17 @@ def _loaders(history: History, steps: Mapping[tuple[int, int], int]) -> Mapping[
     return found
 
 
-def _own_saves(history: History) -> tuple[Point, ...]:
-    saves = [event for _, event in history.of(FileSaveBegun)]
+def saves_of_training(history: History) -> list[FileSaveBegun]:
+    """Return the saves of a run without faults, but for those before a process's first step.
+
+    What is written there is data, such as a cache, which may be there in the next run.
+    """
+    train = {step.rank for _, step in history.of(StepDone)}
+    saves = history.of(FileSaveBegun)
+    return [e for _, e in saves if (e.epoch, e.step) > (0, 0) or e.rank not in train]
+
+
+def _own_saves(saves: Sequence[FileSaveBegun]) -> tuple[Point, ...]:
     rank = min((event.rank for event in saves), default=0)
     return tuple(sorted({(e.epoch, e.step) for e in saves if e.rank == rank}))
 

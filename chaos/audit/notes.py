@@ -174,6 +174,17 @@ def cannot_start_again(problem: str) -> Note:
     )
 
 
+def made_once(paths: Sequence[str]) -> Note:
+    """Return the note on a first run that made files, and trained otherwise than all after it."""
+    return Note(
+        kind="note",
+        text=(
+            f"the first clean run made {_some(paths)} and trained otherwise than later ones, which "
+            "found it: all runs are compared with these"
+        ),
+    )
+
+
 def starts_apart(where: str) -> Note:
     """Return the note on a script whose starts differ, while two runs of one start do not."""
     return Note(

@@ -150,6 +150,68 @@ def test_a_script_that_can_be_started_only_once_is_audited_and_told_so(tmp_path:
     assert card.exit_code == 0
 
 
+CACHE = ev.WroteOutside(path="/d/cache.npy", how="created", removed=False, after_fit=False)
+
+
+@dataclass
+class CachingBackend(FakeBackend):
+    """The first run of all makes a file that later ones find; then it draws other numbers."""
+
+    drawn: Callable[[int], float] = lambda number: 0.1 * (number == 1)
+
+    def history(self, plan: Plan) -> History:
+        number, drawn = len(self.plans), self.drawn
+        told = changed(
+            super().history(plan),
+            ev.StepDone,
+            lambda _: True,
+            losses=lambda e: tuple(float(loss) + drawn(number) for loss in e.losses),
+        )
+        entries = list(told)
+        made = Entry(time_ns=entries[-1].time_ns, source="h", seq=10**6, what=CACHE)
+        return History([*entries, made] if number == 1 else entries)
+
+
+def test_a_first_run_that_made_a_cache_is_compared_with_none_that_found_it(
+    tmp_path: Path,
+) -> None:
+    backend = CachingBackend()
+    card = audit_of(tmp_path, backend, choice=FEW).run()
+
+    assert (card.word, card.broken) == ("pass", 0), card.sentence
+    assert card.repetition.is_exact
+    assert sum(not plan.ops for plan in backend.plans) == 3
+    assert {plan.expect.band for plan in backend.plans} == {None}
+    assert "the first clean run made /d/cache.npy and trained otherwise" in said(card)
+    assert "the job also wrote, and it was left: /d/cache.npy" in said(card)
+
+
+def test_a_job_that_draws_other_numbers_in_every_run_is_no_repeating_one_for_its_cache(
+    tmp_path: Path,
+) -> None:
+    backend = CachingBackend(drawn=lambda number: 0.01 * (number * 7 % 5))
+    card = audit_of(tmp_path, backend, choice=FEW).run()
+
+    assert card.repetition.losses_differing
+    assert {plan.expect.band for plan in backend.plans if plan.ops} == {"standard"}
+    assert "the first clean run made" not in said(card)
+
+
+def test_a_first_run_that_differs_and_made_nothing_is_one_of_the_band(tmp_path: Path) -> None:
+    class Wavering(FakeBackend):
+        def history(self, plan: Plan) -> History:
+            other = 0.1 * (len(self.plans) == 1)
+            told = super().history(plan)
+            return changed(
+                told,
+                ev.StepDone,
+                lambda _: True,
+                losses=lambda e: tuple(float(loss) + other for loss in e.losses),
+            )
+
+    assert audit_of(tmp_path, Wavering(), choice=FEW).run().repetition.losses_differing
+
+
 def test_lanes_are_counted_by_the_workers_that_the_script_asks_for(tmp_path: Path) -> None:
     asked: list[int] = []
 

@@ -1,7 +1,8 @@
 """Whether two clean runs are one and the same, and if not, in what they differ."""
 
 from chaos.audit.determinism import repetition
-from chaos.model.event import AnyEvent, EpochEnded, FileSaveBegun, StepDone
+from chaos.audit.job_profile import job_profile
+from chaos.model.event import AnyEvent, EpochEnded, FileSaveBegun, StepDone, WroteOutside
 from chaos.model.history import Entry, History
 from tests.check.shorthand import told_in
 
@@ -32,15 +33,21 @@ def test_a_run_that_makes_other_steps_does_not_report_by_the_clock() -> None:
     assert shorter.reports_apart is None
 
 
-def saves_after(*places: int) -> History:
-    """Return a run without reports of one epoch of four steps, with a save after some of them."""
+def saves_after(*places: int, once: int | None = None, left: bool = False) -> History:
+    """Return a run without reports of one epoch of four steps, with a save after some of them.
+
+    `once`: a file of another name is saved after this one; `left`: it is there in the next run.
+    """
     whats: list[AnyEvent] = []
-    for step in range(1, 5):
-        whats.append(StepDone(attempt=0, rank=0, epoch=0, step=step, losses=(0.5,)))
-        if step in places:
-            whats.append(
-                FileSaveBegun(attempt=0, rank=0, epoch=0, step=step, path="a", saver="torch")
-            )
+    for step in range(5):
+        if step:
+            whats.append(StepDone(attempt=0, rank=0, epoch=0, step=step, losses=(0.5,)))
+        whats += [
+            FileSaveBegun(attempt=0, rank=0, epoch=0, step=step, path=path, saver="torch")
+            for path in ["a"] * (step in places) + ["/d/cache"] * (step == once)
+        ]
+    if left:
+        whats.append(WroteOutside(path="/d/cache", how="created", removed=False, after_fit=False))
     whats.append(EpochEnded(attempt=0, rank=0, epoch=0))
     return History([Entry(time_ns=n, source="w", seq=n, what=w) for n, w in enumerate(whats)])
 
@@ -51,3 +58,28 @@ def test_where_steps_end_the_epochs_a_job_by_the_clock_is_told_by_its_saves() ->
     assert same.reports_apart is None
     assert apart.reports_apart == "rank 0 saved after epoch 0, step 2 in one of them alone"
     assert apart.is_by_steps
+
+
+def test_a_file_of_before_the_first_step_is_data_whichever_run_makes_it() -> None:
+    first, second = saves_after(2, once=0), saves_after(2)
+
+    assert repetition(first, second).is_exact
+    assert job_profile(first).own_saves == job_profile(second).own_saves == ((0, 2),)
+
+
+def test_a_file_that_the_next_run_finds_is_compared_with_none() -> None:
+    assert repetition(saves_after(2, once=3, left=True), saves_after(2)).is_exact
+
+
+def test_a_file_that_one_run_alone_saves_makes_no_job_one_that_saves_by_the_clock() -> None:
+    once, moved = (
+        repetition(saves_after(2), other)
+        for other in (
+            saves_after(2, once=3),
+            saves_after(4, once=3),
+        )
+    )
+
+    assert once.reports_apart == "rank 0 saved after epoch 0, step 3 in one of them alone"
+    assert (once.is_of_one_run, once.is_settled) == (True, False)
+    assert (moved.is_of_one_run, moved.is_settled) == (False, True)
