@@ -109,7 +109,7 @@ class CleanRuns:
             other, stuck = self._start_again(another, plan, number)
         seen = _Starts(plan, first, other, [stuck] if stuck else [], number)
         self._compare(seen)
-        thorough = self._watched_at_every_step(seen) if seen.repetition.is_by_steps else None
+        thorough = self._thorough(seen)
         again, alike = seen.repetition, seen.alike
         needs_band = again.losses_differing and plan.expect.loss_tolerance is None
         if needs_band:
@@ -125,12 +125,12 @@ class CleanRuns:
         # and without one a metric that differs is left out.
         known = {"ignore_metrics": again.metrics_differing}
         expect = seen.plan.expect.model_copy(update={"band": BAND} if needs_band else known)
-        clean = [seen.first.history] if thorough is None else seen.laid_on(thorough)
+        clean = seen.laid_on(thorough) if thorough and again.is_by_steps else [seen.first.history]
         shown = job_profile(
             clean[0] if seen.plan.job.launcher == "torchrun" else seen.first.history,
             ignore=again.metrics_differing,
         )
-        relied = shown if thorough is None else shared([job_profile(one) for one in clean])
+        relied = shared([job_profile(one) for one in clean]) if again.is_by_steps else shown
         return Clean(
             plan=seen.plan.model_copy(update={"expect": expect}),
             profile=relied,
@@ -218,14 +218,26 @@ class CleanRuns:
             self._tell_starts_apart(seen, again)
         seen.repetition = within
 
-    def _watched_at_every_step(self, seen: "_Starts") -> History | None:
-        """Return one more clean run, with the state of every step at which a restart may begin.
+    def _thorough(self, seen: "_Starts") -> History | None:
+        """Return one more clean run that is watched at every step, if a restart may begin at any.
 
         Where saves by the clock end the epochs, this run has epochs of a number of steps, and so
-        have all after it. None if it differs from the others: there is nothing to compare with.
+        have all after it. A job of which no save was seen may keep its state where none is seen.
         """
-        by_steps = seen.plan.expect.model_copy(update={"align": "steps"})
-        plan = seen.plan.model_copy(update={"expect": by_steps, "job": seen.counted()})
+        plan, expect = seen.plan, seen.plan.expect
+        if seen.repetition.is_by_steps:
+            expect = expect.model_copy(update={"align": "steps"})
+            return self._watched_at_every_step(
+                seen, plan.model_copy(update={"expect": expect, "job": seen.counted()})
+            )
+        found = job_profile(seen.first.history)
+        if seen.repetition.is_exact and not (found.saves or found.has_checkpoints):
+            watch = plan.watch.model_copy(update={"entries": "steps"})
+            return self._watched_at_every_step(seen, plan.model_copy(update={"watch": watch}))
+        return None
+
+    def _watched_at_every_step(self, seen: "_Starts", plan: Plan) -> History | None:
+        """Return a clean run of this plan; None if it differs: nothing can be compared with it."""
         seen.number += 1
         history = self._run(plan, seen.number, of=CLEAN_RUNS + 1).history
         found = repetition(seen.first.history, history)

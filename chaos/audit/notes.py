@@ -46,9 +46,9 @@ def notes(
 def _warnings(profile: JobProfile) -> Iterator[str]:
     if not profile.has_checkpoints and not profile.saves:
         yield (
-            f"the job saves no checkpoint that could be seen{_for_ray(profile)}: every "
-            "fault costs all the training before it, and long training on machines that disappear "
-            "may never end"
+            f"the job saves no checkpoint that could be seen{_for_ray(profile)}: unless it keeps "
+            "its state in a database, a mapped file or on a server, every fault costs all the "
+            "training before it"
         )
     if profile.has_checkpoints and not profile.asks:
         yield (

@@ -376,13 +376,26 @@ class RunAnalysis:
                         f"rank {start.rank} of attempt {attempt.index} may have resumed at "
                         f"{' or '.join(map(str, places))}: what its steps show fits each"
                     )
-                elif self._read_unseen(start, attempt.index):
+                elif self._read_unseen(start, attempt.index) or (
+                    start.by == "inputs" and self._had_left(attempt)
+                ):
                     found[attempt.index] = (
                         f"rank {start.rank} of attempt {attempt.index} began with a model that "
                         "neither the baseline nor an earlier attempt has, and what it read was not "
                         "seen: where it resumed is not known"
                     )
         return found
+
+    def _had_left(self, attempt: Attempt) -> bool:
+        """Return whether an earlier attempt's losses were not the baseline's."""
+        assert self.reference is not None
+        due = self.reference.lineage
+        return any(
+            step.losses != theirs.losses
+            for before in self.run.attempts[: attempt.index]
+            for step in before.steps
+            if (theirs := due.at(step.rank, step.epoch, step.step)) is not None
+        )
 
     def _read_unseen(self, start: Start, attempt: int) -> bool:
         """Return whether a rank continues from what was kept where no save is seen."""

@@ -198,10 +198,10 @@ class JobFiles:
         `first` returns what was seen of that step. The ranks share a step's gradients: by now every
         rank has read its files.
         """
-        self._comes_here()
+        self._comes_here(first)
         self._opened.step_begins()
 
-    def _comes_here(self) -> None:
+    def _comes_here(self, first: Callable[[], Seen] = Seen) -> None:
         self._handed.trains_here()
         self.look(at_rest=True)  # torchrun's jobs make no report, at which it would be done
         if self._is_to_find:

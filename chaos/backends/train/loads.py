@@ -27,9 +27,12 @@ class GoingOn:
         self.may_move = may_move
 
     def has_read(self, save: Save) -> None:
-        """Record a save that this rank has read, for the other ranks to see."""
+        """Record a save that this rank has read, for the other ranks to see.
+
+        What was written before training is data, of which no place follows.
+        """
         cursor = self._cursor
-        if self.may_move and save.attempt < cursor.attempt:
+        if self.may_move and save.attempt < cursor.attempt and save.goes_on_at() > (0, 0):
             self._reads.append(Position.of(save, attempt=cursor.attempt, rank=cursor.rank))
             self._saves.keep_reads(cursor.attempt, cursor.rank, self._reads)
 
