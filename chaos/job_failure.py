@@ -216,8 +216,9 @@ def _own_retry(history: History) -> str | None:
     """Return the failure that a job survived by its own retries, without any fault."""
     if not any(history.of(FitReturned)):
         return None
+    by_script = history.count(FitCalled) > 1
     for _, decided in history.of(FailureDecided):
-        if decided.decision == "RETRY":
+        if decided.decision == "RETRY" or (by_script and decided.decision == "RAISE"):
             first = next(iter(sorted(decided.errors.items())), None)
             what = decided.error if first is None else f"rank {first[0]}: {first[1]}"
             return (

@@ -9,6 +9,7 @@ from chaos.model.event import (
     DeadlinePassed,
     DriverExited,
     Event,
+    FitCalled,
     FitRaised,
     FitReturned,
     RunEnded,
@@ -65,10 +66,13 @@ def ending(history: History) -> Ending:
     `late`, and not `script_raised`.
     """
     returned, raised = _last(history, FitReturned), _last(history, ScriptRaised)
+    of_fit, called = _last(history, FitRaised), _last(history, FitCalled)
+    if of_fit is not None and called is not None and of_fit[0] < called[0]:
+        of_fit = None  # the script called `fit()` again: a retry of its own, and no end
     is_after = raised is not None and _is_after_fit(history, returned, raised)
     return Ending(
         returned=returned,
-        raised=_last(history, FitRaised),
+        raised=of_fit,
         script_raised=None if is_after else raised,
         exited=_last(history, DriverExited),
         deadline=_last(history, DeadlinePassed),

@@ -103,8 +103,10 @@ def wait(
     everything = num_returns >= len(refs)
     when = "ALL_COMPLETED" if everything else "FIRST_COMPLETED"
     wait_for_futures([ref.future for ref in refs], timeout=timeout, return_when=when)
-    done = [ref for ref in refs if ref.future.done()]
-    return done, [ref for ref in refs if not ref.future.done()]
+    # One look at each: Ray loses a reference that ends between two looks, and is in neither list.
+    ends = [ref.future.done() for ref in refs]
+    done = [ref for ref, is_done in zip(refs, ends, strict=True) if is_done]
+    return done, [ref for ref, is_done in zip(refs, ends, strict=True) if not is_done]
 
 
 class Method:

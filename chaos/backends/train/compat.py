@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import posixpath
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 Budget: TypeAlias = Literal["failures", "preemptions", "controller"]
 
 CALLBACKS_ENV = "RAY_TRAIN_CALLBACKS"
+_OURS, _PASSES_ON = Path(__file__).parents[2], "backends/fork/core.py"
 
 
 def callback_bases() -> tuple[type, ...]:
@@ -264,6 +266,23 @@ def charged_budget(error: Any) -> Budget:  # noqa: ANN401 - a TrainingFailedErro
     if type(error).__name__ == "ControllerError":
         return "controller"
     return "preemptions" if _is_preemption_failure(error) else "failures"
+
+
+def our_error(error: Any) -> str | None:  # noqa: ANN401 - a TrainingFailedError
+    """Return an error that code of chaos's raised in Ray's controller by mistake; else None.
+
+    What this code raises on purpose is harm, or what Ray's core or a file system would raise.
+    """
+    inner = getattr(error, "controller_failure", None)
+    meant = ("RayError", "ChaosError", "InjectedError", "OSError")
+    if inner is None or any(cls.__name__ in meant for cls in type(inner).__mro__):
+        return None
+    frames = traceback.extract_tb(inner.__traceback__)
+    # There, calls raise again what they came to elsewhere.
+    is_ours = bool(frames) and Path(frames[-1].filename).is_relative_to(_OURS)
+    if not is_ours or frames[-1].filename.endswith(_PASSES_ON):
+        return None
+    return f"{type(inner).__name__}: {inner} ({frames[-1].name})"
 
 
 def failure_name(error: Any) -> str:  # noqa: ANN401 - a TrainingFailedError

@@ -46,7 +46,7 @@ class RunPart:
 
 
 class LaterFit(SystemExit):
-    """The script called `fit()` once more after the one that is watched: the script ends there.
+    """The script called `fit()` once more after the watched one returned: the script ends there.
 
     A further training would get no fault and no verdict, and may take as long as the first.
     """
@@ -71,7 +71,8 @@ class Fit:
 
     `begin` is called when the script calls `fit()` for the `number`-th time, and
     returns the run of this call: a driver has one; a zygote forks here, once per
-    run. `earlier` executes the calls before.
+    run. `earlier` executes the calls before. Where the watched call raises and the script calls
+    `fit()` again, that is a retry of its own: the next attempts of the same run.
     """
 
     def __init__(
@@ -85,6 +86,8 @@ class Fit:
         self._earlier = earlier
         self._earlier_runs: list[Any] = []
         self._ahead = number - 1
+        self._has_returned = False
+        self._configured: list[tuple[Any, dict[str, Any]]] = []
         self._replaced: dict[str, Any] = {}
         self._storage = ""
         self._original: Callable[[Any], Any] | None = None
@@ -113,14 +116,27 @@ class Fit:
         if job.checkpoint is not None:
             for name, value in job.checkpoint.model_dump().items():
                 self._replace(run.checkpoint_config, name, value)
+        if not self._is_settled(run):
+            self._settle_run(run, part)
+        vars(run).pop("storage_context", None)  # cached for the script's own path (Ray 2.60)
+        _mark_workers(run, {**marks(trainer), **metadata_variables(), **job.env})
+        self._settle_resources(trainer, part)
+
+    def _is_settled(self, run: Any) -> bool:  # noqa: ANN401
+        """Return whether a retry passes on what an earlier call has set, name and storage."""
+        return any(
+            run is before and all(getattr(run, name) == value for name, value in own.items())
+            for before, own in self._configured
+        )
+
+    def _settle_run(self, run: Any, part: RunPart) -> None:  # noqa: ANN401
         if stays_here(run, part.plan):
             self._replace(run, "storage_filesystem", None)
         self._replace(run, "storage_path", _storage_path(run, part))
         self._replace(run, "name", _name(run, part))
         self._storage = _settle_storage(run, part)
-        vars(run).pop("storage_context", None)  # cached for the script's own path (Ray 2.60)
-        _mark_workers(run, {**marks(trainer), **metadata_variables(), **job.env})
-        self._settle_resources(trainer, part)
+        own = {name: getattr(run, name) for name in ("name", "storage_path")}
+        self._configured.append((run, own))
 
     def _settle_resources(self, trainer: Any, part: RunPart) -> None:  # noqa: ANN401
         """Set the workers' resources to those of the plan; with GPUs, refuse what does not fit."""
@@ -145,6 +161,8 @@ class Fit:
 
     def _fit(self, trainer: Any, fit: Callable[[Any], Any]) -> Any:  # noqa: ANN401
         if self.run is not None:
+            if not self._has_returned:
+                return self._watched(trainer, fit, self.run)
             message = f"fit() was called once more{line_of_script()}"
             self.run.journal.add(ScriptRaised(error=LATER_FIT, message=message))
             raise LaterFit
@@ -158,10 +176,16 @@ class Fit:
                 f"{trainer.run_config.name}; each run of chaos has a name of its own",
                 "Have the script pass the earlier result's checkpoint on, or watch that one.",
             )
-        self.run = part = self._begin()
+        self.run = self._begin()
         training_has_begun()
-        self._configure(trainer, part)
+        return self._watched(trainer, fit, self.run)
+
+    def _watched(self, trainer: Any, fit: Train, part: RunPart) -> Any:  # noqa: ANN401
+        """Call `fit()`, and record the call and its end."""
         run, scaling = trainer.run_config, trainer.scaling_config
+        if not self._is_settled(run):
+            self._replaced = {}
+        self._configure(trainer, part)
         if "Torch" in type(trainer).__name__ and keeps_first_buckets(scaling.max_workers):
             self._replaced["ddp_rebuilds_buckets"] = True
         part.journal.add(
@@ -180,6 +204,7 @@ class Fit:
             self.raised = error
             part.journal.add(FitRaised(error=type(error).__name__, message=str(error)[:4000]))
             raise
+        self._has_returned = True
         metrics = {key: plain_value(value) for key, value in (result.metrics or {}).items()}
         # Not by the storage context of `run`: on a cluster that is the controller's, and one made
         # here would write to storage, which this host may not even reach.

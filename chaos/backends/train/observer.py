@@ -4,6 +4,7 @@ import contextlib
 import math
 import os
 from collections import Counter
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -16,6 +17,7 @@ from chaos.model.event import (
     CheckpointDeleted,
     Committed,
     ControllerState,
+    Disturbed,
     FailureDecided,
     ObserverFailed,
     WorkerGroupStarted,
@@ -57,9 +59,8 @@ class Observer:
     def start(cls, address: RunAddress, folder: str) -> "Observer":
         """Open the journal and find the chaos controller; `folder` is the run's in its storage."""
         directory = address.run_directory()
-        journal = Journal(
-            directory.journals, f"controller-{os.getpid()}", role="controller", clock=SystemClock()
-        )
+        source = _free_name(directory.journals, f"controller-{os.getpid()}")
+        journal = Journal(directory.journals, source, role="controller", clock=SystemClock())
         saves = Saves(directory.saves)
         observer = cls(directory.load_plan(), journal, address.connect(), saves)
         observer._journals, observer._folder = directory.journals, folder
@@ -87,6 +88,8 @@ class Observer:
         self._state = name
         self._journal.add(ControllerState(previous=compat.state_name(previous), state=name))
         error = compat.failure_of(current)
+        if (ours := compat.our_error(error)) is not None:
+            self._journal.add(Disturbed(why=f"chaos failed in Ray's controller: {ours}"))
         if error is not None and name != "ERRORED":
             self._failure_decided(error, raises=compat.leads_to_error(current))
         self._visits[name] += 1
@@ -192,6 +195,15 @@ class Observer:
         )
         self._journal.add(event)
         self._controller.failure_decided(event)
+
+
+def _free_name(journals: Path, name: str) -> str:
+    """Return a name without a journal: a script that calls `fit()` again has one controller each.
+
+    Without a cluster they share a process.
+    """
+    names = (name if n == 0 else f"{name}-{n}" for n in count())
+    return next(name for name in names if not (journals / f"{name}.jsonl").exists())
 
 
 def went_on(lineage: dict[str, Any], checkpoint: str | None) -> tuple[int, int]:
