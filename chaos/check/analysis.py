@@ -24,12 +24,14 @@ from chaos.check.state_at_resume import Beside, Row, began_anew, group_of, unsta
 from chaos.check.state_snapshots import StateSnapshots, parts_of
 from chaos.check.terms import Terms, terms_of
 from chaos.check.tolerance import EXACT, Allowance, Bands
-from chaos.model.event import EpochEnded, FaultInvoked, MembershipChanged
+from chaos.model.event import AgentEnded, EpochEnded, FaultInvoked, MembershipChanged
 from chaos.model.history import Baseline, History
 from chaos.model.places import Place
 from chaos.model.plan import Plan
 from chaos.model.scenario import Profile
 
+# torch 2.13: an agent that waited for others, and one whose rendezvous another has given up.
+WAITED_IN_VAIN, CLOSED = "RendezvousTimeoutError", "RendezvousClosedError"
 NO_STEPS = "the job makes no step that could be watched"
 
 
@@ -204,6 +206,15 @@ class RunAnalysis:
         """A sentence on a fault that failed: what the plan expects of it may rightly be missing."""
         failed = (s.op for s in self.injections if not s.landed or s.came_too_late)
         return next((f"{op} did not do what was planned" for op in failed), None)
+
+    @property
+    def unmet(self) -> str | None:
+        """A sentence on agents of torchrun's that waited in vain: how long is chaos's choice."""
+        raised = self.run.ending.raised
+        waited = any(e.error == WAITED_IN_VAIN for _, e in self.history.of(AgentEnded))
+        if raised is None or raised[1].error not in (WAITED_IN_VAIN, CLOSED) or not waited:
+            return None
+        return "torchrun's agents did not meet again within the time that chaos gives them"
 
     @cached_property
     def restarts(self) -> tuple[Restart, ...]:

@@ -306,6 +306,8 @@ def check_attempts(analysis: RunAnalysis) -> CheckResult:
         and analysis.excuse is not None
     ):
         doubts.append(f"{_attempts_words(opened, due)}, but {analysis.excuse}")
+    if len(opened) < due and analysis.unmet is not None:
+        doubts.append(f"{_attempts_words(opened, due)}: {analysis.unmet}")
     if len(opened) == due - 1 and (cut := _cut_short(analysis, opened[-1])):
         doubts.append(f"{_attempts_words(opened, due)}: {cut}")
     if len(opened) < due and not doubts:

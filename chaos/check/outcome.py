@@ -72,7 +72,8 @@ def _finished(analysis: RunAnalysis) -> _Found:
     if ending.raised is not None:
         number, raised = ending.raised
         message = f"{call} raised {raised.error}: {gist(raised.message)}"
-        return [Anomaly(message=message, events=(number,))], []
+        found = [] if analysis.unmet else [Anomaly(message=message, events=(number,))]
+        return found, [analysis.unmet] if analysis.unmet else []
     if ending.exited is not None and ending.returned is None:
         number, exited = ending.exited
         message = f"{driver} ended with code {exited.code} before {call} returned"

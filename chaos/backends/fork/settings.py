@@ -7,6 +7,10 @@ from chaos.backends.train.compat import CALLBACKS_ENV
 from chaos.model.plan import Plan
 from chaos.plugins import EXTENSIONS_ENV, OFF
 
+# Accelerate's own launcher sets it. Without it, each rank of a machine without an accelerator takes
+# itself for the only process (1.15), and trains alone.
+ON_THE_CPU = {"ACCELERATE_USE_CPU": "true"}
+
 # Read by Ray Train. Polls are frequent, because all processes are on this machine.
 TRAIN_ENV = {
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.01",
@@ -19,7 +23,7 @@ TRAIN_ENV = {
     "TORCH_PROCESS_GROUP_SHUTDOWN_TIMEOUT_S": "1",
     "OMP_NUM_THREADS": "1",  # as for a worker of one CPU: its resources change no sum
     "GLOO_SOCKET_IFNAME": "lo",
-    "ACCELERATE_USE_CPU": "true",  # otherwise it sees one process on a machine without GPU (1.15)
+    **ON_THE_CPU,
 }
 
 

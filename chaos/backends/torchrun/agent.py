@@ -3,7 +3,8 @@
 `python -m chaos.backends.torchrun.agent RUN_DIRECTORY HARNESS_PID`, once per node. torchelastic
 decides by itself; five of its agent's methods are followed, and none is changed. Only the first
 rendezvous waits until all agents of the start are ready, as far apart as their imports may end;
-and where a fault has taken a node, agents that are done wait for each other `EXIT_S` at most.
+and where a fault has taken a node, agents that are done wait for each other less long than torch
+has it (see `rendezvous.times_of`).
 """
 
 import os
@@ -19,7 +20,7 @@ from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElas
 from torch.distributed.elastic.rendezvous import c10d_rendezvous_backend as rendezvous_backend
 
 from chaos.backends.torchrun import worker
-from chaos.backends.torchrun.rendezvous import HOST, launch_options, max_restarts
+from chaos.backends.torchrun.rendezvous import HOST, launch_options, max_restarts, times_of
 from chaos.backends.torchrun.settings import ATTEMPT_ENV, NODE_ENV, node_number
 from chaos.backends.train.address import ControllerPort, RunAddress
 from chaos.backends.train.lifeline import die_with_parent
@@ -40,8 +41,6 @@ from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal, read_journal
 from chaos.run.signals import agent_stacks, answer_with_stacks
 
-EXIT_S = 30.0  # torch 2.13 waits 300 s for an agent that will not come
-
 
 def main(run_directory: str, harness: int) -> int:
     """Run one node's agent of a run's job; return the exit code."""
@@ -58,7 +57,7 @@ def main(run_directory: str, harness: int) -> int:
     except HarnessError as error:  # of an embedded run: the process that forks is gone
         journal.add(Disturbed(why=str(error)))
         return 1
-    except Exception as error:  # noqa: BLE001 - torchrun's own end, which the journal keeps
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - torchrun's own end, which is kept
         told = (observer.last_errors or str(error))[:2000]
         journal.add(AgentEnded(node_id=node, error=type(error).__name__, message=told))
         return 1
@@ -78,6 +77,9 @@ def _words(plan: Plan, node: str, controller: ControllerPort, logs: Path) -> lis
         *launch_options(plan, number, port, os.environ),
         f"--max-restarts={max_restarts(plan)}",
         f"--log-dir={logs / 'torchelastic'}",
+        # torchrun reads all words before it knows which are the script's: without this, an option
+        # of the script's that begins as several of its own do is refused (torch 2.13).
+        "--",
         worker.__file__,
         plan.job.script,
         *command_line(plan.job.args),
@@ -168,7 +170,8 @@ class Observer:
         def waited(agent: Any) -> None:  # noqa: ANN401
             def settle() -> None:
                 if self._controller.node_taken():
-                    agent._exit_barrier_timeout = min(agent._exit_barrier_timeout, EXIT_S)  # noqa: SLF001
+                    least = times_of(os.environ).exit
+                    agent._exit_barrier_timeout = min(agent._exit_barrier_timeout, least)  # noqa: SLF001
 
             self._guarded("end", settle)
             wait(agent)

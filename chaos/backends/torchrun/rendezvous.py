@@ -12,13 +12,35 @@ from chaos.model.plan import Plan
 
 CONF_ENV = "PET_RDZV_CONF"  # torchrun's own variable for its option --rdzv-conf
 HOST = 0  # the number of the node that hosts the rendezvous
-# torch 2.13 waits 600 s for a node that does not come, and learns of a lost one after 15 s.
+# torch 2.13: an agent waits so long for workers that it has sent SIGTERM, and meets the others only
+# then. A right job may use all of that time, so whatever chaos limits is longer (see `times_of`).
+SHUTDOWN_ENV, SHUTDOWN_S = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT", 30
+MEETING_S, LEAVING_S = 60, 15  # for what is left of a restart, or of an end, on a busy machine
+# torch 2.13 learns of a lost node after 15 s.
 CONF: Mapping[str, str] = {
-    "join_timeout": "30",  # until agents that wait for others give up
     "last_call_timeout": "2",  # for more nodes than --nnodes needs
     "keep_alive_interval": "1",
     "keep_alive_max_attempt": "3",  # after so many intervals without a sign a node is dead
 }
+
+
+@dataclass(frozen=True)
+class Times:
+    """The times that chaos gives torchrun's agents, in seconds, where torch has 600 and 300.
+
+    `join`: until agents that wait for others give up. `exit`: until agents that are done, and of
+    which a fault has taken one, no longer wait for it.
+    """
+
+    join: int
+    exit: int
+
+
+def times_of(env: Mapping[str, str]) -> Times:
+    """Return the times for agents with this environment; none is shorter than torch's shutdown."""
+    given = env.get(SHUTDOWN_ENV, "")
+    shutdown_s = int(given) if given.isdecimal() else SHUTDOWN_S
+    return Times(join=shutdown_s + MEETING_S, exit=shutdown_s + LEAVING_S)
 
 
 @dataclass(frozen=True)
@@ -77,5 +99,6 @@ def _conf(node: int, env: Mapping[str, str]) -> str:
     given = (pair.partition("=") for pair in env.get(CONF_ENV, "").split(",") if pair.strip())
     theirs = {key.strip(): value.strip() for key, _, value in given}
     # On one machine every agent would find the endpoint's address to be its own, and try to host.
-    conf = {**CONF, "is_host": str(int(node == HOST)), **theirs}
+    join = {"join_timeout": str(times_of(env).join)}
+    conf = {**CONF, **join, "is_host": str(int(node == HOST)), **theirs}
     return ",".join(f"{key}={value}" for key, value in conf.items())

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from chaos.backends.fork.forks import ForkingProcess
 from chaos.backends.torchrun.process import ForkedProcess, Process, Start
-from chaos.backends.torchrun.settings import environment_of
+from chaos.backends.torchrun.settings import environment_of, sees_gpu
 from chaos.backends.train.address import RunAddress
 from chaos.model.plan import Plan
 
@@ -70,7 +70,6 @@ def why_not_forked(env: Mapping[str, str]) -> str | None:
     """Return why a job with this environment needs processes of its own, None if it does not."""
     if "PYTHON_EXEC" in env:
         return "PYTHON_EXEC names an interpreter of its own, and forked workers have chaos's"
-    hidden = (env.get(name) for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"))
-    if any(Path("/dev").glob("nvidia[0-9]*")) and not {"", "-1"}.intersection(hidden):
+    if sees_gpu(env):
         return "a GPU is visible, and forked workers are for the CPU"
     return None

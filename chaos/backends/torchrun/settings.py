@@ -1,8 +1,10 @@
 """The nodes of a run by their names, and the environment of its processes."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
+from chaos.backends.fork.settings import ON_THE_CPU
 from chaos.backends.train.address import RunAddress
 from chaos.backends.train.written import Confines
 from chaos.model.plan import Plan
@@ -35,11 +37,18 @@ def environment_of(plan: Plan, address: RunAddress, *, hash_seed: str) -> dict[s
     """Return the environment of torchrun and its workers, the user's own settings first."""
     return {
         **_DEFAULTS,
+        **({} if sees_gpu(os.environ) else ON_THE_CPU),
         "PYTHONHASHSEED": hash_seed,
         **os.environ,
         **address.as_env(),
         **plan.job.env,
     }
+
+
+def sees_gpu(env: Mapping[str, str]) -> bool:
+    """Return whether the workers of a job with this environment have a GPU."""
+    hidden = (env.get(name) for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"))
+    return any(Path("/dev").glob("nvidia[0-9]*")) and not {"", "-1"}.intersection(hidden)
 
 
 def confines_of(plan: Plan, run: Path) -> Confines:
