@@ -8,6 +8,7 @@ defect could not have been seen, the answer is no pass.
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
+from chaos.audit.group import ORDERS
 from chaos.audit.run_row import RunRow
 from chaos.model.scenario import Acceptable
 from chaos.words import plural
@@ -25,19 +26,25 @@ RESUMES_MIN = 3  # an early, a middle and a late one, if it is unknown which pla
 
 def word(card: "Card") -> Word:
     """Return the answer as a word."""
-    if card.broken:
+    if card.broken or card.retries.is_finding:
         return "fail"
     return "inconclusive" if any(reasons(card)) else "pass"
 
 
 def sentence(card: "Card") -> str:
     """Return the answer in a sentence, with its evidence."""
-    answer = word(card)
-    if answer == "fail":
+    if card.retries.is_finding:
+        return f"fail: {card.retries.sentence}; with retries: {_of_resumes(card)}"
+    return _of_resumes(card)
+
+
+def _of_resumes(card: "Card") -> str:
+    """Return the answer of the runs with faults, as if no retries were missing."""
+    if card.broken:
         causes = "one cause" if len(card.findings) == 1 else f"{len(card.findings)} causes"
         grave = f", {card.severity}" if card.severity else ""
         return f"fail: {_of_places(card, card.wrong)}: {causes}{grave}"
-    if answer == "inconclusive":
+    if any(reasons(card)):
         return f"inconclusive: {'; '.join([*reasons(card)][:REASONS_SHOWN])}"
     return f"pass: {coverage(card)}{_but(card)}"
 
@@ -83,6 +90,8 @@ def reasons(card: "Card") -> Iterator[str]:
             "clean run"
         )
         return
+    if card.retries.source == "unknown":
+        yield "no fault was injected under the job's own retries, so whether it restarts is unknown"
     if not card.runs:
         yield f"no fault was injected{_why_cut(card)}, so nothing is known"
         return
@@ -123,6 +132,7 @@ def _restarts(card: "Card") -> Iterator[str]:
             f"{plural(card.resumed_right, 'restart')} went on from a checkpoint; have it {does} "
             "more often, or train longer, by its own arguments"
         )
+    yield from _left_out(card)
     tried = {run.group for run in card.runs if run.happened}
     untried = [row.group for row in card.covered if row.chosen and row.group not in tried]
     if untried:
@@ -138,6 +148,18 @@ def _restarts(card: "Card") -> Iterator[str]:
         yield f"no restart went on from a checkpoint in: {_named(scratch)}"
     if card.resumed and card.missing_parts:
         yield f"no restart went on from {' or '.join(card.missing_parts)} checkpoint"
+
+
+def _left_out(card: "Card") -> Iterator[str]:
+    """Yield a reason if groups of the question were not asked for: a pass would be of a part."""
+    left_out = [
+        row.group
+        for row in card.covered
+        if row.places and not row.chosen and row.group in ORDERS[card.question]
+    ]
+    if left_out:
+        was = "was" if len(left_out) == 1 else "were"
+        yield f"{_named(left_out)} {was} left out by --places"
 
 
 def _blind(card: "Card") -> Iterator[str]:
@@ -185,8 +207,6 @@ def _but(card: "Card") -> str:
         told = (
             f"; not the same at {plural(len(accepted), 'place')}, which `--accept {words}` allows"
         )
-    if card.job.own_retries == 0:
-        return f"{told}; given the retries that its own `max_failures: 0` does not allow"
     if card.job.own_preemptions == 0 and _gave_notice(card.runs):
         rest = "given the retries that its own `max_preemption_failures: 0` does not allow"
         return f"{told}; {rest}"

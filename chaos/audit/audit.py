@@ -19,9 +19,10 @@ from chaos.audit.lanes import side_by_side
 from chaos.audit.notes import Note
 from chaos.audit.place_groups import Place
 from chaos.audit.places import STEP_PLACES_MAX, kill_map
-from chaos.audit.plans import on_ray, plan_of
+from chaos.audit.plans import on_ray, plan_of, under_own_retries
 from chaos.audit.queue import Queue, Run, in_order
 from chaos.audit.repro import Confirm, confirmation
+from chaos.audit.retries import TRIED, Retries, simplest
 from chaos.audit.run_row import Defect, RunRow, run_rows
 from chaos.audit.write_card import CardWriter
 from chaos.errors import UsageError
@@ -87,7 +88,8 @@ class Audit:
     """One audit of the job of `plan`, into a folder of its own.
 
     `follows_script`: the plan's number of workers is a guess, replaced by that of
-    the script. `command` is the command line that repeats it. `tell` is called with
+    the script. `retries`: the number that production has in place of the script's `max_failures`.
+    `command` is the command line that repeats it. `tell` is called with
     the result of the clean runs, before any fault. Runs with faults go side by side,
     in the number of lanes that `lanes` returns for a job's workers.
 
@@ -108,6 +110,7 @@ class Audit:
     confirm: Confirm | None = None
     follows_script: bool = True
     command: str = ""
+    retries: int | None = None
     lanes: Callable[[int], int] = lambda _: 1
     ray: Backend | None = None
     spread: Spread | None = None
@@ -123,6 +126,7 @@ class Audit:
         start = self.clock.now_ns()
         clean_runs = CleanRuns(self.backend, self.folder, self.clock, self.show)
         clean = clean_runs.run(self.plan, follows_script=self.follows_script)
+        clean, retries = self._own_retries(clean)
         if self.ray is not None:
             clean = clean_runs.on(self.ray, clean, on_ray(clean.plan))
         if self.spread is not None:
@@ -139,7 +143,7 @@ class Audit:
             notes = (*clean.notes, *minimum.notes(self.budget, self.command))
             clean = replace(clean, notes=notes)
             self.tell(clean.notes)
-            writer = CardWriter(clean, queue, self.folder, self.choice.seed, self.command)
+            writer = CardWriter(clean, queue, self.folder, self.choice.seed, self.command, retries)
             ended: Ended = "interrupted"
             try:
                 fits = minimum.fits(self.budget)
@@ -150,6 +154,40 @@ class Audit:
 
     # -- inside ----------------------------------------------------------------------------
 
+    def _own_retries(self, clean: Clean) -> tuple[Clean, Retries]:
+        """Inject one fault under the job's own retries, unless Ray Train's setting allows some.
+
+        Where the script calls `fit()` again, so many more as a place may have.
+        """
+        profile, asked = clean.profile, self.retries
+        if asked is not None:
+            told = Retries(source="asked", count=asked)
+            return replace(clean, profile=replace(profile, retries=asked)), told
+        if profile.launcher == "torchrun":
+            return clean, Retries(source="assumed")
+        if profile.own("max_failures") != 0:
+            return clean, Retries(source="settings")
+        places = in_order(kill_map(profile, seed=self.choice.seed), profile).all
+        seen = self._fault_under_own(clean, places, faults=1)
+        if seen.source == "script":
+            for faults in range(TRIED, 1, -1):
+                more = self._fault_under_own(clean, places, faults=faults)
+                if more.source == "script":
+                    seen = seen.model_copy(update={"count": more.count})
+                    break
+            profile = replace(profile, most_faults=seen.count)
+        return replace(clean, profile=profile), seen
+
+    def _fault_under_own(self, clean: Clean, places: Sequence[Place], *, faults: int) -> Retries:
+        place = simplest(places, faults=faults)
+        if place is None:
+            return Retries(source="unknown")
+        plan = under_own_retries(plan_of(clean.plan, place, clean.profile), clean.profile)
+        directory = self.folder.new_run("settings", faults, plan)
+        run = self.folder.execute(self.backend, plan, directory, clean.baseline, self.clock)
+        self.folder.prune(directory, keep_logs=True)
+        return Retries.seen(run, faults=faults)
+
     def _queue(self, clean: Clean) -> Queue:
         # If reports come by the clock, and steps differ as well, no two runs share a place.
         apart = clean.repetition.reports_apart is not None and not clean.repetition.is_by_steps
@@ -158,7 +196,9 @@ class Audit:
             _none if apart else self._places,
             self.choice.question,
             self.choice.seed,
-            may_chain=clean.repetition.is_exact and not self.choice.one_by_one,
+            may_chain=clean.repetition.is_exact
+            and not self.choice.one_by_one
+            and clean.profile.most_faults is None,
             shares_needed=self.ray is not None,
         )
 

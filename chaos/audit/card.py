@@ -9,6 +9,7 @@ from chaos.audit.determinism import Repetition
 from chaos.audit.finding import Finding
 from chaos.audit.group import Group, Question
 from chaos.audit.notes import Note
+from chaos.audit.retries import Retries
 from chaos.audit.run_row import RunRow
 from chaos.model.arguments import Arguments
 from chaos.model.scenario import Acceptable, Launcher
@@ -78,6 +79,7 @@ class Card(Record):
     `hashes_apart`: the place at which the job trains on other data with another hash
     seed. `columns` are the epochs, or ranges of them, of the heat map. `run_count` is the number
     of runs with faults: of rows that share a run, and of those that were tried again alone, too.
+    `retries`: what begins the job again as it is configured.
     """
 
     version: str
@@ -103,6 +105,7 @@ class Card(Record):
     replaced: tuple[Replaced, ...] = ()
     columns: tuple[str, ...] = ("0",)
     run_count: int = 0
+    retries: Retries = Retries(source="settings")
 
     @property
     def right(self) -> int:
@@ -230,6 +233,7 @@ class Card(Record):
             "broken": self.broken,
             "inconclusive": len(self.inconclusive),
             "is_partial": self.is_partial,
+            "settings": self.retries.sentence if self.retries.is_finding else None,
             "badge": self.badge,
         }
         return json.dumps({"verdict": verdict, **json.loads(self.model_dump_json())}, indent=2)

@@ -4,6 +4,7 @@ audit.json   the card for machines     card.html     the card
 summary.md   a paragraph for a pull request; summary.svg, badge.svg  pictures of the card
 plan.json    the job                   baseline.jsonl  the clean run
 clean/<n>/   the clean runs            repro/        a scenario per finding
+settings/<n>/ the run of n faults under the job's own retries
 lanes/<n>/   the clean run of each lane on a cluster, which is compared with those
 runs/<n>/    plan.json, history.jsonl, verdict.json of each run with a fault;
              report.html and logs only if the run represents a finding

@@ -33,6 +33,14 @@ GROUPS: tuple[Group, ...] = get_args(Group)
 # Only a restart shows whether the job has such places, so runs with a fault must find them.
 LOADS: Group = "inside a load"
 SEVERAL: Group = "several times in a run"
+# Each of their places takes several retries.
+REPEATED: tuple[Group, ...] = (
+    "twice in one epoch",
+    SEVERAL,
+    "same place in two attempts",
+    "during the recovery",
+    LOADS,
+)
 
 Kind: TypeAlias = Literal[
     "preempted with notice",

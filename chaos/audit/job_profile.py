@@ -91,7 +91,9 @@ class JobProfile:
     model is first called in evaluation mode. `by_clock`: reports come by the clock, so that it has
     only the places that every run has. `launcher`: under torchrun nothing is reported or committed,
     no setting is the script's, and its epochs end with its own saves. `away`: the ranks on other
-    nodes than rank 0's, which hosts torchrun's rendezvous.
+    nodes than rank 0's, which hosts torchrun's rendezvous. `retries`: a number in place of the
+    script's `max_failures`. `most_faults`: the faults after which the script begins again by
+    itself, where Ray Train does not.
     """
 
     ranks: tuple[int, ...]
@@ -116,6 +118,8 @@ class JobProfile:
     by_clock: bool = False
     launcher: Launcher = "ray"
     away: tuple[int, ...] = ()
+    retries: int | None = None
+    most_faults: int | None = None
 
     @cached_property
     def points(self) -> tuple[Point, ...]:

@@ -61,11 +61,6 @@ def _warnings(profile: JobProfile) -> Iterator[str]:
             "no loss, no state and no metric but a counter was seen: a restart that goes wrong "
             "would not be noticed; report a metric of the model, such as its loss"
         )
-    if profile.own("max_failures") == 0:
-        yield (
-            "`max_failures` is 0, Ray Train's default: as it is written, the first worker that "
-            "dies ends the job; set FailureConfig(max_failures=...)"
-        )
     if profile.own("max_preemption_failures") == 0:
         yield (
             "`max_preemption_failures` is 0: as it is written, the first machine that is taken "

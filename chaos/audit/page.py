@@ -201,7 +201,10 @@ def summary_svg(card: Card) -> str:
         shorten(f"{title(finding)}: {finding.smallest.headline}", COLUMNS_OF_FINDING)
         for finding in card.findings[:FINDINGS_SHOWN]
     ]
-    more = len(card.findings) - len(found)
+    if card.retries.is_finding:
+        found = [shorten(f"settings: {card.retries.sentence}", COLUMNS_OF_FINDING), *found]
+        found = found[:FINDINGS_SHOWN]
+    more = len(card.findings) + card.retries.is_finding - len(found)
     tried, places = card.places
     return _env.get_template("summary.svg.j2").render(
         card=card,
@@ -241,6 +244,10 @@ def card_in_markdown(card: Card) -> str:
     lines += [*table([fact.name for fact in shown], [[plain(fact.value) for fact in shown]]), ""]
     lines += [*table(KIND_HEAD, kind_cells(card)), ""]
     lines += [f"- {plain(reason)}" for reason in card.reasons if card.word == "inconclusive"]
+    if card.retries.is_finding:
+        lines.append(f"- settings: {plain(card.retries.sentence)}; {plain(card.retries.fix)}")
+    if card.retries.note is not None:
+        lines.append(f"- retries: {plain(card.retries.note)}")
     lines += [f"- {note.kind}: {plain(note.text)}" for note in card.notes]
     lines += [f"- replaced: {plain(str(row))}" for row in card.replaced]
     lines.append("")
@@ -268,6 +275,8 @@ def paragraph(card: Card) -> str:
         f"{code(f'chaos run {card.folder}/{finding.repro}')}"
         for finding in card.findings
     ]
+    if card.retries.is_finding:
+        causes.insert(0, f"- settings: {plain(card.retries.sentence)}. {plain(card.retries.fix)}")
     return fitted("\n".join([" ".join(texts), *(["", *causes] if causes else []), ""]))
 
 

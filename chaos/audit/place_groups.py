@@ -130,6 +130,8 @@ def place_groups(profile: JobProfile, *, seed: int) -> tuple[PlaceGroup, ...]:
     found += _recoveries(profile, seed=seed)
     is_rays = profile.launcher == "ray"
     found = [group for group in found if is_rays or not needs_ray(group.group)]
+    if (most := profile.most_faults) is not None:
+        found = [group for group in found if len(group.ops(0)) <= most]
     return tuple(g for g in found if not (profile.away and g.size == 1 and _is_late(g, profile)))
 
 

@@ -6,7 +6,16 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from chaos.audit.group import GROUPS, LOADS, SEVERAL, Group, groups_of, needs_nodes, needs_ray
+from chaos.audit.group import (
+    GROUPS,
+    LOADS,
+    REPEATED,
+    SEVERAL,
+    Group,
+    groups_of,
+    needs_nodes,
+    needs_ray,
+)
 from chaos.audit.job_profile import JobProfile
 from chaos.audit.place_groups import Place, PlaceGroup, place_groups
 from chaos.audit.queue import evenly, resumes_from
@@ -147,6 +156,9 @@ def _in_rounds(queues: Sequence[Iterator[Place]], *, limit: int) -> Iterator[Pla
 
 
 def _why_left_out(group: Group, profile: JobProfile) -> str:
+    if profile.most_faults is not None and group in REPEATED:
+        faults = plural(profile.most_faults, "fault")
+        return f"as it is configured, the script begins again after {faults}, and it needs more"
     if profile.launcher == "ray":
         return _why_none(group, profile)
     if needs_ray(group):

@@ -165,7 +165,9 @@ def _is_count(value: Any) -> bool:  # noqa: ANN401
 
 
 RUN_TIMES, RUN_EXTRA_S = 10, 20.0
-NODE_LOST_S = 30.0  # at most, until torchrun's agents have a rendezvous again
+# Until torchrun has ended the other workers of an attempt, and until its agents have met again:
+# each is as long as what ends the wait, so that no limit of chaos's comes before torchrun's own.
+SHUTDOWN_S, MEETING_S = 30.0, 90.0
 RECOVERY_ON_RAY_S = 30.0  # at most, on a busy machine: four times what `make bench` shows
 
 
@@ -185,7 +187,7 @@ def plan_of(base: Plan, place: Place, profile: JobProfile) -> Plan:
     # Each further restart takes at most a start and an epoch more.
     run_s = (RUN_TIMES - 1 + len(place.ops)) * profile.seconds + RUN_EXTRA_S
     if base.job.launcher == "torchrun":
-        run_s += NODE_LOST_S * sum(op.fault.nodes_lost for op in place.ops)
+        run_s += (MEETING_S if profile.away else SHUTDOWN_S) * len(place.ops)
     return base.model_copy(
         update={
             "scenario": f"{place.group}: {place.name}",
@@ -214,12 +216,26 @@ def _shape(base: Plan, place: Place) -> Shape:
 
 
 def budget(place: Place, profile: JobProfile) -> FailureBudget:
-    """Return enough retries for every op, or the job's own if these are more."""
+    """Return enough retries for every op, or the job's own if these are more.
+
+    A script that calls `fit()` again by itself keeps the `max_failures` that it has.
+    """
     notices = sum(op.fault.is_announced for op in place.ops)
+    own = profile.own("max_failures") if profile.retries is None else profile.retries
+    needed = len(place.ops) if profile.most_faults is None else 0
     return FailureBudget(
-        max_failures=_enough(profile.own("max_failures"), len(place.ops), unset=0),
+        max_failures=_enough(own, needed, unset=0),
         max_preemption_failures=_enough(profile.own("max_preemption_failures"), notices, unset=-1),
     )
+
+
+def under_own_retries(plan: Plan, profile: JobProfile) -> Plan:
+    """Return the plan of a run with faults with the script's own `max_failures`, and any end."""
+    assert plan.job.failure is not None
+    own = plan.job.failure.model_copy(update={"max_failures": profile.own("max_failures")})
+    expect = plan.expect.model_copy(update={"attempts": None})
+    job = plan.job.model_copy(update={"failure": own})
+    return plan.model_copy(update={"job": job, "expect": expect})
 
 
 def _enough(own: object, needed: int, *, unset: int) -> int:

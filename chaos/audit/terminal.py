@@ -53,6 +53,11 @@ def _parts(card: Card, *, framed: bool) -> Iterator[RenderableType]:
     if card.runs:
         yield from (kind_table(card), Text(""), heat_table(card), Text(_LEGEND, style="dim"))
         yield Text("")
+    if card.retries.is_finding:
+        yield Text("settings: as it is configured", style="bold red")
+        yield Text(card.retries.sentence, style="bold")
+        yield from _commands([("write", "dim", card.retries.fix)])
+        yield Text("")
     for finding in card.findings:
         yield from _finding(finding, card, framed=framed)
     tail = [*_tail(card)]
@@ -168,6 +173,8 @@ def _tail(card: Card) -> Iterator[_Row]:
     landed, planned = card.landed
     shared = f" in {plural(card.run_count, 'run')}" if card.shared else ""
     yield "rests on", "dim", f"{landed} of {planned} faults landed{shared}; {card.repetition}"
+    if card.retries.note is not None:
+        yield "retries", "dim", card.retries.note
     for number, row in enumerate(card.replaced):
         yield "" if number else "replaced", "dim", str(row)
     for note in (note for note in card.notes if ACCEPTED in note.text):  # not known beforehand

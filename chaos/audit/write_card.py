@@ -18,6 +18,7 @@ from chaos.audit.places import coverage
 from chaos.audit.plans import budget
 from chaos.audit.queue import Queue, missing_parts, part_of
 from chaos.audit.repro import repro_text
+from chaos.audit.retries import Retries
 from chaos.audit.run_row import RunRow, gist
 from chaos.audit.table import by_column, columns
 from chaos.model.masked import masked
@@ -69,6 +70,7 @@ class CardWriter:
     folder: AuditFolder
     seed: int
     command: str
+    retries: Retries
 
     def card(
         self, runs: Sequence[RunRow], *, ended: Ended, seconds: float, limit: str | None = None
@@ -104,6 +106,7 @@ class CardWriter:
             replaced=replaced(profile, _as_run(runs)),
             columns=columns(profile.epochs_seen),
             run_count=self.queue.runs,
+            retries=self.retries,
         )
         self.write(card)
         self.folder.write("junit.xml", self._junit(runs))

@@ -103,6 +103,16 @@ Fit = Annotated[
     int,
     typer.Option("--fit", min=1, metavar="N", help="Which call of fit() in the script is tested."),
 ]
+Retries = Annotated[
+    int | None,
+    typer.Option(
+        "--retries",
+        min=0,
+        metavar="N",
+        help="Retries that production has, in place of the script's `max_failures`; of a job that "
+        "torchrun starts, its --max-restarts.",
+    ),
+]
 Nodes = Annotated[
     str | None,
     typer.Option(
@@ -191,6 +201,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
     confirm: Confirm = True,
     launcher: StartedBy = None,
     workers: Workers = None,
+    retries: Retries = None,
     nodes: Nodes = None,
     epoch_steps: EpochSteps = None,
     fit: Fit = 1,
@@ -240,6 +251,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
             display.tell,
             _on_ray(reports, console) if confirm and is_rays and not is_on_ray else None,
             follows_script=workers is None and is_rays,
+            retries=retries,
             command=shlex.join(["chaos", *map(str, masked_words(sys.argv[1:]))]),
             lanes=lambda count: jobs or _lanes(count, backend),
             ray=opened.enter_context(open_backend("ray", console)) if is_on_ray else None,

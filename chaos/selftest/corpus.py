@@ -34,6 +34,7 @@ from chaos.selftest.score import Share
 from chaos.selftest.trials import says
 
 FILE = "corpus.yaml"
+RETRIES = 3  # few jobs of others name any: that is no bug that a corpus is about
 AuditVerdict: TypeAlias = Literal["pass", "fail", "inconclusive", "refused"]
 
 
@@ -47,6 +48,7 @@ class CorpusJob(Record):
     fair. `varies`: the reason why a place may have another answer in the next run.
     `needs` are modules that the job imports. `source` is the field report that it reproduces,
     `library` the one whose own code, as it is released, holds the defect, with its version.
+    `retries` is what `--retries` says, None where the truth is about the job's own.
     """
 
     name: str
@@ -65,6 +67,7 @@ class CorpusJob(Record):
     args: tuple[str, ...] = ()
     source: str | None = None
     library: str | None = None
+    retries: int | None = RETRIES
 
     def script(self, folder: Path) -> Path:
         """Return the file, below the corpus's folder."""
@@ -272,6 +275,7 @@ class CorpusAudits:
                     Choice(self.seed) if is_rays else of_crashes,
                     Budget(self.seconds, self.runs),
                     follows_script=is_rays,
+                    retries=job.retries,
                     lanes=self._lanes,
                 ).run()
         except ChaosError as error:

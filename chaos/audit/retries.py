@@ -1,0 +1,114 @@
+"""The retries of a job as it is configured, seen after one fault.
+
+The first fault of an audit comes under the script's own settings. Either Ray Train begins again,
+or the script calls `fit()` again by itself, or nothing does: then the first lost worker ends the
+job, whatever its resumes come to. `--retries` names the number that production has instead.
+"""
+
+from collections.abc import Iterable
+from typing import Literal, Self, TypeAlias
+
+from chaos.audit.place_groups import Place
+from chaos.check.ending import ending
+from chaos.model.event import FitCalled, WorkerGroupStarted
+from chaos.record import Record
+from chaos.report.outcome import FinishedRun
+from chaos.words import plural
+
+Source: TypeAlias = Literal["settings", "script", "nothing", "asked", "assumed", "unknown"]
+SETTINGS = "settings"  # the name of the finding
+# The faults of a run that are tried on a script that calls `fit()` again: no place has more.
+TRIED = 3
+
+
+class Retries(Record):
+    """What begins a job again after a failure.
+
+    `source`: Ray Train by its `max_failures`, the script by calling `fit()` again, nothing, or
+    what `--retries` says. `assumed`: torchrun's command line has them, and no script. `unknown`: no
+    fault could be injected to see it. `count`: the failures
+    after which it begins again; of a script, those that were seen. `names` are the run names of a
+    script's calls whose retry began anew although there was a checkpoint.
+    """
+
+    source: Source
+    count: int = 0
+    names: tuple[str, ...] = ()
+
+    @property
+    def is_finding(self) -> bool:
+        """Whether no lost worker is resumed as the job is configured."""
+        return self.source == "nothing" or bool(self.names)
+
+    @property
+    def sentence(self) -> str:
+        """The finding in a sentence."""
+        if self.names:
+            names = " and ".join(dict.fromkeys(self.names))
+            return (
+                "`max_failures` is 0, Ray Train's default, and the script's own retry, which calls "
+                f"fit() again, began anew: its run names were {names}, and Ray Train finds "
+                "checkpoints by the name"
+            )
+        return "the first lost worker ends this job: `max_failures` is 0, Ray Train's default"
+
+    @property
+    def fix(self) -> str:
+        """The line to write, and the option that names what production has."""
+        return (
+            "RunConfig(failure_config=FailureConfig(max_failures=3)); --retries N names the "
+            "retries that production has in its place"
+        )
+
+    @property
+    def note(self) -> str | None:
+        """A line on retries that are no setting of Ray Train's; None if there is none."""
+        if self.source == "script":
+            again = plural(self.count, "fault") + (" or more" if self.count >= TRIED else "")
+            return (
+                f"`max_failures` is 0, and the script calls fit() again by itself (seen after "
+                f"{again}): each call is the next attempt"
+            )
+        if self.source == "asked":
+            return f"{plural(self.count, 'retry')}, by --retries, or as many as a run's faults take"
+        if self.source == "assumed":
+            return (
+                "as many as the faults take: torchrun's --max-restarts, 0 where it is left out; "
+                "--retries N names production's"
+            )
+        return None
+
+    @classmethod
+    def seen(cls, run: FinishedRun, *, faults: int) -> Self:
+        """Return what a run with so many faults under the script's own retries shows."""
+        history = run.history
+        end, calls = ending(history), [event for _, event in history.of(FitCalled)]
+        landed = sum(injection.landed for injection in run.analysis.injections)
+        if not end.is_over or end.deadline is not None or not landed:
+            return cls(source="unknown")
+        if len(calls) > 1:
+            names = tuple(call.replaced.get("name", call.run_name) for call in calls)
+            count = min(len(calls) - 1, faults)
+            return cls(source="script", count=count, names=names if _began_anew(run) else ())
+        has_gone_on = history.count(WorkerGroupStarted) > 1
+        return cls(source="settings" if has_gone_on else "nothing")
+
+
+def _began_anew(run: FinishedRun) -> bool:
+    """Return whether no restart went on from a checkpoint, and that is a defect of the run."""
+    broken = {result.check for result in run.verdict.broken}
+    return run.verdict.restarts.resumed == 0 and "resume-point" in broken
+
+
+def simplest(places: Iterable[Place], *, faults: int) -> Place | None:
+    """Return the first place of so many kills of workers, and of nothing else."""
+    return next(
+        (
+            place
+            for place in places
+            if len(place.ops) == faults
+            and place.ends_attempts
+            and not any(op.fault.nodes_lost for op in place.ops)
+        ),
+        None,
+    )
