@@ -70,7 +70,7 @@ class Retries(Record):
                 f"{again}): each call is the next attempt"
             )
         if self.source == "asked":
-            return f"{plural(self.count, 'retry')}, by --retries, or as many as a run's faults take"
+            return f"{self.count}, by --retries, or as many as the faults of a run take"
         if self.source == "assumed":
             return (
                 "as many as the faults take: torchrun's --max-restarts, 0 where it is left out; "

@@ -44,7 +44,10 @@ class Ticking:
 
 @dataclass
 class FakeBackend:
-    """Tells the story of a plan; `defect` retells it, `breaks_at` interrupts the n-th run."""
+    """Tells the story of a plan; `defect` retells it, `breaks_at` interrupts the n-th run.
+
+    `tries`: after so many failures that Ray gives up at, the script calls `fit()` again.
+    """
 
     epochs: int = 4
     steps: int = 6
@@ -53,6 +56,7 @@ class FakeBackend:
     settings: dict[str, Any] = field(default_factory=lambda: {"max_failures": 3})
     breaks_at: int | None = None
     every: int = 1
+    tries: int = 0
     loads: tuple[int, ...] = ()
     plans: list[Plan] = field(default_factory=list)
     starts: int = 1
@@ -89,22 +93,40 @@ class FakeBackend:
         return self
 
     def history(self, plan: Plan) -> History:
-        budget = plan.job.failure.max_failures if plan.job.failure else 0
+        own = plan.job.failure.max_failures if plan.job.failure else 1
+        budget = own or self.tries
         story = Story(
             strikes=tuple(strike_of(op) for op in plan.ops),
             ranks=plan.job.workers,
             epochs=self.epochs,
             steps=self.steps,
             every=self.every,
-            budget=10_000 if budget < 0 else max(budget, 1),
+            budget=10_000 if budget < 0 else budget,
         )
         history = slower(story.history())
         history = changed(history, ev.RunStarted, scenario=plan.scenario, seed=plan.seed)
         history = self.with_loads(history)
+        if own == 0:
+            history = self.called_again(plan, history)
         if self.defect is not None and plan.ops:
             history = self.defect(story, history)
         entries = list(history)
         entries.insert(1, Entry(time_ns=entries[0].time_ns, source="d", seq=0, what=self.fit(plan)))
+        return History(entries)
+
+    def called_again(self, plan: Plan, history: History) -> History:
+        """Return that Ray gave up at each failure, and the script called `fit()` again."""
+        entries: list[Entry] = []
+        for entry in history:
+            decided = entry.what
+            is_failure = isinstance(decided, ev.FailureDecided) and decided.charged == "failures"
+            if not is_failure or decided.decision != "RETRY":
+                entries.append(entry)
+                continue
+            gave_up = msgspec.structs.replace(decided, decision="RAISE")
+            raised = ev.FitRaised(error="WorkerGroupError", message="a worker died")
+            for what in (gave_up, raised, self.fit(plan)):
+                entries.append(msgspec.structs.replace(entry, what=what))
         return History(entries)
 
     def with_loads(self, history: History) -> History:

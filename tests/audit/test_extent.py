@@ -86,10 +86,6 @@ def test_a_job_that_keeps_files_of_its_own_is_not_said_to_save_nothing() -> None
     assert "warning" not in text
 
 
-def test_no_retry_is_warned_of() -> None:
-    assert "warning: `max_failures` is 0" in said(with_fit(QUIET, max_failures=0))
-
-
 def test_no_retry_after_a_notice_is_warned_of() -> None:
     words = "warning: `max_preemption_failures` is 0"
 

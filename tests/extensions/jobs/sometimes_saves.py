@@ -7,7 +7,7 @@ import tempfile
 import ray.train
 import ray.train.torch
 import torch
-from ray.train import Checkpoint, RunConfig, ScalingConfig
+from ray.train import Checkpoint, FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 
 
@@ -44,7 +44,7 @@ def main():
         train_loop,
         train_loop_config=vars(parser.parse_args()),
         scaling_config=ScalingConfig(num_workers=2),
-        run_config=RunConfig(),
+        run_config=RunConfig(failure_config=FailureConfig(max_failures=3)),
     ).fit()
 
 

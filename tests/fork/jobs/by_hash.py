@@ -2,7 +2,7 @@
 
 import ray.train
 import torch
-from ray.train import ScalingConfig
+from ray.train import FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 
 WORDS = [f"word {n}" for n in range(40)]
@@ -21,4 +21,8 @@ def train_loop():
     ray.train.report({"loss": loss.item()})
 
 
-TorchTrainer(train_loop, scaling_config=ScalingConfig(num_workers=1)).fit()
+TorchTrainer(
+    train_loop,
+    scaling_config=ScalingConfig(num_workers=1),
+    run_config=RunConfig(failure_config=FailureConfig(max_failures=3)),
+).fit()

@@ -9,7 +9,7 @@ import uuid
 import numpy as np
 import ray.train
 import torch
-from ray.train import Checkpoint, RunConfig, ScalingConfig
+from ray.train import Checkpoint, FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 
 NAME = f"{uuid.uuid4().hex[:8]}-{random.randint(0, 10**9)}-{np.random.randint(10**9)}"
@@ -48,5 +48,5 @@ if __name__ == "__main__":
         train_loop,
         train_loop_config={"row": ROW},
         scaling_config=ScalingConfig(num_workers=1),
-        run_config=RunConfig(name=NAME),
+        run_config=RunConfig(name=NAME, failure_config=FailureConfig(max_failures=3)),
     ).fit()

@@ -10,7 +10,7 @@ import time
 
 import ray.train
 import torch
-from ray.train import Checkpoint, RunConfig, ScalingConfig
+from ray.train import Checkpoint, FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 
 
@@ -107,5 +107,5 @@ if __name__ == "__main__":
         train_loop,
         train_loop_config=vars(parser.parse_args()),
         scaling_config=ScalingConfig(num_workers=1),
-        run_config=RunConfig(),
+        run_config=RunConfig(failure_config=FailureConfig(max_failures=3)),
     ).fit()

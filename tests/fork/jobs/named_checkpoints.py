@@ -7,7 +7,14 @@ import tempfile
 
 import ray.train
 import torch
-from ray.train import Checkpoint, CheckpointConfig, CheckpointUploadMode, RunConfig, ScalingConfig
+from ray.train import (
+    Checkpoint,
+    CheckpointConfig,
+    CheckpointUploadMode,
+    FailureConfig,
+    RunConfig,
+    ScalingConfig,
+)
 from ray.train.torch import TorchTrainer
 
 STEPS = 4
@@ -77,7 +84,11 @@ def main():
         train_loop,
         train_loop_config=vars(args),
         scaling_config=ScalingConfig(num_workers=1),
-        run_config=RunConfig(name="named", checkpoint_config=CheckpointConfig(num_to_keep=2)),
+        run_config=RunConfig(
+            name="named",
+            checkpoint_config=CheckpointConfig(num_to_keep=2),
+            failure_config=FailureConfig(max_failures=3),
+        ),
     ).fit()
 
 

@@ -5,7 +5,7 @@ import os
 
 import ray.train
 import torch
-from ray.train import RunConfig, ScalingConfig
+from ray.train import FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 
 STEPS = 4
@@ -68,7 +68,7 @@ def main():
         train_loop,
         train_loop_config=vars(args),
         scaling_config=ScalingConfig(num_workers=2),
-        run_config=RunConfig(name="own-directory"),
+        run_config=RunConfig(name="own-directory", failure_config=FailureConfig(max_failures=3)),
     ).fit()
 
 

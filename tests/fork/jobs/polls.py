@@ -8,7 +8,7 @@ import urllib.request
 
 import ray.train
 import torch
-from ray.train import Checkpoint, RunConfig, ScalingConfig
+from ray.train import Checkpoint, FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 
 
@@ -46,5 +46,7 @@ def train_loop():
 
 
 TorchTrainer(
-    train_loop, scaling_config=ScalingConfig(num_workers=1), run_config=RunConfig(name="polls")
+    train_loop,
+    scaling_config=ScalingConfig(num_workers=1),
+    run_config=RunConfig(name="polls", failure_config=FailureConfig(max_failures=3)),
 ).fit()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import ray.train
 import torch
-from ray.train import RunConfig, ScalingConfig
+from ray.train import FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 
 
@@ -32,5 +32,5 @@ if __name__ == "__main__":
         train_loop,
         train_loop_config=vars(parser.parse_args()),
         scaling_config=ScalingConfig(num_workers=2),
-        run_config=RunConfig(),
+        run_config=RunConfig(failure_config=FailureConfig(max_failures=3)),
     ).fit()

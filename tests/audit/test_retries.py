@@ -1,0 +1,97 @@
+"""What begins a job again as it is configured: one fault comes first, and the card tells it."""
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from chaos.audit.audit import Choice
+from chaos.audit.card import Card
+from chaos.audit.group import REPEATED, chosen_groups
+from chaos.audit.page import card_in_markdown, paragraph, render_card
+from chaos.audit.terminal import print_card
+from tests.audit.backend import FakeBackend, audit_of, loses_momentum
+
+FEW = Choice(limit=20)
+NONE = {"max_failures": 0}
+
+
+def printed(card: Card) -> str:
+    out = io.StringIO()
+    print_card(card, Console(file=out, width=100))
+    return out.getvalue()
+
+
+def test_where_nothing_begins_the_job_again_that_is_a_finding_of_its_own(tmp_path: Path) -> None:
+    card = audit_of(tmp_path, FakeBackend(settings=NONE), choice=FEW).run()
+
+    assert card.exit_code == 1
+    assert card.findings == ()
+    assert "the first lost worker ends this job: `max_failures` is 0" in card.sentence
+    assert f"{card.resumed} of {card.resumed} resumes right" in card.sentence
+    for told in (printed(card), render_card(card), card_in_markdown(card), paragraph(card)):
+        assert "the first lost worker ends this job" in told.replace("The first", "the first")
+        assert "FailureConfig(max_failures=3)" in told.replace("\\_", "_").replace("\\(", "(")
+
+
+def test_the_first_fault_comes_under_the_scripts_own_retries(tmp_path: Path) -> None:
+    backend = FakeBackend(settings=NONE)
+    audit_of(tmp_path, backend, choice=FEW).run()
+    given = [plan.job.failure.max_failures for plan in backend.plans if plan.job.failure]
+
+    assert given[0] == 0
+    assert min(given[1:]) == 1
+
+
+def test_retries_of_production_are_no_finding(tmp_path: Path) -> None:
+    card = audit_of(tmp_path, FakeBackend(settings=NONE), choice=FEW, retries=3).run()
+
+    assert card.exit_code == 0
+    assert "retries    3, by --retries" in printed(card)
+    assert "ends this job" not in render_card(card)
+
+
+def test_a_script_that_calls_fit_again_is_tried_as_it_is(tmp_path: Path) -> None:
+    backend = FakeBackend(settings=NONE, tries=9)
+    card = audit_of(tmp_path, backend, choice=FEW).run()
+
+    assert card.exit_code == 0
+    assert {p.job.failure.max_failures for p in backend.plans if p.job.failure} == {0}
+    assert not any(row.name == "max_failures" for row in card.replaced)
+    assert "the script calls fit() again by itself (seen after 3 faults or more)" in printed(card)
+
+
+def test_a_script_gets_no_more_faults_than_it_has_retries(tmp_path: Path) -> None:
+    card = audit_of(tmp_path, FakeBackend(settings=NONE, tries=1), choice=FEW).run()
+    told = {row.group: row.why_none for row in card.covered}
+
+    assert card.exit_code == 0
+    assert all(len(run.ops) == 1 for run in card.runs)
+    assert "begins again after 1 fault" in (told[REPEATED[0]] or "")
+
+
+def test_both_are_told_where_the_resumes_are_wrong_as_well(tmp_path: Path) -> None:
+    backend = FakeBackend(settings=NONE, defect=loses_momentum)
+    card = audit_of(tmp_path, backend, choice=FEW).run()
+
+    assert card.findings
+    assert "ends this job" in card.sentence
+    assert "with retries: fail: " in card.sentence
+
+
+@pytest.mark.parametrize(("words", "code"), [(("mid-epoch",), 2), ((), 0)])
+def test_a_part_of_the_groups_is_no_pass(tmp_path: Path, words: tuple[str, ...], code: int) -> None:
+    choice = replace(FEW, groups=chosen_groups(words))
+    card = audit_of(tmp_path, FakeBackend(), choice=choice).run()
+
+    assert card.exit_code == code
+    assert any("left out by --places" in reason for reason in card.reasons) == bool(code)
+
+
+def test_a_filter_hides_no_finding(tmp_path: Path) -> None:
+    choice = replace(FEW, groups=chosen_groups(["mid-epoch"]))
+    card = audit_of(tmp_path, FakeBackend(defect=loses_momentum), choice=choice).run()
+
+    assert card.exit_code == 1
