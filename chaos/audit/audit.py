@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import TypeAlias
 
 from chaos.audit.baseline_runs import Clean, CleanRuns
@@ -25,8 +26,10 @@ from chaos.audit.repro import Confirm, confirmation
 from chaos.audit.retries import TRIED, Retries, simplest
 from chaos.audit.run_row import Defect, RunRow, run_rows
 from chaos.audit.write_card import CardWriter
+from chaos.check.state import UNLOOKED_AT
 from chaos.errors import UsageError
 from chaos.model.plan import Plan
+from chaos.report.outcome import FinishedRun
 from chaos.run.clock import Clock, seconds_since
 from chaos.run.ports import Backend, ScriptBackend
 
@@ -84,6 +87,35 @@ def _refuse_elsewhere(clean: Clean) -> None:
 
 
 @dataclass
+class _Looks:
+    """The baseline, with a look at the state of every step once a restart went on from such a one.
+
+    One run does for the whole audit, and lanes wait for it.
+    """
+
+    clean: Clean
+    runs: CleanRuns
+    _turn: Lock = field(default_factory=Lock)
+    _was_made: bool = False
+
+    def __post_init__(self) -> None:
+        self.baseline = self.clean.baseline
+
+    def are_due(self, run: FinishedRun) -> bool:
+        """Return whether a run could not be judged for want of them."""
+        return any(UNLOOKED_AT in result.summary for result in run.verdict.undecided)
+
+    def have_come(self, backend: Backend) -> bool:
+        """Make the run if it was not made yet; return whether the baseline has it now."""
+        with self._turn:
+            if not self._was_made:
+                self._was_made = True
+                found = self.runs.looked_at_every_step(self.clean, backend)
+                self.baseline = found or self.baseline
+        return self.baseline is not self.clean.baseline
+
+
+@dataclass
 class Audit:
     """One audit of the job of `plan`, into a folder of its own.
 
@@ -116,6 +148,7 @@ class Audit:
     spread: Spread | None = None
     _runs: list[RunRow] = field(default_factory=list, init=False)
     _kept: dict[Defect, RunRow] = field(default_factory=dict, init=False)
+    _looks: "_Looks | None" = field(default=None, init=False)
 
     def run(self) -> Card:
         """Audit the job; return the card, which is in the folder as well.
@@ -131,6 +164,7 @@ class Audit:
             clean = clean_runs.on(self.ray, clean, on_ray(clean.plan))
         if self.spread is not None:
             _refuse_elsewhere(clean)
+        self._looks = _Looks(clean, clean_runs)
         queue = self._queue(clean)
         with ExitStack() as opened:
             backends = self._backends(opened, clean, queue, partial(clean_runs.check, clean))
@@ -206,6 +240,9 @@ class Audit:
         self._runs += queue.left()
         self._runs.sort(key=lambda row: row.number)
         seconds = seconds_since(start, self.clock)
+        if self._looks is not None:
+            clean = replace(writer.clean, baseline=self._looks.baseline)
+            writer = replace(writer, clean=clean)
         limit = self.budget.named(seconds=seconds, runs=queue.taken)
         return writer.card(self._runs, ended=ended, seconds=seconds, limit=limit)
 
@@ -294,7 +331,11 @@ class Audit:
         if self.ray is not None:
             plan = on_ray(plan)
         directory = self.folder.new_run("runs", number, plan)
-        done = self.folder.execute(backend, plan, directory, clean.baseline, self.clock)
+        assert self._looks is not None
+        done = self.folder.execute(backend, plan, directory, self._looks.baseline, self.clock)
+        if self._looks.are_due(done) and self._looks.have_come(backend):
+            baseline, seconds = self._looks.baseline, done.duration_s
+            done = self.folder.settle(directory, plan, baseline, seconds=seconds)
         return run_rows(number, places, done)
 
     def _stands_for_a_finding(self, row: RunRow) -> bool:

@@ -181,6 +181,23 @@ class CleanRuns:
             work_s=min(_work_s(history) for history in runs),
         )
 
+    def looked_at_every_step(self, clean: Clean, backend: Backend) -> Baseline | None:
+        """Return the baseline with one more run, in which the state of every step was looked at.
+
+        A restart of a job that saves when it is given notice may go on from any. None if the run
+        is another one than the baseline.
+        """
+        watch = clean.plan.watch.model_copy(update={"entries": "steps"})
+        plan = clean.plan.model_copy(update={"watch": watch})
+        number = 1 + len([*(self.folder.path / "clean").iterdir()])
+        history = self._required(*self._execute(backend, plan, number, of=number)).history
+        found = repetition(clean.baseline, history)
+        if not found.is_alike or not found.is_deterministic:
+            return None
+        baseline = Baseline([history, *clean.baseline.runs])
+        self.folder.save_baseline(baseline)
+        return baseline
+
     def check(self, clean: Clean, lane: Backend) -> None:
         """Make a clean run on a lane of a cluster; raises `ClusterError` if it is another one."""
         alone = clean.plan.baseline()

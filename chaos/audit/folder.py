@@ -75,11 +75,11 @@ class AuditFolder:
                 directory.save_history(read_history(directory.journals))
             raise
         with room_in(directory):
-            run = self._settle(directory, plan, baseline, seconds=seconds_since(start, clock))
+            run = self.settle(directory, plan, baseline, seconds=seconds_since(start, clock))
         refuse_harm(run)
         return run
 
-    def _settle(
+    def settle(
         self, directory: RunDirectory, plan: Plan, baseline: History | None, *, seconds: float
     ) -> FinishedRun:
         """Read a run's journals, judge the history, and write history and verdict."""

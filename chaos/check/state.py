@@ -104,6 +104,9 @@ def _state_doubts(analysis: RunAnalysis) -> Iterator[str]:
             yield f"how rank {unheard[0]} entered attempt {attempt.index} was not seen"
 
 
+UNLOOKED_AT = "the baseline's state was not looked at"
+
+
 def _unlooked_at(analysis: RunAnalysis) -> Iterator[str]:
     """Yield why nothing is compared: a restart goes on where the baseline was not looked at."""
     yield from _state_doubts(analysis)
@@ -117,8 +120,7 @@ def _unlooked_at(analysis: RunAnalysis) -> Iterator[str]:
             if seen is not None and seen.step:
                 yield (
                     f"attempt {attempt} goes on from step {seen.step} of epoch {seen.epoch}, where "
-                    "the baseline's state was not looked at: `watch: {entries: steps}` looks at "
-                    "every step"
+                    f"{UNLOOKED_AT}: `watch: {{entries: steps}}` looks at every step"
                 )
                 return
 
