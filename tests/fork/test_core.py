@@ -153,3 +153,21 @@ def test_the_end_of_a_connection_is_not_a_message() -> None:
 
     with theirs, pytest.raises(EOFError):
         Wire(theirs).receive()
+
+
+class Wavering(Future[object]):
+    """A future that ends between two looks at it."""
+
+    looks = 0
+
+    def done(self) -> bool:
+        self.looks += 1
+        return self.looks > 1
+
+
+def test_what_ends_while_it_is_looked_at_is_in_one_of_the_lists() -> None:
+    wavering = core.Ref(Wavering())
+
+    done, others = core.wait([wavering], timeout=0.01)
+
+    assert [*done, *others] == [wavering]
