@@ -21,6 +21,7 @@ from chaos.audit.folder import AuditFolder
 from chaos.audit.group import chosen_groups
 from chaos.audit.lanes import lanes_for
 from chaos.audit.plans import base_plan, under_torchrun
+from chaos.audit.retries import SETTINGS
 from chaos.backends.open import open_scripts, open_torchrun
 from chaos.errors import ChaosError, UsageError
 from chaos.model.plan import Confined, Plan
@@ -128,12 +129,16 @@ def load_corpus(folder: Path) -> tuple[CorpusJob, ...]:
 def answer_of(job: CorpusJob, card: Card) -> CorpusAnswer:
     """Return the answer of a card about a job."""
     first = card.findings[0] if card.findings else None
+    told: list[tuple[str, tuple[str, ...], str]] = []
+    if card.retries.is_finding:
+        told.append((SETTINGS, (), card.retries.sentence))
+    if first is not None:
+        told.append((first.defect.check, first.defect.parts, first.smallest.headline))
     return CorpusAnswer(
         job=job.name,
         verdict=("pass", "fail", "inconclusive")[card.exit_code],
         sentence=card.sentence if first is None else first.smallest.headline,
-        named=first is not None
-        and job.is_named_by(first.defect.check, first.defect.parts, first.smallest.headline),
+        named=any(job.is_named_by(*one) for one in told),
         severity=card.severity,
         runs=len(card.runs),
         blamed=card.broken,

@@ -119,14 +119,15 @@ class FakeBackend:
         entries: list[Entry] = []
         for entry in history:
             decided = entry.what
-            is_failure = isinstance(decided, ev.FailureDecided) and decided.charged == "failures"
-            if not is_failure or decided.decision != "RETRY":
+            if not isinstance(decided, ev.FailureDecided) or (
+                decided.charged != "failures" or decided.decision != "RETRY"
+            ):
                 entries.append(entry)
                 continue
             gave_up = msgspec.structs.replace(decided, decision="RAISE")
             raised = ev.FitRaised(error="WorkerGroupError", message="a worker died")
-            for what in (gave_up, raised, self.fit(plan)):
-                entries.append(msgspec.structs.replace(entry, what=what))
+            again = (gave_up, raised, self.fit(plan))
+            entries += (msgspec.structs.replace(entry, what=what) for what in again)
         return History(entries)
 
     def with_loads(self, history: History) -> History:
