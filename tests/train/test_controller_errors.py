@@ -1,5 +1,6 @@
 """An error of chaos's own code in Ray's controller is told from harm and from Ray's errors."""
 
+from concurrent.futures import Future
 from dataclasses import dataclass
 
 import pytest
@@ -41,7 +42,7 @@ def fails(error: Exception) -> None:
 @pytest.mark.parametrize("error", [AttributeError("of the script"), RayActorError()])
 def test_what_others_raise_is_theirs(error: Exception) -> None:
     assert our_error(raised_by(lambda: fails(error))) is None
-    ref: core.Ref = core.Ref(core.Future())
+    ref: core.Ref = core.Ref(Future())
     ref.future.set_exception(error)
     assert our_error(raised_by(lambda: core.get([ref]))) is None
 
