@@ -34,7 +34,8 @@ def word(card: "Card") -> Word:
 def sentence(card: "Card") -> str:
     """Return the answer in a sentence, with its evidence."""
     if card.retries.is_finding:
-        return f"fail: {card.retries.sentence}; with retries: {_of_resumes(card)}"
+        given = "with retries: " if card.retries.source == "nothing" else ""
+        return f"fail: {card.retries.sentence}; {given}{_of_resumes(card)}"
     return _of_resumes(card)
 
 

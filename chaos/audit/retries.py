@@ -55,10 +55,10 @@ class Retries(Record):
     @property
     def fix(self) -> str:
         """The line to write, and the option that names what production has."""
-        return (
-            "RunConfig(failure_config=FailureConfig(max_failures=3)); --retries N names the "
-            "retries that production has in its place"
-        )
+        line = "RunConfig(failure_config=FailureConfig(max_failures=3))"
+        if self.names:
+            return f"one run name for all calls of fit(), or {line} in place of them"
+        return f"{line}; --retries N names the retries that production has in its place"
 
     @property
     def note(self) -> str | None:

@@ -18,7 +18,7 @@ from chaos.audit.places import coverage
 from chaos.audit.plans import budget
 from chaos.audit.queue import Queue, missing_parts, part_of
 from chaos.audit.repro import repro_text
-from chaos.audit.retries import Retries
+from chaos.audit.retries import SETTINGS, Retries
 from chaos.audit.run_row import RunRow, gist
 from chaos.audit.table import by_column, columns
 from chaos.model.masked import masked
@@ -150,7 +150,11 @@ class CardWriter:
         )
 
     def _junit(self, runs: Sequence[RunRow]) -> str:
-        return render_junit([self._suite_row(run) for run in runs], name="chaos audit")
+        rows = [self._suite_row(run) for run in runs]
+        if self.retries.is_finding:
+            file, told = self.clean.plan.file, self.retries.sentence
+            rows.append(SuiteRow(SETTINGS, file, None, verdict=None, error=told, duration_s=0.0))
+        return render_junit(rows, name="chaos audit")
 
     def _suite_row(self, run: RunRow) -> SuiteRow:
         row = self.folder.suite_row(run.number, self.clean.baseline, seconds=run.seconds)

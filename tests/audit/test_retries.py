@@ -29,6 +29,9 @@ def test_where_nothing_begins_the_job_again_that_is_a_finding_of_its_own(tmp_pat
 
     assert card.exit_code == 1
     assert card.findings == ()
+    assert (
+        "the first lost worker" in (tmp_path / "reports/audits/train-start/junit.xml").read_text()
+    )
     assert "the first lost worker ends this job: `max_failures` is 0" in card.sentence
     assert f"{card.resumed} of {card.resumed} resumes right" in card.sentence
     for told in (printed(card), render_card(card), card_in_markdown(card), paragraph(card)):
