@@ -83,7 +83,7 @@ KEYS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "exclude": ("a list of patterns", _are_texts),
     "keep-storage": ("true or false", lambda value: isinstance(value, bool)),
     "time-limit": ("a time such as 90s or 5m", _is_time),
-    "retries": ("a number from 0", _is_count),
+    "retries": ("a number from 1", lambda value: _is_count(value) and value > 0),
     "accept": ("a list of severities", _are_texts),
     "tolerance": ("a number", lambda value: isinstance(value, int | float)),
 }

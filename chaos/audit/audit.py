@@ -5,7 +5,6 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from threading import Lock
 from typing import TypeAlias
 
 from chaos.audit.baseline_runs import Clean, CleanRuns
@@ -13,23 +12,22 @@ from chaos.audit.budget import UNLIMITED, Budget, Minimum, Pace, Progress, ShowP
 from chaos.audit.card import Card, Ended
 from chaos.audit.chains import joined
 from chaos.audit.finding import size
+from chaos.audit.first_fault import FirstFault
 from chaos.audit.folder import AuditFolder
 from chaos.audit.group import GROUPS, Group, Question
 from chaos.audit.job_profile import JobProfile
 from chaos.audit.lanes import side_by_side
+from chaos.audit.looks import Looks
 from chaos.audit.notes import Note
 from chaos.audit.place_groups import Place
 from chaos.audit.places import STEP_PLACES_MAX, kill_map
-from chaos.audit.plans import on_ray, plan_of, under_own_retries
+from chaos.audit.plans import on_ray, plan_of
 from chaos.audit.queue import Queue, Run, in_order
 from chaos.audit.repro import Confirm, confirmation
-from chaos.audit.retries import TRIED, Retries, simplest
 from chaos.audit.run_row import Defect, RunRow, run_rows
 from chaos.audit.write_card import CardWriter
-from chaos.check.state import UNLOOKED_AT
 from chaos.errors import UsageError
 from chaos.model.plan import Plan
-from chaos.report.outcome import FinishedRun
 from chaos.run.clock import Clock, seconds_since
 from chaos.run.ports import Backend, ScriptBackend
 
@@ -87,35 +85,6 @@ def _refuse_elsewhere(clean: Clean) -> None:
 
 
 @dataclass
-class _Looks:
-    """The baseline, with a look at the state of every step once a restart went on from such a one.
-
-    One run does for the whole audit, and lanes wait for it.
-    """
-
-    clean: Clean
-    runs: CleanRuns
-    _turn: Lock = field(default_factory=Lock)
-    _was_made: bool = False
-
-    def __post_init__(self) -> None:
-        self.baseline = self.clean.baseline
-
-    def are_due(self, run: FinishedRun) -> bool:
-        """Return whether a run could not be judged for want of them."""
-        return any(UNLOOKED_AT in result.summary for result in run.verdict.undecided)
-
-    def have_come(self, backend: Backend) -> bool:
-        """Make the run if it was not made yet; return whether the baseline has it now."""
-        with self._turn:
-            if not self._was_made:
-                self._was_made = True
-                found = self.runs.looked_at_every_step(self.clean, backend)
-                self.baseline = found or self.baseline
-        return self.baseline is not self.clean.baseline
-
-
-@dataclass
 class Audit:
     """One audit of the job of `plan`, into a folder of its own.
 
@@ -148,7 +117,7 @@ class Audit:
     spread: Spread | None = None
     _runs: list[RunRow] = field(default_factory=list, init=False)
     _kept: dict[Defect, RunRow] = field(default_factory=dict, init=False)
-    _looks: "_Looks | None" = field(default=None, init=False)
+    _looks: Looks | None = field(default=None, init=False)
 
     def run(self) -> Card:
         """Audit the job; return the card, which is in the folder as well.
@@ -159,12 +128,14 @@ class Audit:
         start = self.clock.now_ns()
         clean_runs = CleanRuns(self.backend, self.folder, self.clock, self.show)
         clean = clean_runs.run(self.plan, follows_script=self.follows_script)
-        clean, retries = self._own_retries(clean)
+        clean, retries = FirstFault(
+            self.backend, self.folder, self.clock, self.choice.seed
+        ).under_own_retries(clean, asked=self.retries)
         if self.ray is not None:
             clean = clean_runs.on(self.ray, clean, on_ray(clean.plan))
         if self.spread is not None:
             _refuse_elsewhere(clean)
-        self._looks = _Looks(clean, clean_runs)
+        self._looks = Looks(clean, clean_runs)
         queue = self._queue(clean)
         with ExitStack() as opened:
             backends = self._backends(opened, clean, queue, partial(clean_runs.check, clean))
@@ -187,40 +158,6 @@ class Audit:
         return self._confirmed(card, writer, clean)
 
     # -- inside ----------------------------------------------------------------------------
-
-    def _own_retries(self, clean: Clean) -> tuple[Clean, Retries]:
-        """Inject one fault under the job's own retries, unless Ray Train's setting allows some.
-
-        Where the script calls `fit()` again, so many more as a place may have.
-        """
-        profile, asked = clean.profile, self.retries
-        if asked is not None:
-            told = Retries(source="asked", count=asked)
-            return replace(clean, profile=replace(profile, retries=asked)), told
-        if profile.launcher == "torchrun":
-            return clean, Retries(source="assumed")
-        if profile.own("max_failures") != 0:
-            return clean, Retries(source="settings")
-        places = in_order(kill_map(profile, seed=self.choice.seed), profile).all
-        seen = self._fault_under_own(clean, places, faults=1)
-        if seen.source == "script":
-            for faults in range(TRIED, 1, -1):
-                more = self._fault_under_own(clean, places, faults=faults)
-                if more.source == "script":
-                    seen = seen.model_copy(update={"count": more.count})
-                    break
-            profile = replace(profile, most_faults=seen.count)
-        return replace(clean, profile=profile), seen
-
-    def _fault_under_own(self, clean: Clean, places: Sequence[Place], *, faults: int) -> Retries:
-        place = simplest(places, faults=faults)
-        if place is None:
-            return Retries(source="unknown")
-        plan = under_own_retries(plan_of(clean.plan, place, clean.profile), clean.profile)
-        directory = self.folder.new_run("settings", faults, plan)
-        run = self.folder.execute(self.backend, plan, directory, clean.baseline, self.clock)
-        self.folder.prune(directory, keep_logs=True)
-        return Retries.seen(run, faults=faults)
 
     def _queue(self, clean: Clean) -> Queue:
         # If reports come by the clock, and steps differ as well, no two runs share a place.

@@ -5,10 +5,8 @@ or the script calls `fit()` again by itself, or nothing does: then the first los
 job, whatever its resumes come to. `--retries` names the number that production has instead.
 """
 
-from collections.abc import Iterable
 from typing import Literal, Self, TypeAlias
 
-from chaos.audit.place_groups import Place
 from chaos.check.ending import ending
 from chaos.model.event import FitCalled, WorkerGroupStarted
 from chaos.record import Record
@@ -22,7 +20,7 @@ TRIED = 3
 
 
 class Retries(Record):
-    """What begins a job again after a failure.
+    """The means by which a job begins again after a failure.
 
     `source`: Ray Train by its `max_failures`, the script by calling `fit()` again, nothing, or
     what `--retries` says. `assumed`: torchrun's command line has them, and no script. `unknown`: no
@@ -98,17 +96,3 @@ def _began_anew(run: FinishedRun) -> bool:
     """Return whether no restart went on from a checkpoint, and that is a defect of the run."""
     broken = {result.check for result in run.verdict.broken}
     return run.verdict.restarts.resumed == 0 and "resume-point" in broken
-
-
-def simplest(places: Iterable[Place], *, faults: int) -> Place | None:
-    """Return the first place of so many kills of workers, and of nothing else."""
-    return next(
-        (
-            place
-            for place in places
-            if len(place.ops) == faults
-            and place.ends_attempts
-            and not any(op.fault.nodes_lost for op in place.ops)
-        ),
-        None,
-    )

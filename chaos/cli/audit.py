@@ -107,7 +107,7 @@ Retries = Annotated[
     int | None,
     typer.Option(
         "--retries",
-        min=0,
+        min=1,
         metavar="N",
         help="Retries that production has, in place of the script's `max_failures`; of a job that "
         "torchrun starts, its --max-restarts.",
