@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from chaos.check.analysis import RunAnalysis, RunTables
 from chaos.check.attempt import Attempt
+from chaos.check.files import is_below as is_below_folder
 from chaos.check.files import series_of
 from chaos.check.storage import stored_checkpoints
 from chaos.check.values import is_below
@@ -361,13 +362,9 @@ def _final(
     """Return the name to which a file was first renamed; later renames are those of other files."""
     for when, moved in renames:
         is_one = (moved.attempt, moved.rank) == (what.attempt, what.rank)
-        if is_one and when > number and _is_below(what.path, moved.path):
+        if is_one and when > number and is_below_folder(what.path, moved.path):
             return moved.to + what.path.removeprefix(moved.path)
     return what.path
-
-
-def _is_below(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(f"{folder}/")
 
 
 def _last_of(files: Iterable[WrittenFile]) -> Mapping[_File, WrittenFile]:

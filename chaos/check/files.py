@@ -1,8 +1,9 @@
 """The files that a job writes and reads itself, as rows."""
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import PurePath
 
@@ -12,15 +13,20 @@ from chaos.model.event import (
     FileRenamed,
     FileSaveBegun,
     FileSaved,
+    FilesSeen,
     FitCalled,
     ReportBegun,
+    SeenFile,
 )
 from chaos.model.history import History
 
 
 @dataclass(frozen=True, slots=True)
 class Save:
-    """One file that a rank wrote; `digest` is None where its end was not seen."""
+    """One file that a rank wrote; `digest` is None where its end was not seen.
+
+    `path` is the name that it was written by, `name` the one that it had in the end.
+    """
 
     number: int
     attempt: int
@@ -29,6 +35,7 @@ class Save:
     step: int
     path: str
     digest: str | None
+    name: str = ""
 
     @property
     def series(self) -> str:
@@ -60,8 +67,25 @@ class Files:
             end = over.pop(0) if over else None
             at = number if end is None else end[0]
             digest = end[1].digest if end else self._read_whole(e)
-            found.append(Save(at, e.attempt, e.rank, e.epoch, e.step, e.path, digest))
-        return tuple(sorted(found, key=lambda save: save.number))
+            found.append(Save(at, e.attempt, e.rank, e.epoch, e.step, e.path, digest, e.path))
+        return self._named(sorted(found, key=lambda save: save.number))
+
+    def _named(self, saves: Sequence[Save]) -> tuple[Save, ...]:
+        """Return the saves with the names that they had in the end."""
+        names, holds = {save.number: save.path for save in saves}, dict[str, int]()
+        happened: list[tuple[int, Save | FileRenamed]] = [(save.number, save) for save in saves]
+        happened += self.history.of(FileRenamed)
+        for _, what in sorted(happened, key=lambda item: item[0]):
+            if isinstance(what, Save):
+                holds[what.path] = what.number
+                continue
+            moved = [what.path] if what.path in holds else list(holds)
+            for path in moved:
+                if is_below(path, what.path):
+                    number = holds.pop(path)
+                    names[number] = what.to + path.removeprefix(what.path)
+                    holds[names[number]] = number
+        return tuple(replace(save, name=names[save.number]) for save in saves)
 
     def _read_whole(self, begun: FileSaveBegun) -> str | None:
         """Return the digest of a save without a recorded end, if a later attempt read its file.
@@ -101,15 +125,60 @@ class Files:
         return found
 
     def published(self, *, before: int) -> Iterator[Save]:
-        """Yield the files that were certainly there at one moment.
+        """Yield the files that were certainly put in their place before one moment.
 
         A rank that trained on after it wrote a file had put it in its place. A fault may come
-        between the writing and the renaming.
+        between the writing and the renaming. What a process writes before its first step holds no
+        training.
         """
         for save in self.saves:
-            went_on = self._last_signs.get((save.attempt, save.rank), -1) > save.number
-            if save.number < before and save.digest is not None and went_on:
+            of = save.attempt, save.rank
+            if (
+                save.number < before
+                and save.digest is not None
+                and (
+                    self._first_steps.get(of, math.inf) < save.number < self._last_signs.get(of, -1)
+                )
+            ):
                 yield save
+
+    @cached_property
+    def _first_steps(self) -> Mapping[tuple[int, int], int]:
+        """The first step of each rank, by (attempt, rank)."""
+        firsts = ((a.index, rank, n) for a in self.attempts for rank, n in a.first_steps.items())
+        return {(index, rank): number for index, rank, number in firsts}
+
+    @cached_property
+    def seen(self) -> Mapping[int, Mapping[int, Mapping[str, SeenFile]]]:
+        """The files that ranks found as they began, by attempt, rank and path."""
+        found: dict[int, dict[int, dict[str, SeenFile]]] = {}
+        for _, e in self.history.of(FilesSeen):
+            found.setdefault(e.attempt, {})[e.rank] = {file.path: file for file in e.files}
+        return found
+
+    def there(self, attempt: int, *, before: int) -> list[Save]:
+        """Return the saves that some rank of an attempt could read as it began, by their names.
+
+        A copy of a save is one more. Where ranks did not look (a history of an older chaos), all
+        that was saved counts as there.
+        """
+        saves = list(self.published(before=before))
+        if attempt not in self.seen:
+            return saves
+        by_digest = {save.digest: save for save in saves}
+        by_name = {(save.name, save.digest): save for save in saves}
+        found = []
+        for path, digest in {(f.path, f.digest) for f in self.found(attempt) if f.state == "there"}:
+            if (path, digest) in by_name:
+                found.append(by_name[path, digest])
+            elif digest in by_digest:
+                found.append(replace(by_digest[digest], path=path, name=path))
+        return sorted(found, key=lambda save: (save.number, save.name))
+
+    def found(self, attempt: int) -> Iterator[SeenFile]:
+        """Yield the files that the ranks of an attempt looked for as they began."""
+        for files in self.seen.get(attempt, {}).values():
+            yield from files.values()
 
     def torn(self, path: str, *, before: int) -> Save | None:
         """Return the last save of a path, if its end was never seen."""
@@ -182,6 +251,11 @@ def _is_stored(path: str, storage: str | None) -> bool:
 def series_of(path: str) -> str:
     """Return a path without the numbers in it, the same for all files of one kind."""
     return re.sub(r"\d+", "#", path)
+
+
+def is_below(path: str, folder: str) -> bool:
+    """Return whether a path is a folder, or lies in it."""
+    return path == folder or path.startswith(f"{folder}/")
 
 
 def is_own(load: FileLoaded) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from chaos.check.analysis import NO_STEPS, RunAnalysis, RunTables
 from chaos.check.attempt import Attempt
+from chaos.check.own_saves import took_all_there_was
 from chaos.check.restarts import Restart
 from chaos.check.result import (
     Measures,
@@ -182,6 +183,8 @@ def _lost_bound(restart: Restart, analysis: RunAnalysis, rank: int) -> float:
     if analysis.plan.expect.lost_steps is not None:
         return analysis.plan.expect.lost_steps.max
     assert analysis.reference is not None
+    if took_all_there_was(analysis, restart):
+        return math.inf  # a save that comes late, as by a copy beside training, is the job's own
     way = _way_between_saves(analysis.reference)
     ended, due = restart.ended, max((a.size for a in analysis.reference.attempts), default=0)
     if ended is not None and 0 < ended.size < due:  # fewer workers make more steps of an epoch

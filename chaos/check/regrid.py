@@ -23,6 +23,7 @@ from chaos.model.event import (
     AnyEvent,
     Committed,
     EpochEnded,
+    FileCopied,
     FileRenamed,
     FileSaveBegun,
     FileSaved,
@@ -41,6 +42,7 @@ from chaos.model.history import Baseline, History
 _AT_STEP = (
     StepDone
     | LossResolved
+    | FileCopied
     | FileSaveBegun
     | FileSaved
     | FileWritten

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.attempt import Commit, Start
-from chaos.check.files import Save, is_own, place_of
+from chaos.check.files import is_own
+from chaos.check.own_saves import beyond_sight, own_files
 from chaos.check.restarts import Restart
 from chaos.check.result import conclude, own_check, without_restart
 from chaos.check.state_at_resume import group_of
@@ -223,7 +224,7 @@ def check_agreement(analysis: RunAnalysis) -> CheckResult:
         anomaly
         for restart in analysis.restarts
         for anomaly in (
-            _different_starts(restart)
+            _different_starts(analysis, restart)
             or _different_files(analysis, restart)
             or _different_models(analysis, restart),
         )
@@ -246,7 +247,7 @@ def _grounds(analysis: RunAnalysis) -> str:
     return f": {', or '.join(told)}" if told else ""
 
 
-def _different_starts(restart: Restart) -> Anomaly | None:
+def _different_starts(analysis: RunAnalysis, restart: Restart) -> Anomaly | None:
     starts = dict(sorted(restart.attempt.starts.items()))
     handed = {rank: _checkpoint_name(start.checkpoint) for rank, start in starts.items()}
     places = {r: f"epoch {s.epoch}, step {s.step}" for r, s in starts.items() if s.settled}
@@ -256,7 +257,8 @@ def _different_starts(restart: Restart) -> Anomaly | None:
         return Anomaly(message=said, events=events)
     if len(set(places.values())) > 1:
         said = f"the ranks of attempt {restart.attempt.index} resumed at several places: "
-        return Anomaly(message=said + _by_rank(places), events=events)
+        why = beyond_sight(analysis, restart)
+        return Anomaly(message=f"{said}{_by_rank(places)}{why}", events=events)
     return None
 
 
@@ -356,7 +358,7 @@ def check_resume_point(analysis: RunAnalysis) -> CheckResult:
         found = list(_handed_older(analysis, restart, analysis.run.committed)) or list(
             _left_alone(analysis, restart)
         )
-        anomalies += found or list(_own_files(analysis, restart))
+        anomalies += found or list(own_files(analysis, restart))
     doubts = [
         f"no rank of attempt {restart.attempt.index} said which checkpoint it was handed"
         for restart in analysis.restarts
@@ -405,48 +407,3 @@ def _left_alone(analysis: RunAnalysis, restart: Restart) -> Iterator[Anomaly]:
         message=f"attempt {attempt.index} started from scratch: it was handed {handed}, {why}",
         events=tuple(start.number for start in attempt.starts.values()),
     )
-
-
-def _own_files(analysis: RunAnalysis, restart: Restart) -> Iterator[Anomaly]:
-    attempt, files = restart.attempt, analysis.run.files
-    reference = analysis.reference
-    ray_keeps = reference is not None and any(c.checkpoint for c in reference.lineage.commits)
-    if not analysis.run.keeps_own_files or ray_keeps or not attempt.first_steps:
-        return
-    since = min(start.number for start in attempt.starts.values()) if attempt.starts else 0
-    saves = list(files.published(before=since))
-    read = False
-    # Each rank is compared with the newest save of the series that it read; files of another
-    # series may be no checkpoints.
-    for rank in sorted(attempt.starts):
-        load = files.newest_loaded(attempt.index, rank)
-        origin = None if load is None else files.origin(load[1])
-        if load is None or origin is None:
-            continue
-        read = True
-        newest = _newest_of_all([s for s in saves if s.series == origin.series])
-        if newest is not None and place_of(load[1]) < newest.place and newest is not origin:
-            yield Anomaly(
-                message=f"rank {rank} resumed from {load[1].path}, saved at {_at(origin)}; "
-                f"{newest.path} of {_at(newest)} was there",
-                events=(newest.number, load[0]),
-            )
-            return
-    newest = _newest_of_all(saves)
-    starts = [start.place for start in attempt.starts.values()]
-    if not read and newest is not None and all(place == (0, 0) for place in starts):
-        yield Anomaly(
-            message=f"attempt {attempt.index} started from scratch, although {newest.path} of "
-            f"{_at(newest)} was there: no rank read it",
-            events=(newest.number, *(s.number for s in attempt.starts.values())),
-        )
-
-
-def _newest_of_all(saves: list[Save]) -> Save | None:
-    """Return the newest save that all ranks with saves have: the oldest of their newest."""
-    newest = {save.rank: save for save in saves}
-    return min(newest.values(), key=lambda save: save.place, default=None)
-
-
-def _at(save: Save) -> str:
-    return f"epoch {save.epoch}" + (f", step {save.step}" if save.step else "")

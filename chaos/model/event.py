@@ -18,7 +18,14 @@ from chaos.model.events.driver import (
     MembershipChanged,
     ScriptRaised,
 )
-from chaos.model.events.files import FileRenamed, FileWritten, SavedPart
+from chaos.model.events.files import (
+    FileCopied,
+    FileRenamed,
+    FilesSeen,
+    FileWritten,
+    SavedPart,
+    SeenFile,
+)
 from chaos.model.events.harness import (
     BystanderSeen,
     DeadlinePassed,
@@ -140,12 +147,14 @@ AnyEvent: TypeAlias = (
     | FaultHealed
     | CheckpointDeleted
     | Declared
+    | FileCopied
     | FileLoaded
     | FileRenamed
     | FileSaveBegun
     | ValidationBegun
     | FileSaved
     | FileWritten
+    | FilesSeen
     | PartUploaded
     | ProcessSeen
     | Repositioned
@@ -177,11 +186,13 @@ __all__ = [
     "FaultEnded",
     "FaultHealed",
     "FaultInvoked",
+    "FileCopied",
     "FileLoaded",
     "FileRenamed",
     "FileSaveBegun",
     "FileSaved",
     "FileWritten",
+    "FilesSeen",
     "FitCalled",
     "FitRaised",
     "FitReturned",
@@ -212,6 +223,7 @@ __all__ = [
     "RunStarted",
     "SavedPart",
     "ScriptRaised",
+    "SeenFile",
     "ShardedPart",
     "Share",
     "StackTaken",

@@ -2,10 +2,11 @@
 
 import contextlib
 import os
+import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from chaos.backends.train.cursor import Record
 from chaos.backends.train.handed import HandedWork
@@ -16,13 +17,16 @@ from chaos.backends.train.state.content import counts_of, parts_of
 from chaos.backends.train.state.readable import is_text, read
 from chaos.check.resume_place import Assumed, Seen, resumed_at
 from chaos.model.event import (
+    FileCopied,
     FileRenamed,
     FileSaveBegun,
     FileSaved,
+    FilesSeen,
     FileWritten,
     Repositioned,
     ResumeEvidence,
     SavedPart,
+    SeenFile,
 )
 from chaos.model.places import START, Place
 from chaos.run.file_digest import file_digest
@@ -65,11 +69,13 @@ class JobFiles:
             renames=self._renaming,
             failed=record.failed,
         )
+        self._opened.moved = self._moved
         self._opened.is_reading = is_kept and record.cursor.attempt > 0
         self._contents: dict[str, _Content] = {}  # by path, or by the digest of the bytes
         self._texts: dict[str, FileWritten] = {}
         self._folders: dict[str, Place] = {}  # that are written beside training
-        self._has_saved = False
+        self._has_saved = self._has_stepped = False
+        self._tmp = os.path.realpath(tempfile.gettempdir())
         self.reported: int | None = None
         self.settle: Callable[[], object] | None = None
         self.halfway_of: Callable[[int], Callable[[], None] | None] = lambda _: None
@@ -81,18 +87,21 @@ class JobFiles:
         if self._records:
             self._opened.watch()
             self._handed.watch()
+            if self._cursor.attempt:
+                self._guarded("files", self._tell_found)
 
     # -- called by torch.save and torch.load, and by pickle --------------------------------------
 
     def save_begun(self, path: Path) -> None:
         """Record that a file begins to be written."""
-        self._guarded("save", lambda: self._begun(path, self._handed.place(), "torch"))
+        self._guarded("save", lambda: self._begun(_real(path), self._handed.place(), "torch"))
 
     def saved(self, path: Path, what: Any) -> None:  # noqa: ANN401 - whatever `torch.save` is given
         """Record a file's bytes and the counts in it, for later attempts to find."""
         self._opened.forget(path)
         place = self._handed.place()
-        self._guarded("save", lambda: self._saved(path, place, _content(what), *_bytes_of(path)))
+        real = _real(path)
+        self._guarded("save", lambda: self._saved(real, place, _content(what), *_bytes_of(real)))
 
     def holds(self, path: Path, what: Any) -> None:  # noqa: ANN401 - whatever is pickled
         """Remember the content of a file that is not closed yet."""
@@ -264,7 +273,7 @@ class JobFiles:
 
     def step_done(self) -> None:
         """Remember that the saves so far lie in the middle of an epoch."""
-        self._opened.is_reading = False
+        self._opened.is_reading, self._has_stepped = False, True
         self._since_step.clear()
 
     def report_begun(self) -> None:
@@ -316,6 +325,28 @@ class JobFiles:
         if place > (0, 0) and (arrive := self.renaming_of(place[0])) is not None:
             arrive()
 
+    def _moved(self, path: str, to: str | None) -> None:
+        """Follow a file that is renamed or removed, by whomever it was saved."""
+        if to is None:
+            self._saves.drop(_in_folder(path))
+        else:
+            self._saves.move(_in_folder(path), _in_folder(to))
+
+    def _tell_found(self) -> None:
+        """Record which of the files that earlier attempts left are there for this rank."""
+        files = []
+        for laid in self._saves.laid():
+            is_elsewhere = laid.tmp not in (None, self._tmp)
+            state: Literal["there", "gone"] = "there" if laid.is_there() else "gone"
+            files.append(
+                SeenFile(
+                    path=laid.path,
+                    digest=laid.digest,
+                    state="elsewhere" if is_elsewhere else state,
+                )
+            )
+        self._write(FilesSeen(**self._cursor.who(), files=tuple(files)))
+
     def _at(self, place: Place) -> dict[str, Any]:
         return {**self._cursor.who(), "epoch": place[0], "step": place[1]}
 
@@ -339,12 +370,15 @@ class JobFiles:
         self, path: Path, place: Place, digest: str, *, size: int, is_log: bool = False
     ) -> None:
         save = self._save_of(path, place, digest, is_log=is_log)
+        self._saves.lay(path, digest, tmp=self._tmp)
+        if save.is_data and self._saves.find(digest) is not None:
+            return  # what was saved in training stays so, though a new process writes it again
         self._saves.keep(save, size=size)
         self._since_step.append(save)
 
     def _save_of(self, path: Path, place: Place, digest: str, *, is_log: bool = False) -> Save:
-        who, ends = self._cursor, self._ends_epoch(place)
-        return Save(digest, who.attempt, who.rank, *place, str(path), ends, is_log)
+        who, ends, is_data = self._cursor, self._ends_epoch(place), not self._has_stepped
+        return Save(digest, who.attempt, who.rank, *place, str(path), ends, is_log, is_data)
 
     def _part(self, checkpoint: str, folder: Path, files: Mapping[str, str]) -> None:
         """Record the place of the youngest file, if this run is known to have saved all files."""
@@ -399,7 +433,7 @@ class JobFiles:
 
         A text file may hold a job's place, but mostly is a log of it.
         """
-        path = Path(opening.path)
+        path = _real(opening.path)
         content = self._contents.pop(opening.path, None)
         if opening.appends or path.name.startswith(_EVENTS):  # a log, and no state
             return
@@ -408,7 +442,8 @@ class JobFiles:
         digest, size = _bytes_of(path)
         known = self._saves.find(digest)
         if known is not None and (known.epoch, known.step) != opening.place:
-            return  # a copy of what was saved elsewhere
+            self._copied(path, known)
+            return
         content = content or self._contents.pop(digest, None) or _content(read(path))
         if not is_text(path):
             self._begun(path, opening.place, path.suffix.lstrip("."), thread=opening.thread)
@@ -419,6 +454,12 @@ class JobFiles:
             what: dict[str, Any] = {"path": opening.path, "digest": digest, "bytes": size}
             text = FileWritten(**self._at(opening.place), **what, parts=content[0])
             self._texts[opening.path] = text
+
+    def _copied(self, path: Path, known: Save) -> None:
+        """Record a copy of a file that was saved elsewhere, now that it is whole."""
+        self._saves.lay(path, known.digest, tmp=self._tmp)
+        at = self._at((known.epoch, known.step))
+        self._write(FileCopied(**at, path=str(path), digest=known.digest))
 
     def _tell_texts(self) -> None:
         texts, self._texts = self._texts, {}
@@ -448,6 +489,17 @@ class JobFiles:
             return Assumed(Place(*read.place), "file", read.path)
         by: ResumeEvidence = "commit" if self._by_commit else "nothing"
         return Assumed(Place(self._cursor.epoch, self._cursor.step), by)
+
+
+def _real(path: Path | str) -> Path:
+    """Return a path without links, by which a file is known whatever path it is opened by."""
+    return Path(os.path.realpath(path))
+
+
+def _in_folder(path: str) -> str:
+    """Return the path of a name in a folder, also of a link: it is renamed or removed itself."""
+    folder, name = os.path.split(path)
+    return os.path.join(os.path.realpath(folder), name)  # noqa: PTH118 - the paths are strings
 
 
 def _bytes_of(path: Path) -> tuple[str, int]:

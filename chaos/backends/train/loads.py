@@ -1,5 +1,6 @@
 """The files of earlier attempts that a rank reads, and the place that may follow from them."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -32,7 +33,7 @@ class GoingOn:
         What was written before training is data, of which no place follows.
         """
         cursor = self._cursor
-        if self.may_move and save.attempt < cursor.attempt and save.goes_on_at() > (0, 0):
+        if self.may_move and save.attempt < cursor.attempt and not save.is_data:
             self._reads.append(Position.of(save, attempt=cursor.attempt, rank=cursor.rank))
             self._saves.keep_reads(cursor.attempt, cursor.rank, self._reads)
 
@@ -104,7 +105,7 @@ class Loads:
         self._write(
             FileLoaded(
                 **self._cursor.place(),
-                path=str(path),
+                path=os.path.realpath(path),  # as it was saved, whatever links lead to it
                 digest=digest,
                 saved_attempt=None if save is None else save.attempt,
                 saved_rank=None if save is None else save.rank,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from chaos.backends.train.state.readable import is_text
-from chaos.backends.train.written import is_below, is_spared, listen, open_files
+from chaos.backends.train.written import absolute, is_below, is_spared, listen, open_files
 from chaos.errors import InjectedError
 from chaos.model.places import Place
 from chaos.run.clock import SystemClock
@@ -62,7 +62,8 @@ class Opened:
     """The files that one rank has opened.
 
     `is_read` is called with a path that the rank reads, `look` when files may have been closed,
-    `renames` with the place of a renaming that is about to be done.
+    `renames` with the place of a renaming that is about to be done, and `moved` with the old
+    path and the new one, which is None for a file that is about to be removed.
 
     Python calls the audit hook in the thread that opens a file. Nothing may be raised there but
     an injected error, and a file that chaos opens within the hook is not the job's.
@@ -94,6 +95,7 @@ class Opened:
         self._renamed: list[Renaming] = []
         self._turn = threading.RLock()
         self.is_reading = False
+        self.moved: Callable[[str, str | None], None] = lambda *_: None
 
     def watch(self) -> None:
         """Watch from now on."""
@@ -192,6 +194,8 @@ class Opened:
                     self._opens(*arguments)
                 elif event == "os.rename":
                     self._renames(*arguments[:2])
+                elif event == "os.remove" and self._is_the_jobs(path := absolute(*arguments)):
+                    self.moved(path, None)
             except InjectedError:
                 raise  # an injected error is meant for the job
             except Exception as error:  # noqa: BLE001 - recorded; must not fail the job's call
@@ -202,9 +206,9 @@ class Opened:
             return
         if not flags & _WRITES:
             if self.is_reading and os.path.isfile(path):  # noqa: PTH113 - may be anything
-                self._is_read(Path(_absolute(path)))
+                self._is_read(Path(absolute(path)))
             return
-        target = _absolute(path)
+        target = absolute(path)
         if self._is_the_jobs(target):
             self._forgotten.discard(target)
             self._something.set()
@@ -214,13 +218,14 @@ class Opened:
                 self._written[target] = opening
 
     def _renames(self, source: Any, to: Any) -> None:  # noqa: ANN401
-        path, target = _absolute(source), _absolute(to)
+        path, target = absolute(source), absolute(to)
         if self._is_the_jobs(path):
             with self._turn:
                 self._open_again()
             self._look()  # the file is complete now, and a fault may follow at once
             self._before_renaming(self._place())
             self._renamed.append(Renaming(path, target, self._place()))
+            self.moved(path, target)
             for name in [name for name in self._kept_open if is_below(name, path)]:
                 was = self._kept_open.pop(name)
                 moved = target + name.removeprefix(path)
@@ -253,7 +258,3 @@ def _state_of(path: str) -> _State:
     except OSError:
         return None
     return found.st_ino, found.st_size, found.st_mtime_ns
-
-
-def _absolute(path: Any) -> str:  # noqa: ANN401
-    return os.path.abspath(os.fsdecode(path))  # noqa: PTH100 - links stay links

@@ -14,6 +14,7 @@ look-<attempt>-<epoch>-<step>     exists if a rank has made bytes of its state a
 passed-<attempt>-<epoch>          exists if the report of that epoch came in an earlier attempt
 early-<attempt>-<number>          exists if a report came before the attempt trained anything
 size-<bytes>                      exists if a file of this size was saved
+laid-<path>.json                  a saved file, or a copy of one, where it lies now
 """
 
 import hashlib
@@ -24,10 +25,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Self
 
+from chaos.backends.train.written import is_below
 from chaos.check.resume_place import Index, state_keys
 from chaos.model.event import Component
 from chaos.model.places import Place
 from chaos.run.directory import INDEX, LENGTHS, RANKS
+from chaos.run.file_digest import file_digest
 from chaos.run.record_file import read_fields, write_fields
 
 
@@ -35,7 +38,8 @@ from chaos.run.record_file import read_fields, write_fields
 class Save:
     """One file as it was saved. `ends_epoch`: the epoch's report began with no step after it.
 
-    `is_log`: it is text, as logs are, and counts as state only if no other file does.
+    `is_log`: it is text, as logs are, and counts as state only if no other file does. `is_data`:
+    its process had made no step before, so that it holds no training.
     """
 
     digest: str
@@ -46,10 +50,34 @@ class Save:
     path: str
     ends_epoch: bool = False
     is_log: bool = False
+    is_data: bool = False
 
     def goes_on_at(self) -> tuple[int, int]:
         """Return the resume place, as (epoch, step), of a job that loads the file."""
         return (self.epoch + 1, 0) if self.ends_epoch else (self.epoch, self.step)
+
+
+@dataclass(frozen=True)
+class Laid:
+    """A saved file, or a copy of one, where its writer left it.
+
+    `tmp`: the temporary folder of its writer's node, if it lies in there.
+    """
+
+    path: str
+    digest: str
+    size: int
+    changed_ns: int
+    tmp: str | None
+
+    def is_there(self) -> bool:
+        """Return whether the file has this content now."""
+        try:
+            found = os.stat(self.path)  # noqa: PTH116 - the path is a string
+        except OSError:
+            return False
+        is_one = found.st_mtime_ns == self.changed_ns or self.digest == file_digest(Path(self.path))
+        return found.st_size == self.size and is_one
 
 
 @dataclass(frozen=True)
@@ -102,12 +130,38 @@ class Saves:
 
         Its process was killed between the end of the writing and our record of it.
         """
-        fields = read_fields(self._begun(str(path)))
+        fields = read_fields(self._begun(os.path.realpath(path)))
         if fields is None or fields["attempt"] >= before:
             return None
         save = replace(Save(**fields), digest=digest)
         self.keep(save)
         return save
+
+    def lay(self, path: Path, digest: str, *, tmp: str) -> None:
+        """Record where a file lies that was saved or copied; `tmp`: the node's temporary folder."""
+        found = path.stat()
+        own = tmp if is_below(str(path), tmp) else None
+        self._lay(Laid(str(path), digest, found.st_size, found.st_mtime_ns, own))
+
+    def move(self, path: str, to: str) -> None:
+        """Record the renaming of a file, or of a folder with all files in it."""
+        self.drop(to)
+        alone = read_fields(self._laid(path))
+        every = list(self.laid()) if alone is None else [Laid(**alone)]
+        for laid in every:
+            if is_below(laid.path, path):
+                self.drop(laid.path)
+                self._lay(replace(laid, path=to + laid.path.removeprefix(path)))
+
+    def drop(self, path: str) -> None:
+        """Record that a file was removed."""
+        self._laid(path).unlink(missing_ok=True)
+
+    def laid(self) -> Iterator[Laid]:
+        """Yield the files that were laid down and not removed since."""
+        for path in sorted(self._folder.glob("laid-*.json")):
+            if (fields := read_fields(path)) is not None:
+                yield Laid(**fields)
 
     def has_size(self, size: int) -> bool:
         """Return whether a file of so many bytes was saved in this run."""
@@ -233,6 +287,12 @@ class Saves:
 
     def _begun(self, path: str) -> Path:
         return self._folder / f"begun-{_name_of(os.path.abspath(path))}.json"  # noqa: PTH100
+
+    def _laid(self, path: str) -> Path:
+        return self._folder / f"laid-{_name_of(path)}.json"
+
+    def _lay(self, laid: Laid) -> None:
+        write_fields(self._laid(laid.path), asdict(laid))
 
     def _mark(self, name: str) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)

@@ -233,7 +233,7 @@ _Touched: TypeAlias = Iterator[tuple[str, How, bool]]  # path, how, whether cont
 def _opened(path: Any, _: Any, flags: int) -> _Touched:  # noqa: ANN401 - an event's arguments
     if not flags & _WRITES or isinstance(path, int):
         return
-    target = _absolute(path)
+    target = absolute(path)
     found = _stat(target)
     if found is None:
         if flags & os.O_CREAT:
@@ -247,11 +247,11 @@ def _opened(path: Any, _: Any, flags: int) -> _Touched:  # noqa: ANN401 - an eve
 
 def _renamed(source: Any, target: Any, source_fd: int = _HERE, target_fd: int = _HERE) -> _Touched:  # noqa: ANN401
     yield from _removed(source, source_fd)
-    here, found = _absolute(source, source_fd), _stat(_absolute(source, source_fd), follow=False)
+    here, found = absolute(source, source_fd), _stat(absolute(source, source_fd), follow=False)
     if found is None or not stat.S_ISDIR(found.st_mode):
         yield from _linked(None, target, None, target_fd)
         return
-    there = _absolute(target, target_fd)
+    there = absolute(target, target_fd)
     for folder, _, files in os.walk(here):  # a renamed folder takes its files along
         moved = there + folder.removeprefix(here)
         if _stat(moved) is None:
@@ -262,13 +262,13 @@ def _renamed(source: Any, target: Any, source_fd: int = _HERE, target_fd: int = 
 
 
 def _linked(_: Any, target: Any, __: Any = None, target_fd: int = _HERE) -> _Touched:  # noqa: ANN401
-    path = _absolute(target, target_fd)
+    path = absolute(target, target_fd)
     found = _stat(path, follow=False)
     yield path, "replaced" if found else "created", _has_content(found)
 
 
 def _removed(path: Any, dir_fd: int = _HERE) -> _Touched:  # noqa: ANN401
-    target = _absolute(path, dir_fd)
+    target = absolute(path, dir_fd)
     found = _stat(target, follow=False)
     if found is not None:
         yield target, "removed", _has_content(found)
@@ -276,18 +276,18 @@ def _removed(path: Any, dir_fd: int = _HERE) -> _Touched:  # noqa: ANN401
 
 def _truncated(path: Any, _: int) -> _Touched:  # noqa: ANN401
     if not isinstance(path, int):
-        yield _absolute(path), "replaced", _has_content(_stat(_absolute(path)))
+        yield absolute(path), "replaced", _has_content(_stat(absolute(path)))
 
 
 def _made(path: Any, _: int, dir_fd: int = _HERE) -> _Touched:  # noqa: ANN401
-    target = _absolute(path, dir_fd)
+    target = absolute(path, dir_fd)
     if _stat(target) is None:
         yield target, "folder", False
 
 
 def _connected(database: Any) -> _Touched:  # noqa: ANN401
     if isinstance(database, str | bytes | os.PathLike) and os.fspath(database) != ":memory:":
-        target = _absolute(database)
+        target = absolute(database)
         yield target, "opened" if _stat(target) else "created", False
 
 
@@ -337,7 +337,8 @@ def _told_by_native(path: Any) -> None:  # noqa: ANN401 - whatever a library is 
 # -- paths -------------------------------------------------------------------------------------
 
 
-def _absolute(path: Any, dir_fd: int = _HERE) -> str:  # noqa: ANN401
+def absolute(path: Any, dir_fd: int = _HERE) -> str:  # noqa: ANN401 - an event's arguments
+    """Return the absolute path that an audit event names; links stay links."""
     name = os.fsdecode(path)
     if dir_fd not in (_HERE, None) and not name.startswith("/"):
         name = os.path.join(os.readlink(f"/proc/self/fd/{dir_fd}"), name)  # noqa: PTH115, PTH118

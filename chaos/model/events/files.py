@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from chaos.model.events.base import StepEvent
+from chaos.model.events.base import StepEvent, WorkerEvent
 
 
 class SavedPart(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,3 +49,38 @@ class FileRenamed(StepEvent, frozen=True, kw_only=True):
 
     def _text(self) -> str:
         return f"{self.who}: renamed {self.path} to {self.to}"
+
+
+class FileCopied(StepEvent, frozen=True, kw_only=True):
+    """A rank has written a whole copy of a file that was saved in this run.
+
+    `epoch` and `step` are the place at which the content was saved.
+    """
+
+    path: str
+    digest: str
+
+    def _text(self) -> str:
+        return f"{self.who}: copied what was saved at {self.place} to {self.path}"
+
+
+class SeenFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that was saved, or copied, and that nobody was seen to remove.
+
+    `there`: with the content that `digest` stands for. `gone`: no longer, or with another content.
+    `elsewhere`: in the temporary folder of another node.
+    """
+
+    path: str
+    digest: str
+    state: Literal["there", "gone", "elsewhere"]
+
+
+class FilesSeen(WorkerEvent, frozen=True, kw_only=True):
+    """The saved files of earlier attempts, as a rank found them before the job's code began."""
+
+    files: tuple[SeenFile, ...]
+
+    def _text(self) -> str:
+        there = sum(file.state == "there" for file in self.files)
+        return f"{self.who}: {there} of {len(self.files)} saved files are there"

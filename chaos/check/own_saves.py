@@ -1,0 +1,325 @@
+"""The saves of a job's own that an attempt could resume from, and whether it took the newest."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import cached_property
+from pathlib import PurePath
+from typing import TypeAlias
+
+from chaos.check.analysis import RunAnalysis, RunTables
+from chaos.check.attempt import Attempt
+from chaos.check.files import Save, is_own, place_of, series_of
+from chaos.check.restarts import Restart
+from chaos.model.event import FileCopied, FileLoaded, FileSaved, SeenFile
+from chaos.model.verdict import Anomaly
+from chaos.words import plural
+
+_Place: TypeAlias = tuple[int, int]  # epoch, finished steps of it
+_File: TypeAlias = tuple[int, str]  # a rank, and its file's name with `#` for its numbers
+# A name that Python's `tempfile` draws: nobody finds such a file by its name again.
+_DRAWN = re.compile(r"/tmp[a-z0-9_]{8}(?=[/.]|$)")  # noqa: S108 - a pattern
+
+
+def own_files(analysis: RunAnalysis, restart: Restart) -> Iterator[Anomaly]:
+    """Yield an attempt that did not go on from the newest save of the job's own that was there.
+
+    Nothing where Ray keeps the job's checkpoints, or no step was made.
+    """
+    reference = analysis.reference
+    ray_keeps = reference is not None and any(c.checkpoint for c in reference.lineage.commits)
+    if analysis.run.keeps_own_files and not ray_keeps and restart.attempt.first_steps:
+        sources = _Sources(analysis, restart)
+        found = next(sources.older(), None) if sources.loads else sources.from_scratch()
+        yield from () if found is None else (found,)
+
+
+def took_all_there_was(analysis: RunAnalysis, restart: Restart) -> bool:
+    """Return whether an attempt was seen to go on from the newest of the job's own saves."""
+    is_seen = restart.attempt.index in analysis.run.files.seen
+    return is_seen and analysis.run.keeps_own_files and not any(own_files(analysis, restart))
+
+
+def beyond_sight(analysis: RunAnalysis, restart: Restart) -> str:
+    """Return, as the end of a sentence, that a rank cannot see the file that another one read."""
+    attempt, seen = restart.attempt, analysis.run.files.seen.get(restart.attempt.index, {})
+    nodes = {place.rank: place.node_id for place in attempt.places}
+    read = {rank: analysis.run.files.newest_loaded(attempt.index, rank) for rank in seen}
+    for reader, load in read.items():
+        for rank, files in seen.items():
+            file = None if load is None else files.get(load[1].path)
+            if file is None or read[rank] is not None or file.state == "there":
+                continue
+            if nodes.get(rank) != nodes.get(reader):
+                return (
+                    f"; rank {rank} runs on another node and does not see {file.path}, which "
+                    f"lies on the disk of rank {reader}'s"
+                )
+    return ""
+
+
+class _Sources:
+    """The saves of earlier attempts at the start of one, and the files that its ranks read."""
+
+    def __init__(self, analysis: RunAnalysis, restart: Restart) -> None:
+        self.analysis, self.restart, self.files = analysis, restart, analysis.run.files
+        attempt = restart.attempt
+        starts = attempt.starts.values()
+        self._index = attempt.index
+        self.since = min((start.number for start in starts), default=0)
+        self.there = self.files.there(attempt.index, before=self.since)
+        self.loads = _loads(analysis, attempt)
+
+    # -- an older one than there was -----------------------------------------------------------
+
+    def older(self) -> Iterator[Anomaly]:
+        """Yield the ranks that read an older save than there was, of the series that they read.
+
+        The files that are read together count together: a save of which one rank's part is missing
+        is not whole, nor one in whose folder a file is missing, such as a mark that it is whole.
+        """
+        for rank, (number, load) in self.loads.items():
+            of_one_place = (
+                other
+                for of in self.loads
+                for _, other in self.files.newest_of_series(self._index, of).values()
+                if place_of(other) == place_of(load)
+            )
+            beside = self._beside[_folder_of(load.path)]
+            pools = [
+                [save for save in pool if self._is_filled(save, beside)]
+                for other in of_one_place
+                if not _is_constant(pool := self._like(other))
+            ]
+            newest = self._newest(pools)
+            if newest is None or newest.place <= place_of(load) or newest.digest == load.digest:
+                continue
+            yield Anomaly(
+                message=f"rank {rank} resumed from {load.path}, saved at {_at(place_of(load))}; "
+                f"{newest.name} of {_at(newest.place)} was there{self._again(newest)}",
+                events=(newest.number, number),
+            )
+
+    def _like(self, load: FileLoaded) -> list[Save]:
+        """Return the saves of the series of a file that was read.
+
+        By the name at which they lie; or by the one under which they were written, if it is not a
+        copy that was read.
+        """
+        origin = self.files.origin(load)
+        series = {series_of(load.path)}
+        if origin is not None and (self._index not in self.files.seen or origin.name == load.path):
+            series.add(origin.series)
+        return [s for s in self.there if series_of(s.name) in series or s.series in series]
+
+    def _newest(self, pools: list[list[Save]]) -> Save | None:
+        """Return the newest save of the first series that is whole in all series."""
+        whole = [self._whole_places(pool) for pool in pools]
+        places = set.intersection(*whole) if whole else set()
+        at = [save for save in (pools[0] if pools else ()) if save.place == max(places, default=0)]
+        return at[-1] if at else None
+
+    def _whole_places(self, pool: list[Save]) -> set[_Place]:
+        """Return the places of a series at which each rank that has saves has one."""
+        ranks = {save.rank for save in pool}
+        places = {save.place for save in pool}
+        return {p for p in places if {save.rank for save in pool if save.place == p} == ranks}
+
+    # -- none at all ---------------------------------------------------------------------------
+
+    def from_scratch(self) -> Anomaly | None:
+        """Return an attempt that began at the very beginning, although there were saves."""
+        attempt = self.restart.attempt
+        starts = attempt.starts.values()
+        if not all(start.place == (0, 0) for start in starts):
+            return None
+        newest = self._newest_of(self.there)
+        head = f"attempt {attempt.index} started from scratch"
+        events = tuple(start.number for start in starts)
+        if newest is not None:
+            was = f"{newest.name} of {_at(newest.place)} was there: no rank read it"
+            message = f"{head}, although {was}{self._again(newest)}"
+            return Anomaly(message=message, events=(newest.number, *events))
+        if self._index not in self.files.seen:
+            return None
+        newest = self._newest_of(list(self.files.published(before=self.since)))
+        if newest is None:
+            return None
+        message = f"{head}: {newest.name} of {_at(newest.place)} {self._lack(newest)}"
+        return Anomaly(message=f"{message}{self._again(None)}", events=(newest.number, *events))
+
+    def _newest_of(self, saves: list[Save]) -> Save | None:
+        """Return the newest whole save from which training may resume: as all ranks have it."""
+        may = [save for save in saves if self._may_be_read(save)]
+        newest: dict[int, Save] = {}
+        for save in sorted(may, key=lambda save: save.place):
+            if self._is_whole(save, may):
+                newest[save.rank] = save
+        return min(newest.values(), key=lambda save: save.place, default=None)
+
+    def _may_be_read(self, save: Save) -> bool:
+        """Return whether a file may be one from which training resumes.
+
+        What the run reads is known by its series, once anything is read. Otherwise left out are
+        files that nobody can find again, tensors without a name, and what only waits to be copied
+        elsewhere.
+        """
+        read = {series_of(e.path) for of in self.files.loads.values() for _, e in of if is_own(e)}
+        if read:
+            return series_of(save.name) in read or save.series in read
+        contents = self._contents.get(save.number, ())
+        is_named = not contents or any(contents)
+        is_staged = series_of(save.name) in self._staged
+        return is_named and not is_staged and _DRAWN.search(save.name) is None
+
+    @cached_property
+    def _contents(self) -> Mapping[int, tuple[str, ...]]:
+        """The names of the entries of each file that could be read, by the event of its save."""
+        every = self.analysis.history.of(FileSaved)
+        return {number: tuple(part.name for part in e.parts) for number, e in every}
+
+    @cached_property
+    def _courses(self) -> tuple[RunTables, ...]:
+        """The run, and its baseline."""
+        reference = self.analysis.reference
+        return (self.analysis.run,) if reference is None else (self.analysis.run, reference)
+
+    @cached_property
+    def _staged(self) -> frozenset[str]:
+        """The series of files that are copied elsewhere once they are written."""
+        return frozenset(
+            series_of(save.name)
+            for course in self._courses
+            for save, path in _copies(course)
+            if series_of(save.name) != series_of(path)
+        )
+
+    def _is_whole(self, save: Save, others: list[Save]) -> bool:
+        """Return whether all files lie beside a save that the baseline has saved at its place.
+
+        Those of the names that are there at all. On another number of ranks that is not known.
+        """
+        if self.analysis.reference is None or self.analysis.resized:
+            return True
+        names = {_file_of(other)[1] for other in others}
+        due = {file for file in self._due.get(save.place, ()) if file[1] in names}
+        is_complete = due <= {_file_of(other) for other in others if other.place >= save.place}
+        return is_complete and self._is_filled(save, self._filled[_folder_of(save.name)])
+
+    @cached_property
+    def _beside(self) -> Mapping[str, Counter[str]]:
+        """The files that were there, by folder, each by its name without the numbers in it."""
+        found = {f.path for f in self.files.found(self._index) if f.state == "there"}
+        return _by_folder(found)
+
+    @cached_property
+    def _filled(self) -> Mapping[str, Counter[str]]:
+        """The files that the baseline put into each folder."""
+        course = self._courses[-1]
+        copies = {copied.path for _, copied in course.history.of(FileCopied)}
+        return _by_folder(copies | {save.name for save in course.files.saves})
+
+    def _is_filled(self, save: Save, due: Counter[str]) -> bool:
+        """Return whether as many files of each name lie beside a save as are due."""
+        return self._index not in self.files.seen or due <= self._beside[_folder_of(save.name)]
+
+    @cached_property
+    def _due(self) -> Mapping[_Place, set[_File]]:
+        """The files of the baseline's, by the place of their content."""
+        found: dict[_Place, set[_File]] = {}
+        course = self._courses[-1]
+        copied = (replace(save, name=path) for save, path in _copies(course))
+        for save in (*course.files.saves, *copied):
+            found.setdefault(save.place, set()).add(_file_of(save))
+        return found
+
+    # -- words ---------------------------------------------------------------------------------
+
+    def _lack(self, save: Save) -> str:
+        """Return, in words, the reason why a save that was made was not there."""
+        states = {f.state for f in self.files.found(self._index) if _is_of(f, save)}
+        if "elsewhere" in states:
+            return f"lay in the temporary folder of rank {save.rank}'s node, and no rank runs there"
+        if "gone" in states and self._node_of(save) in self._lost_nodes():
+            return f"lay on the disk of the node that was lost, rank {save.rank}'s"
+        return "was not there any more, and nothing else was"
+
+    def _node_of(self, save: Save) -> str | None:
+        attempt = next(a for a in self.analysis.run.attempts if a.index == save.attempt)
+        return next((p.node_id for p in attempt.places if p.rank == save.rank), None)
+
+    def _lost_nodes(self) -> set[str | None]:
+        takers = (s for s in self.analysis.injections if s.op.fault.nodes_lost)
+        return {invoked.node_id for s in takers for _, invoked in s.invoked}
+
+    def _again(self, newest: Save | None) -> str:
+        """Return, as the end of a sentence, the steps trained again, and those from the newest."""
+        lost = self.restart.lost_steps
+        rank = max(lost, key=lambda rank: lost[rank], default=None)
+        if rank is None or not lost[rank]:
+            return ""
+        cost = f"; it cost {plural(lost[rank], 'finished step')}"
+        return (
+            cost if newest is None else f"{cost}, from that save {self._steps_since(newest, rank)}"
+        )
+
+    def _steps_since(self, save: Save, rank: int) -> int:
+        """Return the number of a rank's steps from a save to the end of the attempt before."""
+        done = [s for a in self.analysis.run.attempts if a.index < self._index for s in a.steps]
+        places = [(s.epoch, s.step) for s in done if s.rank == rank]
+        return len({place for place in places if save.place < place <= places[-1]})
+
+
+def _loads(analysis: RunAnalysis, attempt: Attempt) -> Mapping[int, tuple[int, FileLoaded]]:
+    """Return the youngest file of this run that each rank read, if its save is known."""
+    files = analysis.run.files
+    read = {rank: files.newest_loaded(attempt.index, rank) for rank in sorted(attempt.starts)}
+    return {
+        rank: load
+        for rank, load in read.items()
+        if load is not None and files.origin(load[1]) is not None
+    }
+
+
+def _copies(course: RunTables) -> Iterator[tuple[Save, str]]:
+    """Yield the saves of which a course made copies, with the path of each."""
+    first: dict[str | None, Save] = {}
+    for save in course.files.saves:
+        if first.setdefault(save.digest, save).path != save.path and save.digest is not None:
+            yield first[save.digest], save.name
+    for _, copied in course.history.of(FileCopied):
+        if copied.digest in first:
+            yield first[copied.digest], copied.path
+
+
+def _folder_of(path: str) -> str:
+    """Return the folder of one save in which a file lies: it has a number; else an empty text."""
+    folder = str(PurePath(path).parent)
+    return folder if any(letter.isdigit() for letter in PurePath(folder).name) else ""
+
+
+def _by_folder(paths: Iterable[str]) -> Mapping[str, Counter[str]]:
+    found = defaultdict[str, Counter[str]](Counter)
+    for path in paths:
+        if folder := _folder_of(path):
+            found[folder][series_of(PurePath(path).name)] += 1
+    return found
+
+
+def _file_of(save: Save) -> _File:
+    return save.rank, series_of(PurePath(save.name).name)
+
+
+def _is_of(file: SeenFile, save: Save) -> bool:
+    return file.digest == save.digest
+
+
+def _is_constant(pool: list[Save]) -> bool:
+    """Return whether a series has the same content at each save, and so no age."""
+    return len({save.digest for save in pool}) == 1 and len(pool) > 1
+
+
+def _at(place: _Place) -> str:
+    epoch, step = place
+    return f"epoch {epoch}" + (f", step {step}" if step else "")
