@@ -1,6 +1,8 @@
-"""The severity of a trajectory that differs, and the severities that a scenario accepts.
+"""The severity of a broken promise by what came of it, and those that a scenario accepts.
 
 wrong result       as long as nothing else is shown
+work lost          a resume threw away saved work, no other promise is broken, and
+                   losses, metrics, state and files are the baseline's in the end
 not reproducible   every part of the state came back at every resume but
                    generators, every step and sample is there, and the first
                    number that differs follows from what was drawn anew
@@ -14,7 +16,9 @@ from chaos.check.analysis import RunAnalysis
 from chaos.check.blame import blamed, follows_a_first_forward
 from chaos.check.divergence import divergence, left_before
 from chaos.check.metrics import counters
+from chaos.check.progress import LOST_WORK, RECOVERY
 from chaos.check.restarts import Restart
+from chaos.check.resume import RESUME_POINT, START_DECISION
 from chaos.check.samples import SAMPLE_ORDER, SAMPLES
 from chaos.check.state_at_resume import Row
 from chaos.check.state_snapshots import is_rng, parts_of
@@ -26,17 +30,19 @@ from chaos.model.verdict import CheckResult
 # The checks that show that training continued at its place, over as many steps.
 _GROUNDS = ("agreement", "resume-point", "cursor", "epochs", "batch")
 ACCEPTED = "accepted as "  # opens a note on a broken promise that is accepted
-_MEANT: dict[Acceptable, Severity] = {"rng": "not reproducible", "cosmetic": "cosmetic"}
+_MEANT: dict[Acceptable, Severity] = {
+    "rng": "not reproducible",
+    "lost-work": "work lost",
+    "cosmetic": "cosmetic",
+}
+# The checks that are broken where saved work is trained again; that takes its time, too.
+_COSTLY = (START_DECISION, RESUME_POINT, LOST_WORK)
 
 
 def graded(analysis: RunAnalysis, results: Sequence[CheckResult]) -> tuple[CheckResult, ...]:
-    """Return the results with the severity of a trajectory that differs."""
-    return tuple(
-        _with(result, _of_trajectory(analysis, results))
-        if result.check == TRAJECTORY and result.status == "fail"
-        else result
-        for result in results
-    )
+    """Return the results with the severity of lost work, and of a trajectory that differs."""
+    only_costs = _only_costs(results)
+    return tuple(_graded(analysis, results, result, only_costs=only_costs) for result in results)
 
 
 def accepted(
@@ -49,6 +55,21 @@ def accepted(
         return tuple(results), ()
     notes = tuple(f"{ACCEPTED}{r.severity}: {r.check}: {r.summary}" for r in broken)
     return tuple(_let_pass(r) if r in broken else r for r in results), notes
+
+
+def _graded(
+    analysis: RunAnalysis, results: Sequence[CheckResult], result: CheckResult, *, only_costs: bool
+) -> CheckResult:
+    if result.check == TRAJECTORY and result.status == "fail":
+        return _with(result, _of_trajectory(analysis, results))
+    return _with(result, "work lost") if only_costs and result.check in _COSTLY else result
+
+
+def _only_costs(results: Sequence[CheckResult]) -> bool:
+    """Return whether all that is broken is the cost of a resume, and the result is right."""
+    broken = {result.check for result in results if result.status == "fail"}
+    right = any(r.check == TRAJECTORY and r.status == "pass" and r.evidence for r in results)
+    return right and broken <= {*_COSTLY, RECOVERY}
 
 
 def _let_pass(result: CheckResult) -> CheckResult:

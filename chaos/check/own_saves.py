@@ -1,5 +1,6 @@
 """The saves of a job's own that an attempt could resume from, and whether it took the newest."""
 
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,7 +13,7 @@ from chaos.check.analysis import RunAnalysis, RunTables
 from chaos.check.attempt import Attempt
 from chaos.check.files import Save, is_own, place_of, series_of
 from chaos.check.restarts import Restart
-from chaos.model.event import FileCopied, FileLoaded, FileSaved, SeenFile
+from chaos.model.event import FileCopied, FileLoaded, FileSaved, SeenFile, StateSeen
 from chaos.model.verdict import Anomaly
 from chaos.words import plural
 
@@ -143,18 +144,18 @@ class _Sources:
             return Anomaly(message=message, events=(newest.number, *events))
         if self._index not in self.files.seen:
             return None
-        newest = self._newest_of(list(self.files.published(before=self.since)))
+        newest = self._newest_of(list(self.files.published(before=self.since)), whole=False)
         if newest is None:
             return None
         message = f"{head}: {newest.name} of {_at(newest.place)} {self._lack(newest)}"
         return Anomaly(message=f"{message}{self._again(None)}", events=(newest.number, *events))
 
-    def _newest_of(self, saves: list[Save]) -> Save | None:
-        """Return the newest whole save from which training may resume: as all ranks have it."""
+    def _newest_of(self, saves: list[Save], *, whole: bool = True) -> Save | None:
+        """Return the newest save from which training may resume: as all ranks have it."""
         may = [save for save in saves if self._may_be_read(save)]
         newest: dict[int, Save] = {}
         for save in sorted(may, key=lambda save: save.place):
-            if self._is_whole(save, may):
+            if not whole or self._is_whole(save, may):
                 newest[save.rank] = save
         return min(newest.values(), key=lambda save: save.place, default=None)
 
@@ -162,22 +163,20 @@ class _Sources:
         """Return whether a file may be one from which training resumes.
 
         What the run reads is known by its series, once anything is read. Otherwise left out are
-        files that nobody can find again, tensors without a name, and what only waits to be copied
-        elsewhere.
+        files that nobody can find again, what only waits to be copied elsewhere, and what has not
+        the model in it, if other files have.
         """
         read = {series_of(e.path) for of in self.files.loads.values() for _, e in of if is_own(e)}
         if read:
             return series_of(save.name) in read or save.series in read
-        contents = self._contents.get(save.number, ())
-        is_named = not contents or any(contents)
         is_staged = series_of(save.name) in self._staged
-        return is_named and not is_staged and _DRAWN.search(save.name) is None
+        is_other = self._with_model and _file_of(save)[1] not in self._with_model
+        return not is_staged and not is_other and _DRAWN.search(save.name) is None
 
     @cached_property
-    def _contents(self) -> Mapping[int, tuple[str, ...]]:
-        """The names of the entries of each file that could be read, by the event of its save."""
-        every = self.analysis.history.of(FileSaved)
-        return {number: tuple(part.name for part in e.parts) for number, e in every}
+    def _with_model(self) -> frozenset[str]:
+        """The names of files in which the model was seen: they hold numbers of its very norm."""
+        return frozenset(name for course in self._courses for name in _files_with_model(course))
 
     @cached_property
     def _courses(self) -> tuple[RunTables, ...]:
@@ -269,6 +268,25 @@ class _Sources:
         done = [s for a in self.analysis.run.attempts if a.index < self._index for s in a.steps]
         places = [(s.epoch, s.step) for s in done if s.rank == rank]
         return len({place for place in places if save.place < place <= places[-1]})
+
+
+def _files_with_model(course: RunTables) -> Iterator[str]:
+    norms = {
+        _rounded(float(part.size))
+        for _, seen in course.history.of(StateSeen)
+        for part in seen.components
+        if part.name.startswith("model") and part.size
+    }
+    names = {save.number: save.name for save in course.files.saves}
+    for number, saved in course.history.of(FileSaved):
+        sizes = [float(p.size) for p in saved.parts if p.kind == "numbers" and p.size is not None]
+        known = {_rounded(size) for size in (*sizes, math.hypot(*sizes))}
+        if known & norms and number in names:
+            yield series_of(PurePath(names[number]).name)
+
+
+def _rounded(norm: float) -> str:
+    return f"{norm:.9g}"
 
 
 def _loads(analysis: RunAnalysis, attempt: Attempt) -> Mapping[int, tuple[int, FileLoaded]]:

@@ -171,7 +171,7 @@ Accept = Annotated[
     list[str] | None,
     typer.Option(
         "--accept",
-        metavar="rng|cosmetic",
+        metavar="rng|lost-work|cosmetic",
         help="Report differences of this severity as notes, not as failures. Repeatable.",
     ),
 ]
@@ -343,8 +343,9 @@ def _expecting(
     for word in accept:
         if word not in ACCEPTABLE:
             raise UsageError(
-                f"a severity that can be accepted is rng or cosmetic; got '{word}'",
-                "rng: only random streams differ. cosmetic: only what is shown or logged differs.",
+                f"a severity that can be accepted is rng, lost-work or cosmetic; got '{word}'",
+                "rng: only random streams differ. lost-work: saved work is trained again. "
+                "cosmetic: only what is shown or logged differs.",
                 place="--accept",
             )
     given: dict[str, object] = {"accept": tuple(word for word in ACCEPTABLE if word in accept)}

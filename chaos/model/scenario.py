@@ -20,7 +20,7 @@ from chaos.record import Record
 
 Profile: TypeAlias = Literal["strict", "standard", "relaxed"]
 VerdictStatus: TypeAlias = Literal["pass", "fail", "inconclusive"]
-Acceptable: TypeAlias = Literal["rng", "cosmetic"]
+Acceptable: TypeAlias = Literal["rng", "lost-work", "cosmetic"]
 Launcher: TypeAlias = Literal["ray", "torchrun"]
 Cloud: TypeAlias = Literal["aws", "gcp", "azure"]
 
@@ -293,7 +293,8 @@ class Expect(Record):
         default=(),
         description="what may be broken, with a note: `rng`, where it is shown that only random "
         "streams differ after a resume (dropout, shuffles), and every part of the state, step and "
-        "sample is there; `cosmetic`, what is only logged",
+        "sample is there; `lost-work`, a resume from an older save than there was, where all is "
+        "the baseline's in the end; `cosmetic`, what is only logged",
     )
     ignore_metrics: tuple[str, ...] = Field(
         default=(),

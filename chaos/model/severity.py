@@ -3,10 +3,11 @@
 from collections.abc import Iterable
 from typing import Literal, TypeAlias, get_args
 
-# wrong result: model, data, steps, or more work lost than a checkpoint holds.
+# wrong result: model, data or steps.
+# work lost: a resume threw away saved work, and all is the baseline's in the end.
 # not reproducible: only random streams differ, so the result is statistically the same.
 # cosmetic: only what is shown or logged differs.
-Severity: TypeAlias = Literal["wrong result", "not reproducible", "cosmetic"]
+Severity: TypeAlias = Literal["wrong result", "work lost", "not reproducible", "cosmetic"]
 
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 

@@ -110,7 +110,10 @@ def test_ray_is_left_out_where_it_is_not_wanted(
     [
         (["--time-limit", "soon"], "'soon' is not a time such as 90s, 5m or 1h"),
         (["--format", "github"], "this command does not write github"),
-        (["--accept", "all"], "a severity that can be accepted is rng or cosmetic; got 'all'"),
+        (
+            ["--accept", "all"],
+            "a severity that can be accepted is rng, lost-work or cosmetic; got 'all'",
+        ),
     ],
 )
 def test_what_cannot_be_meant_is_refused_with_what_to_write(
