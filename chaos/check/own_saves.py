@@ -93,7 +93,7 @@ class _Sources:
                 for other in of_one_place
                 if not _is_constant(pool := self._like(other))
             ]
-            newest = self._newest(pools)
+            newest = self._newest(pools, load)
             if newest is None or newest.place <= place_of(load) or newest.digest == load.digest:
                 continue
             yield Anomaly(
@@ -114,12 +114,15 @@ class _Sources:
             series.add(origin.series)
         return [s for s in self.there if series_of(s.name) in series or s.series in series]
 
-    def _newest(self, pools: list[list[Save]]) -> Save | None:
-        """Return the newest save of the first series that is whole in all series."""
+    def _newest(self, pools: list[list[Save]], load: FileLoaded) -> Save | None:
+        """Return the newest save that is whole in all series: of its files, the one like `load`."""
         whole = [self._whole_places(pool) for pool in pools]
         places = set.intersection(*whole) if whole else set()
-        at = [save for save in (pools[0] if pools else ()) if save.place == max(places, default=0)]
-        return at[-1] if at else None
+        newest = max(places, default=None)
+        at = [save for pool in pools for save in pool if save.place == newest]
+        series = series_of(load.path)
+        alike = sorted(at, key=lambda s: (s.rank == load.saved_rank, series_of(s.name) == series))
+        return alike[-1] if alike else None
 
     def _whole_places(self, pool: list[Save]) -> set[_Place]:
         """Return the places of a series at which each rank that has saves has one."""
@@ -259,9 +262,8 @@ class _Sources:
         if rank is None or not lost[rank]:
             return ""
         cost = f"; it cost {plural(lost[rank], 'finished step')}"
-        return (
-            cost if newest is None else f"{cost}, from that save {self._steps_since(newest, rank)}"
-        )
+        since = None if newest is None else self._steps_since(newest, rank)
+        return cost if since is None else f"{cost}, and would have cost {since} from that save"
 
     def _steps_since(self, save: Save, rank: int) -> int:
         """Return the number of a rank's steps from a save to the end of the attempt before."""

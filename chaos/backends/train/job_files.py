@@ -441,7 +441,7 @@ class JobFiles:
             return  # it is of many steps, and says of none what was in it
         digest, size = _bytes_of(path)
         known = self._saves.find(digest)
-        if known is not None and (known.epoch, known.step) != opening.place:
+        if known is not None and self._is_copy(known, opening, path):
             self._copied(path, known)
             return
         content = content or self._contents.pop(digest, None) or _content(read(path))
@@ -454,6 +454,14 @@ class JobFiles:
             what: dict[str, Any] = {"path": opening.path, "digest": digest, "bytes": size}
             text = FileWritten(**self._at(opening.place), **what, parts=content[0])
             self._texts[opening.path] = text
+
+    def _is_copy(self, known: Save, opening: Opening, path: Path) -> bool:
+        """Return whether a file holds what was saved elsewhere.
+
+        What another thread copies may be done before training goes on, or after it.
+        """
+        is_beside = known.path != str(path) and self._handed.is_beside(opening.thread)
+        return is_beside or (known.epoch, known.step) != opening.place
 
     def _copied(self, path: Path, known: Save) -> None:
         """Record a copy of a file that was saved elsewhere, now that it is whole."""
