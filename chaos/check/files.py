@@ -165,14 +165,12 @@ class Files:
         saves = list(self.published(before=before))
         if attempt not in self.seen:
             return saves
-        by_digest = {save.digest: save for save in saves}
-        by_name = {(save.name, save.digest): save for save in saves}
+        latest = {(save.digest, save.rank, save.name): save for save in saves}.values()
         found = []
         for path, digest in {(f.path, f.digest) for f in self.found(attempt) if f.state == "there"}:
-            if (path, digest) in by_name:
-                found.append(by_name[path, digest])
-            elif digest in by_digest:
-                found.append(replace(by_digest[digest], path=path, name=path))
+            alike = [save for save in latest if save.digest == digest]
+            written = [save for save in alike if save.name == path]
+            found += written or [replace(save, path=path, name=path) for save in alike]
         return sorted(found, key=lambda save: (save.number, save.name))
 
     def found(self, attempt: int) -> Iterator[SeenFile]:

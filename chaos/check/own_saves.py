@@ -19,7 +19,7 @@ from chaos.words import plural
 
 _Place: TypeAlias = tuple[int, int]  # epoch, finished steps of it
 _File: TypeAlias = tuple[int, str]  # a rank, and its file's name with `#` for its numbers
-# A name that Python's `tempfile` draws: nobody finds such a file by its name again.
+# A name that Python's `tempfile` draws: no later process can find such a file by it.
 _DRAWN = re.compile(r"/tmp[a-z0-9_]{8}(?=[/.]|$)")  # noqa: S108 - a pattern
 
 
@@ -166,14 +166,15 @@ class _Sources:
         """Return whether a file may be one from which training resumes.
 
         What the run reads is known by its series, once anything is read. Otherwise left out are
-        files that nobody can find again, what only waits to be copied elsewhere, and what has not
+        files under a drawn name, what only waits to be copied elsewhere, and what has not
         the model in it, if other files have.
         """
         read = {series_of(e.path) for of in self.files.loads.values() for _, e in of if is_own(e)}
         if read:
             return series_of(save.name) in read or save.series in read
         is_staged = series_of(save.name) in self._staged
-        is_other = self._with_model and _file_of(save)[1] not in self._with_model
+        names = {_file_of(other)[1] for other in self.files.saves if other.digest == save.digest}
+        is_other = self._with_model and names.isdisjoint(self._with_model)
         return not is_staged and not is_other and _DRAWN.search(save.name) is None
 
     @cached_property
@@ -229,12 +230,13 @@ class _Sources:
     @cached_property
     def _due(self) -> Mapping[_Place, set[_File]]:
         """The files of the baseline's, by the place of their content."""
-        found: dict[_Place, set[_File]] = {}
+        found: dict[_Place, dict[str, _File]] = {}
         course = self._courses[-1]
         copied = (replace(save, name=path) for save, path in _copies(course))
         for save in (*course.files.saves, *copied):
-            found.setdefault(save.place, set()).add(_file_of(save))
-        return found
+            # Of ranks that write one and the same file, the last has written it.
+            found.setdefault(save.place, {})[save.name] = _file_of(save)
+        return {place: set(files.values()) for place, files in found.items()}
 
     # -- words ---------------------------------------------------------------------------------
 
@@ -242,16 +244,18 @@ class _Sources:
         """Return, in words, the reason why a save that was made was not there."""
         states = {f.state for f in self.files.found(self._index) if _is_of(f, save)}
         if "elsewhere" in states:
-            return f"lay in the temporary folder of rank {save.rank}'s node, and no rank runs there"
-        if "gone" in states and self._node_of(save) in self._lost_nodes():
-            return f"lay on the disk of the node that was lost, rank {save.rank}'s"
+            return "lay in the temporary folder of another node, on which no rank runs now"
+        if "gone" in states and not self._nodes_of(save).isdisjoint(self._lost_nodes()):
+            return "lay on the disk of the node that was lost"
         return "was not there any more, and nothing else was"
 
-    def _node_of(self, save: Save) -> str | None:
-        attempt = next(a for a in self.analysis.run.attempts if a.index == save.attempt)
-        return next((p.node_id for p in attempt.places if p.rank == save.rank), None)
+    def _nodes_of(self, save: Save) -> set[str]:
+        """Return the nodes of the ranks that wrote a file of these bytes."""
+        places = {(a.index, p.rank): p for a in self.analysis.run.attempts for p in a.places}
+        writers = {(s.attempt, s.rank) for s in self.files.saves if s.digest == save.digest}
+        return {place.node_id for writer, place in places.items() if writer in writers}
 
-    def _lost_nodes(self) -> set[str | None]:
+    def _lost_nodes(self) -> set[str]:
         takers = (s for s in self.analysis.injections if s.op.fault.nodes_lost)
         return {invoked.node_id for s in takers for _, invoked in s.invoked}
 

@@ -113,7 +113,9 @@ def check_lost_work(analysis: RunAnalysis) -> CheckResult:
     recorded. To it come the steps that a rank made while a checkpoint before them was uploaded, by
     another rank or beside training: in Ray 2.60 a report that returned is no commit until all ranks
     have made it and the controller has polled. A job that saves by the clock makes another number
-    of steps from one save to the next in every run, so there is no bound.
+    of steps from one save to the next in every run, so there is no bound. Nor is there one for a
+    restart from the newest of the job's own saves that was there: it loses what a save costs that
+    comes late, as by a copy beside training.
     """
     if not analysis.restarts:
         return without_restart(LOST_WORK, analysis)

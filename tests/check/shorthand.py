@@ -10,6 +10,8 @@
     d:c0              Ray removes a checkpoint
     L:c0,c1~  L       what storage holds: `~` is damaged; when the run is over
     w:f  w:f=3  v:f   a file is written; `ship` in it is 3; its writing begins and does not end
+    m:f>g  k:f>g      it is renamed; it is copied
+    q:f,g-,h~  q      what a rank finds of these as it begins: `-` is gone, `~` lies elsewhere
     l:f  l:f!  l:f/   a file is read; it cannot be; rank 0 alone reads it
     x  y  i           rank 1 is killed; Ray does not decide; what came of it is not seen
     z                 rank 1 of the attempt before makes a step
@@ -54,9 +56,14 @@ def plan_of(line: str, **expect: Any) -> Plan:
 
 @dataclass
 class _Telling(Scribe):
-    """`saves`: where each file of the job's own was last saved, by path and rank."""
+    """`saves`: where each file of the job's own was last saved, by path and rank.
+
+    `origins`: the paths under which renamed and copied files were written.
+    """
 
     saves: dict[tuple[str, int], tuple[int, int, int]] = field(default_factory=dict)
+
+    origins: dict[str, str] = field(default_factory=dict)
 
     def tell(self, line: str) -> History:
         for word in line.split():
@@ -177,17 +184,44 @@ class _Telling(Scribe):
     def on_v(self, word: str) -> None:
         self.ranks(ev.FileSaveBegun, **self.place, path=word.partition(":")[2])
 
+    def on_m(self, word: str) -> None:
+        path, _, to = word.partition(":")[2].partition(">")
+        self.origins[to] = path
+        self.ranks(ev.FileRenamed, **self.place, path=path, to=to)
+
+    def on_k(self, word: str) -> None:
+        path, _, to = word.partition(":")[2].partition(">")
+        self.origins[to] = path
+        _, epoch, step = self.saves[path, 0]
+        done = {"path": to, "digest": digest(path, epoch, step)}
+        self.ranks(ev.FileCopied, epoch=epoch, step=step, **done)
+
+    def on_q(self, word: str) -> None:
+        files = []
+        for name in filter(None, word.partition(":")[2].split(",")):
+            path = name.rstrip("-~")
+            written = self.origins.get(path, path)
+            _, epoch, step = self.saves[written, 0]
+            states: dict[str, Any] = {"-": "gone", "~": "elsewhere"}
+            state = states.get(name[-1], "there")
+            found = ev.SeenFile(path=path, digest=digest(written, epoch, step), state=state)
+            files.append(found)
+        for rank in RANKS:
+            seen = ev.FilesSeen(attempt=self.attempt, rank=rank, files=tuple(files))
+            self.say(f"worker-{rank}", seen)
+
     def on_l(self, word: str) -> None:
         path = word.partition(":")[2].rstrip("!/")
+        written = self.origins.get(path, path)
         for rank in RANKS[: 1 if word.endswith("/") else 2]:
-            attempt, epoch, step = self.saves.get((path, rank), (None, None, None))
+            attempt, epoch, step = self.saves.get((written, rank), (None, None, None))
             failed = word.endswith("!")
             loaded = ev.FileLoaded(
                 attempt=self.attempt,
                 rank=rank,
                 **self.place,
                 path=path,
-                digest=digest(path, epoch, step),
+                digest=digest(written, epoch, step),
                 saved_attempt=None if failed else attempt,
                 saved_rank=None if failed or attempt is None else rank,
                 saved_epoch=None if failed else epoch,

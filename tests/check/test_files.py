@@ -6,7 +6,7 @@ from chaos.check.analysis import RunTables
 from chaos.check.judge import judge
 from chaos.model import event as ev
 from chaos.model.scenario import Retention
-from chaos.model.verdict import Verdict
+from chaos.model.verdict import CheckResult, Verdict
 from tests.check.shorthand import plan_of, told_in
 from tests.check.story import Story, Strike
 from tests.check.tamper import analysis_of, changed, result_on, rows, told, verdict_on, without
@@ -18,6 +18,10 @@ BASELINE = "g s w:f_1 s r c- s w:f_2 s r c- s w:f_10 s r c- s w:f_11 s r c- ."
 
 def verdict(run: str, baseline: str = BASELINE) -> Verdict:
     return judge(plan_of(run), told_in(run), told_in(baseline))
+
+
+def result(check: str, run: str, baseline: str = BASELINE) -> CheckResult:
+    return next(r for r in verdict(run, baseline).results if r.check == check)
 
 
 def test_a_rank_that_finds_its_place_in_a_file_goes_on_there() -> None:
@@ -65,6 +69,96 @@ def test_a_job_that_reads_none_of_its_files_started_from_scratch() -> None:
     assert found.broken[0].check == "resume-point"
     assert "attempt 1 started from scratch, although f_2 of epoch 1, step 1 was there" in (
         found.headline
+    )
+
+
+def test_a_file_is_named_as_it_was_renamed() -> None:
+    run = "g s w:t_1 m:t_1>f_1 s r c- s w:t_2 m:t_2>f_2 s r c- s x g q:f_1,f_2 l:f_1 s s r c- ."
+
+    summary = result("resume-point", run).summary
+
+    assert "resumed from f_1, saved at epoch 0, step 1; f_2 of epoch 1, step 1 was there" in summary
+    assert "it cost 5 finished steps, and would have cost 2 from that save" in summary
+
+
+@pytest.mark.parametrize("seen", ["q:f_1", "q:f_1,f_2-", "q:f_1,f_2~"])
+def test_an_attempt_resumes_from_the_newest_that_is_still_there(seen: str) -> None:
+    run = f"g s w:f_1 s r c- s w:f_2 s r c- s x g {seen} l:f_1 s s r c- ."
+
+    assert result("resume-point", run).status == "pass"
+    assert result("lost-work", run).status == "pass"
+
+
+def test_of_copies_the_newest_that_is_whole_is_the_newest_save() -> None:
+    head = "g s w:f_1 s k:f_1>g_1 r c- s w:f_2 s r c- s x g"
+
+    early = result("resume-point", f"{head} q:f_1,f_2,g_1 l:g_1 s s r c- .")
+    late = head.replace("s x", "k:f_2>g_2 s x") + " q:f_1,f_2,g_1,g_2 l:g_1 s s r c- ."
+
+    assert early.status == "pass"
+    assert "g_2 of epoch 1, step 1 was there" in result("resume-point", late).summary
+
+
+def test_a_copy_without_the_mark_that_it_is_whole_need_not_be_read() -> None:
+    head = "g s w:f_1 k:f_1>a1/f w:ok_1 k:ok_1>a1/ok s r c- s w:f_2 k:f_2>a2/f s r c- s x g"
+
+    found = result("resume-point", f"{head} q:a1/f,a1/ok,a2/f l:a1/f s s r c- .")
+
+    assert found.status == "pass"
+
+
+def test_what_is_written_before_the_first_step_is_no_save() -> None:
+    base = "g w:cache s s r c- s w:f_2 s r c- ."
+
+    assert (
+        result("resume-point", "g w:cache s s r c- x g q:cache s s r c- .", base).status == "pass"
+    )
+
+
+def test_what_only_waits_to_be_copied_is_no_save() -> None:
+    base = "g s w:f_1 s k:f_1>g_1 r c- s w:f_2 s k:f_2>g_2 r c- ."
+
+    found = result("resume-point", "g s w:f_1 s r c- s x g q:f_1 s s r c- s s r c- .", base)
+
+    assert found.status == "pass"
+
+
+@pytest.mark.parametrize(
+    ("seen", "words"),
+    [
+        ("q:f_1,f_2-", "although f_1 of epoch 0, step 1 was there: no rank read it"),
+        ("q:f_1-,f_2~", "f_2 of epoch 1, step 1 lay in the temporary folder of another node"),
+        ("q", "f_2 of epoch 1, step 1 was not there any more, and nothing else was"),
+    ],
+)
+def test_an_attempt_that_began_anew_says_what_became_of_the_saves(seen: str, words: str) -> None:
+    run = f"g s w:f_1 s r c- s w:f_2 s r c- s x g {seen} s s r c- s s r c- ."
+
+    assert words in result("resume-point", run).summary
+
+
+def test_a_save_that_went_with_its_node_is_said_to_have_lain_there() -> None:
+    run = "g s w:f_1 s r c- s n X g q:f_1- s s r c- s s r c- ."
+
+    assert "f_1 of epoch 0, step 1 lay on the disk of the node that was lost" in (
+        result("resume-point", run, "g s w:f_1 s r c- s s r c- .").summary
+    )
+
+
+def test_a_file_that_no_other_node_sees_is_named_where_places_differ() -> None:
+    history = changed(OWN.history(), ev.Repositioned, lambda e: e.rank == 1, epoch=1)
+    (read,) = (e for _, e in history.of(ev.FileLoaded) if (e.attempt, e.rank) == (1, 0))
+    history = without(history, ev.FileLoaded, lambda e: (e.attempt, e.rank) == (1, 1))
+    for rank, state in ((0, "there"), (1, "elsewhere")):
+        file = ev.SeenFile(path=read.path, digest=read.digest, state=state)  # type: ignore[arg-type]
+        seen = ev.FilesSeen(attempt=1, rank=rank, files=(file,))
+        history = told(history, seen)
+
+    summary = result_on("agreement", OWN, history).summary
+
+    assert (
+        f"rank 1 runs on another node and does not see {read.path}, which lies on the disk of"
+        in (summary)
     )
 
 

@@ -11,6 +11,7 @@ from chaos.model.history import History
 from chaos.model.severity import Severity, worst
 from chaos.model.verdict import Verdict
 from tests.check.parts import KILLED
+from tests.check.shorthand import plan_of, told_in
 from tests.check.tamper import changed, restored_wrong, shifted, verdict_on, without
 from tests.check.test_blame import moved, with_buffers, wrong
 from tests.check.test_feeds import given
@@ -52,6 +53,7 @@ def counted(history: History, *, reset: bool = False) -> History:
 
 def test_the_gravest_severity_is_that_of_the_whole() -> None:
     assert worst(["cosmetic", "wrong result", "not reproducible"]) == "wrong result"
+    assert worst(["cosmetic", "not reproducible", "work lost"]) == "work lost"
     assert worst([]) is None
 
 
@@ -202,6 +204,21 @@ def test_what_is_accepted_is_named() -> None:
     assert judge(KILLED.plan(accept=("cosmetic",)), history, baseline).status == "pass"
     assert judge(KILLED.plan(**RNG), history, baseline).status == "fail"
     assert verdict_on(KILLED, lost_rng(), accept=("cosmetic",)).status == "fail"
+
+
+def test_work_that_was_saved_and_trained_again_is_lost_and_no_wrong_result() -> None:
+    base = "g @model=0 s r c- @model=1 s w:f_2 s r c- @model=2 s r c- ."
+    anew = "g @model=0 s r c- @model=1 s w:f_2 s r c- @model=2 s x g @model=0 " + base[11:]
+
+    found = judge(plan_of(anew), told_in(anew), told_in(base))
+    accepted = judge(plan_of(anew, accept=("lost-work",)), told_in(anew), told_in(base))
+    other = anew.replace("x g @model=0 s", "x g @model=0 s!")
+    wrong = judge(plan_of(other, accept=("lost-work",)), told_in(other), told_in(base))
+
+    assert [r.check for r in found.broken] == ["resume-point", "lost-work"]
+    assert (found.severity, accepted.status) == ("work lost", "pass")
+    assert accepted.notes[0].startswith("accepted as work lost: resume-point: ")
+    assert (wrong.severity, wrong.status) == ("wrong result", "fail")
 
 
 def test_what_is_accepted_hides_no_doubt() -> None:

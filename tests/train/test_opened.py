@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import shutil
 import sys
 import threading
 import traceback
@@ -19,7 +20,15 @@ import torch.distributed.checkpoint as dcp
 from chaos.backends.train import opened, written
 from chaos.backends.train.state.files import watch_libraries
 from chaos.backends.train.state.readable import is_text, read
-from chaos.model.event import FileLoaded, FileRenamed, FileSaveBegun, FileSaved, FileWritten
+from chaos.model.event import (
+    FileCopied,
+    FileLoaded,
+    FileRenamed,
+    FileSaveBegun,
+    FileSaved,
+    FilesSeen,
+    FileWritten,
+)
 from chaos.run.file_digest import file_digest, folder_digests
 from tests.train.test_job_files import New, Rank, put_back_after_the_test
 from tests.train.test_job_files import new as new  # noqa: PLC0414 - a fixture
@@ -86,6 +95,100 @@ def test_a_later_attempt_goes_on_where_what_it_reads_was_written(
     assert [Path(e.to).name for e in first.of(FileRenamed)] == [name]
     assert [e.saved_step for e in second.of(FileLoaded)] == [3]
     assert (second.cursor.epoch, second.cursor.step) == (0, 3)
+
+
+def found_by(rank: Rank) -> dict[str, str]:
+    """Return the files that a new attempt looks for, by name, as it finds them."""
+    rank.files.watch_opened()
+    (seen,) = rank.of(FilesSeen)
+    return {Path(file.path).name: file.state for file in seen.files}
+
+
+def test_an_attempt_finds_what_is_left_of_the_saves_under_their_last_names(
+    new: New, own: Path
+) -> None:
+    first = watching(new)
+    stepped(first, 1)
+    for number, name in enumerate(("kept", "gone", "removed", "torn", "folder/inner")):
+        (own / name).parent.mkdir(exist_ok=True)
+        write_pickle(own / f"{name}.new", {"w": np.full(9, number)})
+        (own / f"{name}.new").replace(own / f"{name}.pkl")
+    first.files.look()
+    (own / "folder").rename(own / "other")
+    (own / "removed.pkl").unlink()
+    with first.files.quietly():  # as another program would
+        (own / "gone.pkl").unlink()
+        (own / "torn.pkl").write_bytes(b"x" * (own / "torn.pkl").stat().st_size)
+
+    found = found_by(new(attempt=1))
+
+    assert found == {
+        "kept.pkl": "there",
+        "gone.pkl": "gone",
+        "torn.pkl": "gone",
+        "inner.pkl": "there",
+    }
+
+
+def test_a_file_in_the_temporary_folder_of_another_node_is_elsewhere(
+    new: New, own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(own))
+    first = watching(new)
+    stepped(first, 1)
+    write_pickle(own / "state.pkl", {"w": np.ones(3)})
+    first.files.look()
+    same = found_by(new(attempt=1, rank=1))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "of another node"))
+
+    assert same == {"state.pkl": "there"}
+    assert found_by(new(attempt=1)) == {"state.pkl": "elsewhere"}
+
+
+def test_a_copy_made_beside_training_is_of_the_place_of_its_content(new: New, own: Path) -> None:
+    rank = watching(new)
+    stepped(rank, 2)
+    write_pickle(own / "state.pkl", {"w": np.ones(3)})
+    rank.files.look()
+    rank.cursor.step = 3
+    copying = threading.Thread(target=shutil.copyfile, args=(own / "state.pkl", own / "copy.pkl"))
+    copying.start()
+    copying.join()
+    rank.files.look(at_rest=True)
+
+    assert [(e.step, Path(e.path).name) for e in rank.of(FileSaved)] == [(2, "state.pkl")]
+    assert [(e.step, Path(e.path).name) for e in rank.of(FileCopied)] == [(2, "copy.pkl")]
+    assert found_by(new(attempt=1)) == {"state.pkl": "there", "copy.pkl": "there"}
+
+
+def test_a_save_is_of_the_thread_that_opened_its_file(new: New, own: Path) -> None:
+    rank = watching(new)
+    stepped(rank, 2)
+    write_pickle(own / "state.pkl", {"w": np.ones(3)})
+    looking = threading.Thread(target=rank.files.look)
+    looking.start()
+    looking.join()
+
+    assert [e.is_beside for e in rank.of(FileSaveBegun)] == [False]
+
+
+def test_what_is_written_before_the_first_step_gives_no_place(new: New, own: Path) -> None:
+    first = watching(new)
+    write_pickle(own / "cache.pkl", {"rows": np.ones(3)})
+    first.files.look()
+    stepped(first, 3)
+    write_pickle(own / "state.pkl", {"w": np.ones(3)})
+    first.files.step_begins()
+    ranks = [new(attempt=1, rank=rank, ranks=2) for rank in (0, 1)]
+    for rank in ranks:
+        rank.files.watch_opened()
+        (own / "cache.pkl").read_bytes()
+        rank.files.look()
+    ranks[1].files.watch_opened()
+    (own / "state.pkl").read_bytes()
+    ranks[1].files.step_begins()
+
+    assert (ranks[1].cursor.epoch, ranks[1].cursor.step) == (0, 3)
 
 
 def test_what_is_pickled_is_known_by_its_entries(new: New, own: Path) -> None:

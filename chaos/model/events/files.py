@@ -65,7 +65,7 @@ class FileCopied(StepEvent, frozen=True, kw_only=True):
 
 
 class SeenFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that was saved, or copied, and that nobody was seen to remove.
+    """A file that was saved, or copied, and was not seen to be removed.
 
     `there`: with the content that `digest` stands for. `gone`: no longer, or with another content.
     `elsewhere`: in the temporary folder of another node.
