@@ -466,8 +466,9 @@ class JobFiles:
     def _copied(self, path: Path, known: Save) -> None:
         """Record a copy of a file that was saved elsewhere, now that it is whole."""
         self._saves.lay(path, known.digest, tmp=self._tmp)
-        at = self._at((known.epoch, known.step))
-        self._write(FileCopied(**at, path=str(path), digest=known.digest))
+        if known.path != str(path):  # else it is written again, with the same bytes
+            at = self._at((known.epoch, known.step))
+            self._write(FileCopied(**at, path=str(path), digest=known.digest))
 
     def _tell_texts(self) -> None:
         texts, self._texts = self._texts, {}
