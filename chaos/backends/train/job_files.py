@@ -12,10 +12,10 @@ from chaos.backends.train.cursor import Record
 from chaos.backends.train.handed import HandedWork
 from chaos.backends.train.loads import GoingOn, Loads
 from chaos.backends.train.opened import Opened, Opening
-from chaos.backends.train.saves import Position, Save, Saves
+from chaos.backends.train.saves import Save, Saves
 from chaos.backends.train.state.content import counts_of, parts_of
 from chaos.backends.train.state.readable import is_text, read
-from chaos.check.resume_place import Assumed, Seen, resumed_at
+from chaos.check.resume_place import Seen
 from chaos.model.event import (
     FileCopied,
     FileRenamed,
@@ -23,12 +23,10 @@ from chaos.model.event import (
     FileSaved,
     FilesSeen,
     FileWritten,
-    Repositioned,
-    ResumeEvidence,
     SavedPart,
     SeenFile,
 )
-from chaos.model.places import START, Place
+from chaos.model.places import Place
 from chaos.run.file_digest import file_digest
 
 _Content = tuple[tuple[SavedPart, ...], dict[str, int]]
@@ -51,9 +49,6 @@ class JobFiles:
         self._write, self._failed = record.write, record.failed
         self._saves = saves
         self._records = is_kept
-        self._ranks = ranks
-        self._by_commit = record.cursor.attempt > 0 and not may_move
-        self._is_to_find = record.cursor.attempt > 0
         self.going_on = GoingOn(record.cursor, saves, ranks=ranks, may_move=may_move)
         self.loads = Loads(record, saves, self.going_on)
         self._since_step: list[Save] = []
@@ -213,7 +208,7 @@ class JobFiles:
     def _comes_here(self, first: Callable[[], Seen] = Seen) -> None:
         self._handed.trains_here()
         self.look(at_rest=True)  # torchrun's jobs make no report, at which it would be done
-        if self._is_to_find:
+        if self.going_on.is_to_find:
             self._guarded("load", lambda: self._go_on(first()))
 
     def pass_reported(self) -> None:
@@ -289,7 +284,7 @@ class JobFiles:
 
         A job that has `returned` without a step found in its files that nothing was left to train.
         """
-        if returned and self._is_to_find:
+        if returned and self.going_on.is_to_find:
             self.look()
             self._guarded("load", lambda: self._go_on(Seen()))
         self._guarded("files", lambda: self._look(at_rest=True, at_end=True))
@@ -467,7 +462,7 @@ class JobFiles:
         """Record a copy of a file that was saved elsewhere, now that it is whole."""
         self._saves.lay(path, known.digest, tmp=self._tmp)
         if known.path != str(path):  # else it is written again, with the same bytes
-            at = self._at((known.epoch, known.step))
+            at = self._at(Place(known.epoch, known.step))
             self._write(FileCopied(**at, path=str(path), digest=known.digest))
 
     def _tell_texts(self) -> None:
@@ -476,28 +471,10 @@ class JobFiles:
             self._guarded("files", lambda text=text: self._write(text))  # type: ignore[misc]
 
     def _go_on(self, first: Seen) -> None:
-        """Find out where this attempt resumed: as its first step shows or, without that, a file."""
-        self._is_to_find = self.going_on.may_move = False
-        cursor = self._cursor
-        own = self._saves.states(before=cursor.attempt)
-        index = self._saves.index(cursor.rank, ranks=self._ranks)
-        assumed = self._assumed(is_fresh=START in own.models.get(first.model, ()))
-        found = resumed_at([first], index, assumed, own)
-        if found.by == "nothing":
-            return
-        cursor.epoch, cursor.step = found.place
-        path = assumed.path if found.by == "file" else None
-        self._saves.take_position(Position(cursor.attempt, cursor.rank, *found.place, path or ""))
-        told = Repositioned(**cursor.place(), path=path, by=found.by, others=found.others)
-        self._write(told)
-
-    def _assumed(self, *, is_fresh: bool) -> Assumed:
-        """Return the place by the file that was read, or by Ray's commit."""
-        read = self.going_on.furthest(is_fresh=is_fresh)
-        if read is not None:
-            return Assumed(Place(*read.place), "file", read.path)
-        by: ResumeEvidence = "commit" if self._by_commit else "nothing"
-        return Assumed(Place(self._cursor.epoch, self._cursor.step), by)
+        """Move the cursor to where this attempt resumed, as far as that is known."""
+        found = self.going_on.resumes(first)
+        if found is not None:
+            self._write(found)
 
 
 def _real(path: Path | str) -> Path:

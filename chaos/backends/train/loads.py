@@ -6,7 +6,9 @@ from pathlib import Path
 
 from chaos.backends.train.cursor import Cursor, Record
 from chaos.backends.train.saves import Position, Save, Saves
-from chaos.model.event import FileLoaded
+from chaos.check.resume_place import Assumed, Seen, resumed_at
+from chaos.model.event import FileLoaded, Repositioned
+from chaos.model.places import START, Place
 from chaos.run.file_digest import file_digest
 
 
@@ -25,7 +27,8 @@ class GoingOn:
         self._saves = saves
         self._ranks = ranks
         self._reads: list[Position] = []
-        self.may_move = may_move
+        self._may_read = may_move
+        self.is_to_find = cursor.attempt > 0
 
     def has_read(self, save: Save) -> None:
         """Record a save that this rank has read, for the other ranks to see.
@@ -36,6 +39,37 @@ class GoingOn:
         if self.may_move and save.attempt < cursor.attempt and not save.is_data:
             self._reads.append(Position.of(save, attempt=cursor.attempt, rank=cursor.rank))
             self._saves.keep_reads(cursor.attempt, cursor.rank, self._reads)
+
+    @property
+    def may_move(self) -> bool:
+        """Whether the place may still follow from a file: Ray handed no checkpoint."""
+        return self._may_read and self.is_to_find
+
+    def resumes(self, first: Seen) -> Repositioned | None:
+        """Move the cursor, once, to the place at which the rank resumed; None: nothing tells it.
+
+        `first` is what was seen of its first step.
+        """
+        self.is_to_find, cursor = False, self._cursor
+        own = self._saves.states(before=cursor.attempt)
+        index = self._saves.index(cursor.rank, ranks=self._ranks)
+        assumed = self._assumed(is_fresh=START in own.models.get(first.model, ()))
+        found = resumed_at([first], index, assumed, own)
+        if found.by == "nothing":
+            return None
+        cursor.epoch, cursor.step = found.place
+        path = assumed.path if found.by == "file" else None
+        self._saves.take_position(Position(cursor.attempt, cursor.rank, *found.place, path or ""))
+        at = cursor.place()
+        return Repositioned(**at, path=path, by=found.by, others=found.others)
+
+    def _assumed(self, *, is_fresh: bool) -> Assumed:
+        """Return the place by the file that was read, or by Ray's commit."""
+        read = self.furthest(is_fresh=is_fresh)
+        if read is not None:
+            return Assumed(Place(*read.place), "file", read.path)
+        place = Place(self._cursor.epoch, self._cursor.step)
+        return Assumed(place, "nothing" if self._may_read else "commit")
 
     def furthest(self, *, is_fresh: bool) -> Position | None:
         """Return the place by the files that were read, if it is later than the rank's own.
