@@ -13,6 +13,7 @@ from chaos.errors import (
     UnmetNeedError,
     refusal_in,
 )
+from chaos.model.causes import causes
 from chaos.model.event import (
     NO_FIT,
     DeadlinePassed,
@@ -219,7 +220,7 @@ def _own_retry(history: History) -> str | None:
     by_script = history.count(FitCalled) > 1
     for _, decided in history.of(FailureDecided):
         if decided.decision == "RETRY" or (by_script and decided.decision == "RAISE"):
-            first = next(iter(sorted(decided.errors.items())), None)
+            first = next(iter(causes(decided.errors).items()), None)
             what = decided.error if first is None else f"rank {first[0]}: {first[1]}"
             return (
                 f"{what} in attempt {decided.attempt}. A run with a fault is compared with one in "
@@ -247,7 +248,7 @@ def _raised(history: History) -> Iterator[str]:
     if (script := ending(history).script_raised) is not None:
         yield f"{script[1].error}: {script[1].message}"
     for _, decided in history.of(FailureDecided):
-        yield from decided.errors.values()
+        yield from causes(decided.errors).values()
 
 
 def refuse_trials_elsewhere(plan: Plan) -> None:

@@ -15,7 +15,7 @@ what is shipped.
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from typing import TypeAlias
 
 from chaos.check.analysis import RunAnalysis
@@ -88,20 +88,28 @@ def blamed(analysis: RunAnalysis, restart: Restart) -> Blame:
 
 @lru_cache(maxsize=2)  # many checks of the run that is being judged use it
 def _all_blamed(analysis: RunAnalysis) -> Mapping[int, Blame]:
-    return {restart.attempt.index: _blamed(analysis, restart) for restart in analysis.restarts}
+    seen = [Later(analysis, restart) for restart in analysis.restarts]
+    shown = {(row.rank, row.component) for later in seen for row in later.without_effect()}
+    return {later.restart.attempt.index: _blamed(later, frozenset(shown)) for later in seen}
 
 
-def _blamed(analysis: RunAnalysis, restart: Restart) -> Blame:
-    mine = [r for r in analysis.components if r.attempt == restart.attempt.index and r.is_broken]
-    place, after = restart.attempt.place, aftermath(analysis, restart)
+def _blamed(seen: "Later", without_effect: frozenset[tuple[int, str]]) -> Blame:
+    """Return the causes of one resume; `without_effect`: parts that some resume shows to be so."""
+    analysis, restart, mine, after = seen.analysis, seen.restart, seen.broken, seen.after
+    place = restart.attempt.place
     if not mine:
         return Blame(after)
     had_left = place is not None and left_before(analysis, *place)
     solid = [r for r in mine if not is_rng(r.component)]
     # In a run that had left its baseline before, a part that is only different is a consequence.
     solid = [r for r in solid if r.standing != "different" or not had_left]
-    seen = Later(analysis, restart)
-    idle = [r for r in solid if seen.shows_nothing_of(r, after)]
+    idle = [
+        r
+        for r in solid
+        if seen.shows_nothing_of(r)
+        # An attempt that was cut short is too short to show it.
+        or ((r.rank, r.component) in without_effect and not seen.shows_an_effect_of(r))
+    ]
     solid = [r for r in solid if r not in idle]
     # Buffers that other inputs or random numbers may have moved do not clear the generators: these
     # are judged without them, and then decide whether the buffers are findings.
@@ -170,19 +178,39 @@ class Later:
     analysis: RunAnalysis
     restart: Restart
 
-    def shows_nothing_of(self, row: Row, after: Aftermath) -> bool:
+    @cached_property
+    def broken(self) -> Sequence[Row]:
+        """The parts that did not come back as the attempt entered."""
+        index = self.restart.attempt.index
+        return [r for r in self.analysis.components if r.attempt == index and r.is_broken]
+
+    @cached_property
+    def after(self) -> Aftermath:
+        """The first difference in the work of the attempt."""
+        return aftermath(self.analysis, self.restart)
+
+    def without_effect(self) -> Iterator[Row]:
+        """Yield the parts that serve what is shipped, and are shown to have no effect on it."""
+        solid = (r for r in self.broken if not is_rng(r.component) and r.group not in SHIPPED)
+        return (row for row in solid if self.shows_nothing_of(row))
+
+    def shows_an_effect_of(self, row: Row) -> bool:
+        """Return whether anything that the attempt did may follow from a part."""
+        if self.after.losses is not None or self.after.inputs:
+            return True
+        if any(trace(self.analysis, self.restart, row) for trace in TRACES):
+            return True
+        return not all(same for _, _, same in self._shipped(row.rank))
+
+    def shows_nothing_of(self, row: Row) -> bool:
         """Return whether a part that is not the baseline's is shown to have no effect.
 
         It is not enough that no effect was seen: what is shipped must have been seen to be the
         baseline's, at a place that the part could have changed.
         """
-        if after.losses is not None or after.inputs:
-            return False
-        if any(trace(self.analysis, self.restart, row) for trace in TRACES):
+        if self.shows_an_effect_of(row):
             return False
         seen = list(self._shipped(row.rank))
-        if not all(same for _, _, same in seen):
-            return False
         if row.group == "model":
             # The losses are right, so the weights are there, as another part of the state.
             return holds_nothing(row.ours) and self._has_equal_losses(row)

@@ -10,6 +10,7 @@ from chaos.check.attempt import Attempt
 from chaos.check.result import conclude, inconclusive, own_check
 from chaos.check.terms import RAY_TRAIN
 from chaos.check.time_limits import for_recovery
+from chaos.model.causes import causes
 from chaos.model.event import ControllerState, FailureDecided, FitCalled
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.words import plural
@@ -77,9 +78,8 @@ def _broken_limits(analysis: RunAnalysis) -> Iterator[Anomaly]:
             yield Anomaly(message=message, events=(charge.number,))
         if charge.was_given_up:
             message = f"{what}, {limit}, {gave_up} after attempt {charge.event.attempt}"
-            yield Anomaly(
-                message=f"{message}: {_first_error(charge.event)}", events=(charge.number,)
-            )
+            why = _first_error(analysis, charge.event.attempt)
+            yield Anomaly(message=f"{message}: {why}", events=(charge.number,))
 
 
 def _unknown_limits(analysis: RunAnalysis) -> Iterator[str]:
@@ -202,7 +202,8 @@ class _Charges:
                 again = "a second time" if mine in charged else "though no fault hit it"
                 to = self.terms.settings[event.charged]
                 message = f"attempt {event.attempt} was charged to {to}"
-                yield Anomaly(message=f"{message} {again}: {_first_error(event)}", events=(number,))
+                why = _first_error(self.analysis, event.attempt)
+                yield Anomaly(message=f"{message} {again}: {why}", events=(number,))
             charged.add(mine)
 
     def missing(self) -> Iterator[Anomaly]:
@@ -261,9 +262,12 @@ class _Charges:
         return f"{count} to {self.terms.settings[budget]}, {due} expected"
 
 
-def _first_error(event: FailureDecided) -> str:
-    """Return the first rank's error: Ray's own error only names the failure of a group."""
-    return next((event.errors[rank] for rank in sorted(event.errors)), event.error)
+def _first_error(analysis: RunAnalysis, attempt: int) -> str:
+    """Return the first error of an attempt that no other one caused, on any node."""
+    decided = [e for _, e in analysis.history.of(FailureDecided) if e.attempt == attempt]
+    of_ranks = causes({rank: error for e in decided for rank, error in e.errors.items()})
+    # Ray's own error only names the failure of a group.
+    return next(iter(of_ranks.values()), decided[0].error)
 
 
 # -- attempts --------------------------------------------------------------------------------------
@@ -355,7 +359,7 @@ def _too_many(analysis: RunAnalysis, opened: list[Attempt], due: int) -> Iterato
     ]
     for attempt, before in found:
         assert attempt.opened is not None
-        why = f": {before.decisions[-1].event.error}" if before.decisions else ""
+        why = f": {_first_error(analysis, before.index)}" if before.decisions else ""
         yield Anomaly(
             message=f"{head}: nothing was done to attempt {before.index}, and attempt "
             f"{attempt.index} followed it{why}",

@@ -1,5 +1,6 @@
 """Checks of storage: checkpoints are whole, the right ones are kept, reports are durable."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,9 +12,11 @@ from chaos.check.files import is_own
 from chaos.check.result import conclude, inconclusive, nothing_due, own_check
 from chaos.check.storage import StoredCheckpoints, is_elsewhere, kept_at_the_end, stored_checkpoints
 from chaos.check.values import as_number, flat
+from chaos.model.causes import causes, is_own_error
 from chaos.model.event import (
     CheckpointDeleted,
     Committed,
+    FileLoaded,
     FitCalled,
     PartUploaded,
     ReportReturned,
@@ -22,7 +25,7 @@ from chaos.model.event import (
 )
 from chaos.model.history import History
 from chaos.model.verdict import Anomaly, CheckResult
-from chaos.words import plural
+from chaos.words import plural, ranks
 
 # -- checkpoints -----------------------------------------------------------------------------------
 
@@ -52,6 +55,7 @@ def check_checkpoints(analysis: RunAnalysis) -> CheckResult:
     parts = analysis.history.count(PartUploaded)
     looks = list(_looks(stored_checkpoints(analysis.run), seen))
     anomalies = [*_damaged(looks), *_unfinished(analysis), *_unreadable(analysis)]
+    anomalies += [] if anomalies else _raised_after_a_load(analysis)
     due = (
         _baseline_storage(analysis.reference) if analysis.reference is not None else (False, False)
     )
@@ -195,6 +199,11 @@ def _unfinished(analysis: RunAnalysis) -> Iterator[Anomaly]:
             yield Anomaly(message=message, events=(commit.number,))
 
 
+# torch 2.13: `torch.load` takes tensors and plain values alone, unless it is told otherwise.
+_REFUSED = re.compile(r"weights.only load failed|weights_only", re.IGNORECASE)
+_PAINTED = re.compile(r"\x1b\[[0-9;]*m")
+
+
 def _unreadable(analysis: RunAnalysis) -> Iterator[Anomaly]:
     files = analysis.run.files
     told: set[str] = set()
@@ -210,12 +219,51 @@ def _unreadable(analysis: RunAnalysis) -> Iterator[Anomaly]:
         if made_good or index in analysis.hits or not was_saved or load.path in told:
             continue
         told.add(load.path)
-        why = "" if torn is None else f", whose writing by rank {torn.rank} was cut off"
+        cut = "" if torn is None else f", whose writing by rank {torn.rank} was cut off"
         yield Anomaly(
-            message=f"rank {rank} could not read {load.path}{why}, and attempt {index} ended on "
-            f"it ({load.error}): write to a temporary name, then rename",
+            message=f"rank {rank} could not read {load.path}{cut}, and attempt {index} ended on "
+            f"it ({_first_words(load.error or '')}){_how_to_read(load, is_torn=torn is not None)}",
             events=(*((torn.number,) if torn else ()), number),
         )
+
+
+def _how_to_read(load: FileLoaded, *, is_torn: bool) -> str:
+    """Return the remedy that the error and the writing of the file support."""
+    if is_torn:
+        return ": write to a temporary name, then rename"
+    if _REFUSED.search(load.error or ""):
+        return (
+            "; the file is whole: save tensors and plain values alone, or read it with "
+            "`torch.load(..., weights_only=False)`"
+        )
+    return "; its writing was seen to end"
+
+
+def _raised_after_a_load(analysis: RunAnalysis) -> Iterator[Anomaly]:
+    """Yield attempts that read a save, and raised of themselves before any rank made a step."""
+    if analysis.error_was_expected:
+        return
+    for restart in analysis.restarts:
+        attempt, files = restart.attempt, analysis.run.files
+        is_struck = attempt.index in analysis.hits or attempt.index in analysis.joined
+        read = [files.newest_loaded(attempt.index, rank) for rank in sorted(attempt.starts)]
+        loads = [load for load in read if load is not None]
+        errors = {r: e for d in attempt.decisions for r, e in d.event.errors.items()}
+        own = {rank: error for rank, error in causes(errors).items() if is_own_error(error)}
+        if is_struck or attempt.first_steps or not loads or not own:
+            continue
+        yield Anomaly(
+            message=f"attempt {attempt.index} read {loads[0][1].path}, and raised before its first "
+            f"step, without a fault: {ranks(own)}: {_first_words(next(iter(own.values())))}",
+            events=(loads[0][0], attempt.decisions[0].number),
+        )
+        return
+
+
+def _first_words(error: str) -> str:
+    """Return an error up to the end of its first sentence, without colours."""
+    line = _PAINTED.sub("", error).strip().split("\n", 1)[0]
+    return line.split(". ", 1)[0].rstrip(". ")
 
 
 # -- retention -------------------------------------------------------------------------------------

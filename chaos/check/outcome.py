@@ -7,6 +7,7 @@ from chaos.check.analysis import RunAnalysis, RunTables
 from chaos.check.attempt import Commit
 from chaos.check.result import conclude, own_check
 from chaos.check.resumes import in_words, nothing_was_left
+from chaos.model.causes import PEER_WAS_LOST
 from chaos.model.event import Committed, FailureDecided, FitRaised, StepDone
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.words import gist
@@ -129,8 +130,12 @@ def _foreign_checkpoint(analysis: RunAnalysis) -> Iterator[Anomaly]:
 
 
 def _newest(course: RunTables) -> Commit | None:
-    saved = (c for c in reversed(course.lineage.commits) if c.checkpoint is not None)
-    return next(saved, None)
+    """Return the checkpoint that was committed last, by any attempt.
+
+    A later report may carry none, and does not replace it: neither for Ray nor for its files.
+    """
+    saved = (c for attempt in course.attempts for c in attempt.commits if c.checkpoint is not None)
+    return max(saved, key=lambda commit: commit.number, default=None)
 
 
 def _returned_newest(course: RunTables) -> bool:
@@ -179,12 +184,9 @@ def _failed(analysis: RunAnalysis) -> _Found:
 # -- foreign causes --------------------------------------------------------------------------------
 
 
-# The errors that collectives raise in the peers of a lost rank (gloo, NCCL, torch's store, rabit,
-# LightGBM's sockets, TensorFlow, JAX), Ray's own words for a loss, and ours.
+# With those of a lost peer, Ray's own words for a loss, and ours.
 _CONSEQUENCES = re.compile(
-    r"connection|by peer|broken pipe|\bsocket|timed? ?out|timeout|got 0 bytes|remote process exited"
-    r"|gloo|nccl|rabit|collective|DistNetworkError|DistStoreError|DistBackendError"
-    r"|heartbeat|unavailable|deadline.exceeded|AbortedError|CancelledError"
+    rf"{PEER_WAS_LOST}"
     r"|ActorDied|ActorError|actor (?:is dead|died)|WorkerDied|WorkerCrashed|NodeDied|OwnerDied"
     r"|process has died|HealthCheck|WorkerGroupStartup|OutOfMemory|out of memory|preempt"
     r"|InjectedError",

@@ -202,7 +202,7 @@ def test_an_attempt_that_nobody_caused_is_named() -> None:
     result = result_on("attempts", story, KILLED.history())
 
     assert "2 attempts instead of 1: nothing was done to attempt 0" in result.summary
-    assert result.summary.endswith("attempt 1 followed it: WorkerGroupError")
+    assert result.summary.endswith("attempt 1 followed it: RuntimeError: connection closed by peer")
 
 
 def test_without_any_attempt_their_number_is_unknown() -> None:

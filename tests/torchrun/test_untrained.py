@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos.backends.torchrun.agent import causes
 from chaos.job_failure import why_the_job_failed
+from chaos.model.causes import causes
 from chaos.model.event import FitRaised, FitReturned
 from chaos.report.outcome import FinishedRun
 from chaos.run.clock import SystemClock
@@ -68,6 +68,9 @@ def test_a_job_that_ends_well_and_trains_nothing_is_quoted(tmp_path: Path) -> No
 
 
 def test_the_reason_is_the_worker_that_failed_and_not_one_that_torchrun_ended() -> None:
-    assert causes({0: "TypeError: x", 1: "ended by SIGTERM"}) == ["TypeError: x"]
-    assert causes({0: "ended by SIGTERM"}) == ["ended by SIGTERM"]
-    assert causes({0: "ended by SIGKILL", 1: "ended by SIGTERM"}) == ["ended by SIGKILL"]
+    gone = "RuntimeError: Connection closed by peer [127.0.0.1]:2"
+
+    assert causes({0: gone, 1: "TypeError: x", 2: "ended by SIGTERM"}) == {1: "TypeError: x"}
+    assert causes({0: "ended by SIGTERM"}) == {0: "ended by SIGTERM"}
+    assert causes({0: gone, 1: "ended by SIGTERM"}) == {0: gone}
+    assert causes({1: "ended by SIGTERM", 0: "ended by SIGKILL"}) == {0: "ended by SIGKILL"}

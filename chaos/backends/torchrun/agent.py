@@ -8,9 +8,7 @@ has it (see `rendezvous.times_of`).
 """
 
 import os
-import signal
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +25,7 @@ from chaos.backends.train.lifeline import die_with_parent
 from chaos.errors import HarnessError
 from chaos.faults.world import Target
 from chaos.model.arguments import command_line
+from chaos.model.causes import causes
 from chaos.model.event import (
     AgentEnded,
     Disturbed,
@@ -84,12 +83,6 @@ def _words(plan: Plan, node: str, controller: ControllerPort, logs: Path) -> lis
         plan.job.script,
         *command_line(plan.job.args),
     ]
-
-
-def causes(errors: Mapping[int, str]) -> list[str]:
-    """Return the errors of a round without the workers that torchrun ended because of another."""
-    ended = f"ended by {signal.SIGTERM.name}"
-    return [error for error in errors.values() if error != ended] or [*errors.values()]
 
 
 class Observer:
@@ -195,7 +188,7 @@ class Observer:
     def _failed(self, left: int, failures: dict[int, Any]) -> None:
         """Record a failure of the round, and whether torchrun restarts this node's workers."""
         errors = {rank: self._error_of(failure) for rank, failure in sorted(failures.items())}
-        self.last_errors = "\n".join(causes(errors))
+        self.last_errors = "\n".join(causes(errors).values())
         decided = FailureDecided(
             attempt=self._attempt,
             decision="RETRY" if left > 0 else "RAISE",
