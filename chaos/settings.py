@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from chaos.errors import ScenarioError
+from chaos.model.scenario import Sampling
 
 FILE, TABLE = "pyproject.toml", "tool.chaos"
 REPORTS_ENV = "CHAOS_REPORTS_DIR"
@@ -85,6 +86,7 @@ KEYS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "time-limit": ("a time such as 90s or 5m", _is_time),
     "retries": ("a number from 1", lambda value: _is_count(value) and value > 0),
     "accept": ("a list of severities", _are_texts),
+    "sampling": ("exactly_once, at_least_once or resampled", lambda v: v in get_args(Sampling)),
     "tolerance": ("a number", lambda value: isinstance(value, int | float)),
 }
 

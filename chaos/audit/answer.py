@@ -205,9 +205,11 @@ def _but(card: "Card") -> str:
     told = ""
     if accepted:
         words = " and ".join(word for word in ACCEPTABLE if word in card.accept)
-        told = (
-            f"; not the same at {plural(len(accepted), 'place')}, which `--accept {words}` allows"
-        )
+        by = [f"`--accept {words}`"] if words else []
+        by += ["`--sampling resampled`"] if card.sampling == "resampled" else []
+        allow = "allows" if len(by) == 1 else "allow"
+        places = plural(len(accepted), "place")
+        told = f"; not the same at {places}, which {' and '.join(by)} {allow}"
     if card.job.own_preemptions == 0 and _gave_notice(card.runs):
         rest = "given the retries that its own `max_preemption_failures: 0` does not allow"
         return f"{told}; {rest}"

@@ -12,7 +12,7 @@ from chaos.audit.notes import Note
 from chaos.audit.retries import Retries
 from chaos.audit.run_row import RunRow
 from chaos.model.arguments import Arguments
-from chaos.model.scenario import Acceptable, Launcher
+from chaos.model.scenario import Acceptable, Launcher, Sampling
 from chaos.model.severity import Severity, worst
 from chaos.record import Record
 from chaos.words import plural
@@ -101,6 +101,7 @@ class Card(Record):
     missing_parts: tuple[str, ...] = ()
     hashes_apart: str | None = None
     accept: tuple[Acceptable, ...] = ()
+    sampling: Sampling = "exactly_once"
     has_tolerance: bool = False
     replaced: tuple[Replaced, ...] = ()
     columns: tuple[str, ...] = ("0",)
@@ -167,7 +168,7 @@ class Card(Record):
     @property
     def severity(self) -> Severity | None:
         """The gravest severity of all findings, None if there are none."""
-        return worst(run.severity for run in self.runs if run.is_wrong and run.severity)
+        return worst(finding.severity for finding in self.findings)
 
     @property
     def word(self) -> answer.Word:

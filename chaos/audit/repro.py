@@ -22,6 +22,8 @@ def repro_text(plan: Plan, *, check: str, folder: Path, headline: str) -> str:
         expect["align"] = plan.expect.align
     if plan.expect.accept:
         expect["accept"] = list(plan.expect.accept)
+    if plan.expect.sampling != "exactly_once":
+        expect["sampling"] = plan.expect.sampling
     if plan.expect.loss_tolerance is not None:
         expect["loss_tolerance"] = plan.expect.loss_tolerance.model_dump(exclude_defaults=True)
     if plan.expect.ignore_metrics:

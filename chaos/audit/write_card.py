@@ -102,6 +102,7 @@ class CardWriter:
             missing_parts=missing_parts(right, profile, of=aims),
             hashes_apart=clean.hashes_apart,
             accept=clean.plan.expect.accept,
+            sampling=clean.plan.expect.sampling,
             has_tolerance=clean.plan.expect.loss_tolerance is not None,
             replaced=replaced(profile, _as_run(runs)),
             columns=columns(profile.epochs_seen),

@@ -199,7 +199,7 @@ def _unfinished(analysis: RunAnalysis) -> Iterator[Anomaly]:
             yield Anomaly(message=message, events=(commit.number,))
 
 
-# torch 2.13: `torch.load` takes tensors and plain values alone, unless it is told otherwise.
+# torch 2.13: `torch.load` takes tensors and plain values alone by default.
 _REFUSED = re.compile(r"weights.only load failed|weights_only", re.IGNORECASE)
 _PAINTED = re.compile(r"\x1b\[[0-9;]*m")
 

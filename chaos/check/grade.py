@@ -23,7 +23,7 @@ from chaos.check.samples import SAMPLE_ORDER, SAMPLES
 from chaos.check.state_at_resume import Row
 from chaos.check.state_snapshots import is_rng, parts_of
 from chaos.check.trajectory import TRAJECTORY, states_of
-from chaos.model.scenario import Acceptable
+from chaos.model.scenario import Acceptable, Expect
 from chaos.model.severity import Severity
 from chaos.model.verdict import CheckResult
 
@@ -37,6 +37,7 @@ _MEANT: dict[Acceptable, Severity] = {
 }
 # The checks that are broken where saved work is trained again; that takes its time, too.
 _COSTLY = (START_DECISION, RESUME_POINT, LOST_WORK)
+_DRAWN = (SAMPLE_ORDER, SAMPLES)
 
 
 def graded(analysis: RunAnalysis, results: Sequence[CheckResult]) -> tuple[CheckResult, ...]:
@@ -46,12 +47,20 @@ def graded(analysis: RunAnalysis, results: Sequence[CheckResult]) -> tuple[Check
 
 
 def accepted(
-    accept: Sequence[Acceptable], results: Sequence[CheckResult]
+    expect: Expect, results: Sequence[CheckResult]
 ) -> tuple[tuple[CheckResult, ...], tuple[str, ...]]:
-    """Return the results, passed if nothing is worse than what is accepted, with notes of it."""
+    """Return the results, passed if nothing is worse than what is accepted, with notes of it.
+
+    Where inputs may be drawn anew, so may be what is shown to follow from them alone.
+    """
     broken = [result for result in results if result.status == "fail"]
-    allowed = {_MEANT[word] for word in accept}
-    if not broken or any(result.severity not in allowed for result in broken):
+    allowed = {_MEANT[word] for word in expect.accept}
+    is_drawn = expect.sampling == "resampled" and any(r.check in _DRAWN for r in broken)
+    drawn = (*_DRAWN, TRAJECTORY) if is_drawn else ()
+    if not broken or not all(
+        result.severity in allowed or (result.check in drawn and result.severity == _MEANT["rng"])
+        for result in broken
+    ):
         return tuple(results), ()
     notes = tuple(f"{ACCEPTED}{r.severity}: {r.check}: {r.summary}" for r in broken)
     return tuple(_let_pass(r) if r in broken else r for r in results), notes
@@ -104,7 +113,7 @@ def only_random(analysis: RunAnalysis, results: Sequence[CheckResult]) -> bool:
     order = named[SAMPLE_ORDER]
     is_drawn = bool(order.anomalies) and order.severity == "not reproducible"
     counted = named[SAMPLES]
-    if counted.status == "fail" or not (
+    if counted.severity == "wrong result" or not (
         is_drawn or (counted.status == "pass" and counted.evidence)
     ):
         return False

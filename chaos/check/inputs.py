@@ -215,6 +215,20 @@ class InputComparison:
         mine = samples_of(apart.first)
         return mine is not None and not self.known.issuperset(mine)
 
+    @cached_property
+    def _is_in_first_pass(self) -> bool:
+        counted = count_samples(self.theirs.all_steps())
+        return counted is not None and counted.total() == len(counted)
+
+    def is_drawn_again(self, apart: InputsApart) -> bool:
+        """Return whether most batches mix known samples with others, of data not yet passed."""
+        if not self._is_in_first_pass:
+            return False
+        batches = [samples_of(step) for step in apart.stretch]
+        told = [set(batch) for batch in batches if batch is not None]
+        mixed = [batch for batch in told if 0 < len(batch & self.known) < len(batch)]
+        return len(told) == len(batches) and 2 * len(mixed) >= len(batches)
+
 
 def input_offsets(restarts: Sequence[Restart], inputs: InputComparison) -> Mapping[int, int]:
     """Return the attempts that continued at another place of the inputs, with the offset in steps.

@@ -109,7 +109,7 @@ def judge(
 def judge_analysis(analysis: RunAnalysis, others: Others = NO_OTHERS) -> Verdict:
     """Return the verdict on one run by its tables, which its pages can use again."""
     found = graded(analysis, _by_cause(analysis, tuple(_results(analysis, others))))
-    results, accepting = accepted(analysis.plan.expect.accept, found)
+    results, accepting = accepted(analysis.plan.expect, found)
     status = _overall(analysis, results)
     return Verdict(
         status=status,

@@ -11,6 +11,7 @@ from chaos.check.attempt import Step
 from chaos.check.compare import Aligned
 from chaos.check.inputs import InputComparison
 from chaos.check.lineage import Lineage
+from chaos.model.severity import Severity
 from chaos.model.verdict import Anomaly
 from chaos.words import plural
 
@@ -104,7 +105,9 @@ class SampleLedger:
             f"were never trained, and {(ours - due).total()} once too often"
         )
         events = tuple(steps[0].number for steps in self._ours(found.epoch) if steps)
-        return replace(found, anomaly=Anomaly(message=message, events=events))
+        is_meant = self.analysis.plan.expect.sampling == "resampled"
+        severity: Severity = "not reproducible" if is_meant else "wrong result"
+        return replace(found, anomaly=Anomaly(message=message, events=events, severity=severity))
 
     # -- what they are compared with ---------------------------------------------------------
 

@@ -255,8 +255,10 @@ def check_sample_order(analysis: RunAnalysis) -> CheckResult:
     restored (NVIDIA-NeMo/Megatron-Bridge PR #3503), or from a generator that draws or augments
     them. The same samples in a new order are a permutation drawn again (wyim-pgl/transgenic#59).
     `samples` judges other samples; where they cannot be identified, and the loss differs from there
-    on, they are the cause and named here. Inputs that differ before any fault do not repeat here,
-    and other numbers of ranks share an epoch out differently: there orders are not compared.
+    on, they are the cause and named here. Inputs that were drawn again, or that `expect.sampling:
+    resampled` lets a restart draw, make a result that is not reproducible, and no wrong one. Inputs
+    that differ before any fault do not repeat here, and other numbers of ranks share an epoch out
+    differently: there orders are not compared.
     Inconclusive where no inputs of a resumed attempt were seen, though the baseline's were.
     """
     feeds = watched_feeds(SAMPLE_ORDER, analysis)
@@ -331,13 +333,18 @@ def _order_anomalies(
 def _order_severity(
     analysis: RunAnalysis, feeds: InputComparison, epoch: int, parted: Sequence[InputsApart]
 ) -> Severity:
-    """Return the severity: not reproducible if only the order differs, or what generators draw.
+    """Return the severity: not reproducible if only the order differs, or what was drawn.
 
     New samples count as drawn by generators only where one of these did not come back, at the head
-    of the epoch, and the number of samples is the same.
+    of the epoch, and the number of samples is the same; or where the
+    baseline is within its first pass, and known and new samples are mixed within batches, as by
+    another draw of the same data, and not by a place further on in it.
     """
     ours, due = feeds.samples(feeds.ours, epoch), feeds.samples(feeds.theirs, epoch)
+    same_size = ours is not None and due is not None and ours.total() == due.total()
     if ours is not None and ours == due:
+        return "not reproducible"
+    if same_size and (_may_resample(analysis) or all(map(feeds.is_drawn_again, parted))):
         return "not reproducible"
     blame = {restart.attempt.index: blamed(analysis, restart) for restart in analysis.restarts}
     heads = {r.attempt.index for r in analysis.restarts if (r.attempt.place or (0, 1))[1] == 0}
@@ -347,7 +354,6 @@ def _order_severity(
         and any(is_rng(row.component) for row in blame[apart.first.attempt].rows)
         for apart in parted
     )
-    same_size = ours is not None and due is not None and ours.total() == due.total()
     return "not reproducible" if is_drawn and same_size else "wrong result"
 
 
@@ -487,9 +493,11 @@ def check_samples(analysis: RunAnalysis) -> CheckResult:
         return nothing_due(SAMPLES, "no epoch was finished")
     told = SampleLedger(analysis, feeds)
     accounts = [told.of(epoch) for epoch in finished]
+    again = frozenset() if why else _drawn_again(analysis, feeds)
     judged = [each for each in accounts if each.open is None]
-    doubts = [why] if why else list(_samples_doubts(analysis, accounts))
-    is_open = all(each.is_resized or not each.is_due for each in accounts)
+    owed = [each for each in accounts if each.open != NOT_KNOWN or each.epoch not in again]
+    doubts = [why] if why else list(_samples_doubts(analysis, owed))
+    is_open = all(each.is_resized or not each.is_due or each not in owed for each in accounts)
     if accounts and not judged and not doubts and is_open:
         return nothing_due(SAMPLES, "; ".join(_left_open(accounts)))
     return conclude(
@@ -500,6 +508,18 @@ def check_samples(analysis: RunAnalysis) -> CheckResult:
         summary="; ".join(
             [_samples_summary(judged, is_lax=_is_lax(analysis)), *_left_open(accounts)]
         ),
+    )
+
+
+def _drawn_again(analysis: RunAnalysis, feeds: InputComparison) -> frozenset[int]:
+    """Return the epochs of which `sample-order` tells that their samples were drawn again."""
+    by_epoch: defaultdict[int, list[InputsApart]] = defaultdict(list)
+    for apart in feeds.apart:
+        by_epoch[apart.epoch].append(apart)
+    return frozenset(
+        epoch
+        for epoch, parted in by_epoch.items()
+        if _order_severity(analysis, feeds, epoch, parted) == "not reproducible"
     )
 
 
@@ -533,6 +553,10 @@ def _samples_doubts(analysis: RunAnalysis, accounts: Sequence[EpochSamples]) -> 
         owed = [e for e in owed if analysis.plan.expect.is_exact or e.open != NOT_KNOWN]
         if owed and all(each.open is not None for each in mine):
             yield f"of attempt {index}, {'; '.join(_left_open(owed))}"
+
+
+def _may_resample(analysis: RunAnalysis) -> bool:
+    return analysis.plan.expect.sampling == "resampled"
 
 
 def _is_lax(analysis: RunAnalysis) -> bool:

@@ -170,7 +170,7 @@ class Beside:
                 yield Row(*at, name, "not compared", mine, baseline)
                 continue
             assert due is not None
-            if mine_before is not None and self._goes_by_own(seen, mine_before):
+            if mine_before is not None and self._goes_by_own(seen, mine_before, due):
                 row = Row(*at, name, "restored", mine, mine_before, of_own=True)
                 row = replace(row, is_resharded=is_resized and mine_before.share is not None)
                 yield self._by_own(row, sides.fresh.get(name))
@@ -188,6 +188,7 @@ class Beside:
         baseline = {n: part for n, part in baseline.items() if group_of(n) in groups}
         ours, own, fresh = parts_of(seen), self._own_before(seen), self.run.fresh(seen.rank)
         if seen.attempt not in self.resized:
+            own = {**own, **self._own_there(seen)}
             return _Sides(place, ours, baseline, baseline, own, fresh)
         due = {n: p for n, p in self.reference.whole_at(*place).items() if group_of(n) in groups}
         baseline = baseline or due  # of a rank that the baseline has not
@@ -224,10 +225,15 @@ class Beside:
             return True
         return not is_own and (due.name in self.unstable or seen.attempt in self.descended)
 
-    def _goes_by_own(self, seen: StateSeen, own: Component) -> bool:
+    def _goes_by_own(self, seen: StateSeen, own: Component, due: Component) -> bool:
+        """Return whether a part is to be what the run itself had there, and not the baseline's.
+
+        Where the run had left its baseline before, another attempt has to answer for that.
+        """
         if own.name in self.unstable or seen.attempt in self.descended:
             return True
-        return self._is_due_exactly(own)
+        has_left = self.allowance.is_exact and own.digest != due.digest
+        return has_left or self._is_due_exactly(own)
 
     def _is_due_exactly(self, own: Component) -> bool:
         """Return whether a part is due to the last bit although numbers may lie in a tolerance.
@@ -270,6 +276,17 @@ class Beside:
             if theirs is not None and theirs.digest == row.ours.digest:
                 return rank
         return None
+
+    def _own_there(self, seen: StateSeen) -> Mapping[str, Component]:
+        """Return the state in which an earlier attempt came to the same place by training."""
+        found: Mapping[str, Component] = {}
+        for _, other in self.run.all:
+            if other.attempt >= seen.attempt or place_of(other) != place_of(seen):
+                continue
+            _, entry = self.run.entries.get((other.attempt, other.rank), (0, other))
+            if (entry.epoch, entry.step) < (other.epoch, other.step):
+                found = parts_of(other)
+        return found
 
     def _own_before(self, seen: StateSeen) -> Mapping[str, Component]:
         """Return the run's own state at the commit, for parts that nothing changes in between.

@@ -52,6 +52,7 @@ from chaos.harness import Harness
 from chaos.model.bounds import Tolerance
 from chaos.model.masked import masked_words
 from chaos.model.plan import Confined, Plan, PlanBackend
+from chaos.model.scenario import Sampling
 from chaos.model.verdict import Verdict
 from chaos.report.screen import screen
 from chaos.run.ci import add_to_step_summary
@@ -175,6 +176,13 @@ Accept = Annotated[
         help="Report differences of this severity as notes, not as failures. Repeatable.",
     ),
 ]
+Sampled = Annotated[
+    Sampling,
+    typer.Option(
+        "--sampling",
+        help="resampled: a restart may draw other inputs; state and steps are still due.",
+    ),
+]
 Within = Annotated[
     float | None,
     typer.Option(
@@ -197,6 +205,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
     one_by_one: OneByOne = False,
     places: Places = None,
     accept: Accept = None,
+    sampling: Sampled = "exactly_once",
     tolerance: Within = None,
     confirm: Confirm = True,
     launcher: StartedBy = None,
@@ -241,7 +250,12 @@ def audit(  # noqa: PLR0913 - one parameter per option
     with _written_if_broken_off(folder, document, console), ExitStack() as opened:
         display = opened.enter_context(AuditDisplay(console))
         card = Audit(
-            _expecting(plan, accept or (), tolerance, kept.confined(folder)),
+            _expecting(
+                plan.model_copy(update={"confined": kept.confined(folder)}),
+                accept or (),
+                sampling,
+                tolerance,
+            ),
             opened.enter_context(open_scripts(console) if is_rays else open_torchrun()),
             folder,
             SystemClock(),
@@ -337,9 +351,9 @@ def _budget(seconds: float | None, runs: int | None, *, exhaustive: bool) -> Bud
 
 
 def _expecting(
-    plan: Plan, accept: Sequence[str], tolerance: float | None, confined: Confined
+    plan: Plan, accept: Sequence[str], sampling: Sampling, tolerance: float | None
 ) -> Plan:
-    """Return the plan with the accepted findings and the permitted files."""
+    """Return the plan with the accepted findings."""
     for word in accept:
         if word not in ACCEPTABLE:
             raise UsageError(
@@ -348,11 +362,14 @@ def _expecting(
                 "cosmetic: only what is shown or logged differs.",
                 place="--accept",
             )
-    given: dict[str, object] = {"accept": tuple(word for word in ACCEPTABLE if word in accept)}
+    given: dict[str, object] = {
+        "accept": tuple(word for word in ACCEPTABLE if word in accept),
+        "sampling": sampling,
+    }
     if tolerance is not None:
         given["loss_tolerance"] = Tolerance(relative=tolerance)
     expect = plan.expect.model_copy(update=given)
-    return plan.model_copy(update={"confined": confined, "expect": expect})
+    return plan.model_copy(update={"expect": expect})
 
 
 @dataclass(frozen=True)

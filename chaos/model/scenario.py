@@ -21,6 +21,7 @@ from chaos.record import Record
 Profile: TypeAlias = Literal["strict", "standard", "relaxed"]
 VerdictStatus: TypeAlias = Literal["pass", "fail", "inconclusive"]
 Acceptable: TypeAlias = Literal["rng", "lost-work", "cosmetic"]
+Sampling: TypeAlias = Literal["exactly_once", "at_least_once", "resampled"]
 Launcher: TypeAlias = Literal["ray", "torchrun"]
 Cloud: TypeAlias = Literal["aws", "gcp", "azure"]
 
@@ -302,12 +303,14 @@ class Expect(Record):
         "nested ones (`val.seconds`), and a name stands for all that is below it; likewise what "
         "is counted in files that the job saves",
     )
-    sampling: Literal["exactly_once", "at_least_once"] = Field(
+    sampling: Sampling = Field(
         default="exactly_once",
         description="what a restart may do to an epoch's samples; `at_least_once`: it leaves none "
         "out, and the epoch that it goes on with may train as many steps a second time as the "
         "restart threw away; what follows them equals no baseline to the last bit, so that "
-        "`loss_tolerance` or `band` is needed to judge it",
+        "`loss_tolerance` or `band` is needed to judge it; `resampled`: it may draw other inputs, "
+        "as many of them, and the numbers that follow from them are noted; every part of the "
+        "state and every step is still due",
     )
     align: Literal["reports", "steps"] = Field(
         default="reports",

@@ -344,7 +344,8 @@ def test_what_is_accepted_is_told_and_is_no_failure(card: Card) -> None:
 
 
 def test_the_headline_says_how_bad_it_is(card: Card) -> None:
-    bad = run_of(0, PARTED).model_copy(update={"severity": "not reproducible"})
+    drawn = PARTED.model_copy(update={"severity": "not reproducible"})
+    bad = run_of(0, drawn).model_copy(update={"severity": "wrong result"})
 
     graded = passing(card, bad).model_copy(update={"findings": findings([bad])})
 
