@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from chaos.check.analysis import RunAnalysis
+from chaos.check.saved_model import is_in_file, saved_wrong
 from chaos.check.state_at_resume import Row
 from chaos.check.state_snapshots import holds_nothing
 from chaos.check.terms import Terms
@@ -45,14 +47,21 @@ _FIXES = {
     "rng": "every rank saves its own generators' state, and sets it after all else that draws "
     "from them",
 }
+_CHANGED = (
+    "it was saved so, or changed after it was loaded: neither was seen; `strict=False` leaves out "
+    "names that do not match"
+)
 _RESHARDED = (
     "another number of workers saved it: shards must be put together by their places in the whole "
     "tensor, as `torch.distributed.checkpoint` does, and the last one may be shorter"
 )
 
 
-def sentence(rows: Sequence[Row], terms: Terms) -> str:
-    """Return in words the defect and its likely reason, by the rows of one cause, nearest first."""
+def sentence(rows: Sequence[Row], terms: Terms, remedy: str | None = None) -> str:
+    """Return in words the defect and its likely reason, by the rows of one cause, nearest first.
+
+    `remedy`: what was seen of the file, in place of the usual reason.
+    """
     row = rows[0]
     others = [name for name in dict.fromkeys(of.component for of in rows) if name != row.component]
     alike = [of for of in rows if (of.component, of.standing) == (row.component, row.standing)]
@@ -61,10 +70,22 @@ def sentence(rows: Sequence[Row], terms: Terms) -> str:
     verb = _VERBS[row.standing]
     kind = row.component.rstrip(".0123456789")  # the same for each of several models
     fix = _FIXES.get(kind, _FIXES.get(row.group, _FIXES["declared"]))
+    if row.group == "model" and kind == "model" and row.standing == "different":
+        fix = _CHANGED
+    fix = remedy or fix
     if row.is_resharded and row.standing == "different":
         fix = _RESHARDED
     told = f"{who}: {row.component} {verb} after {where}: {values(row, terms)}"
     return f"{told}; with it {', '.join(others)}; {fix}" if others else f"{told}; {fix}"
+
+
+def remedy(analysis: RunAnalysis, row: Row) -> str | None:
+    """Return the reason that the files show for a model that did not come back; None without."""
+    if row.group != "model":
+        return None
+    if is_in_file(analysis, row):
+        return f"the file that was read holds it: {_FIXES['model']}"
+    return saved_wrong(analysis, row)
 
 
 def values(row: Row, terms: Terms) -> str:

@@ -20,6 +20,7 @@ from chaos.check.progress import LOST_WORK, RECOVERY
 from chaos.check.restarts import Restart
 from chaos.check.resume import RESUME_POINT, START_DECISION
 from chaos.check.samples import SAMPLE_ORDER, SAMPLES
+from chaos.check.saved_model import is_as_saved
 from chaos.check.state_at_resume import Row
 from chaos.check.state_snapshots import is_rng, parts_of
 from chaos.check.trajectory import TRAJECTORY, states_of
@@ -153,9 +154,13 @@ def _is_right(analysis: RunAnalysis, restart: Restart, row: Row) -> bool:
         return True
     if follows_a_first_forward(analysis, restart, row):
         return True
-    # Once numbers differ, the state to restore is the run's own at the end of the last epoch.
-    left = analysis.run.snapshots.left.get((row.rank, row.epoch - 1))
-    own = parts_of(left).get(row.component)
+    # Once numbers differ, the state to restore is the run's own at the end of the last epoch. Where
+    # that was not seen, the file that was read shows whether the model is the one that was saved.
     is_late = restart.attempt.place is not None and left_before(analysis, *restart.attempt.place)
-    is_own = own is not None and row.ours is not None and own.digest == row.ours.digest
-    return row.standing == "different" and not row.step and is_late and is_own
+    if row.standing != "different" or not is_late or row.of_own or row.ours is None:
+        return False
+    left = None if row.step else analysis.run.snapshots.left.get((row.rank, row.epoch - 1))
+    own = parts_of(left).get(row.component)
+    if own is not None:
+        return own.digest == row.ours.digest
+    return row.group != "model" or is_as_saved(analysis, row)

@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.blame import blamed, random_rows
-from chaos.check.fix_hints import sentence
+from chaos.check.fix_hints import remedy, sentence
 from chaos.check.result import blind, conclude, nothing_due, own_check, without_restart
 from chaos.check.state_at_resume import Row, group_of
 from chaos.check.state_snapshots import holds_nothing, is_rng, parts_of
@@ -81,7 +81,7 @@ def _state_anomalies(analysis: RunAnalysis) -> Iterator[Anomaly]:
         for cause in blame.causes:
             is_random = blame.at_once and all(is_rng(row.component) for row in cause.rows)
             yield Anomaly(
-                message=sentence(cause.rows, analysis.terms),
+                message=sentence(cause.rows, analysis.terms, remedy(analysis, cause.rows[0])),
                 events=tuple(row.number for row in cause.rows),
                 parts=tuple(dict.fromkeys(row.component for row in cause.rows)),
                 severity="not reproducible" if is_random else "wrong result",

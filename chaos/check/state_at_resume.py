@@ -278,14 +278,26 @@ class Beside:
         return None
 
     def _own_there(self, seen: StateSeen) -> Mapping[str, Component]:
-        """Return the state in which an earlier attempt came to the same place by training."""
-        found: Mapping[str, Component] = {}
+        """Return the state in which an earlier attempt came to the same place by training.
+
+        Of several attempts that did, any may have made the save: one that had the same part counts.
+        """
+        found: dict[str, Component] = {}
+        if not self.allowance.is_exact:
+            return found
+        mine = parts_of(seen)
         for _, other in self.run.all:
             if other.attempt >= seen.attempt or place_of(other) != place_of(seen):
                 continue
             _, entry = self.run.entries.get((other.attempt, other.rank), (0, other))
-            if (entry.epoch, entry.step) < (other.epoch, other.step):
-                found = parts_of(other)
+            if (entry.epoch, entry.step) >= (other.epoch, other.step):
+                continue
+            for name, part in parts_of(other).items():
+                is_found = (
+                    name in found and name in mine and found[name].digest == mine[name].digest
+                )
+                if name not in self.unstable and not is_found:
+                    found[name] = part
         return found
 
     def _own_before(self, seen: StateSeen) -> Mapping[str, Component]:

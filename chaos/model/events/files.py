@@ -14,6 +14,10 @@ class SavedPart(msgspec.Struct, frozen=True, kw_only=True):
     flags, `random` is a generator's state. `size` and `count` as in `Component`; `digest` is empty
     where the entry is too large to read. `first`: the first of its own names, where it has names
     (of a model's state, that of its first tensor).
+
+    Of an entry that holds tensors by name, `tensors` is a digest of those with a point, made as a
+    model's is, without running statistics. `dtype`: their type, if they have one. `widened`: the
+    digest as float32, where they have fewer bits.
     """
 
     name: str
@@ -22,6 +26,9 @@ class SavedPart(msgspec.Struct, frozen=True, kw_only=True):
     size: float | str | None = None
     count: int = 1
     first: str = ""
+    tensors: str = ""
+    dtype: str = ""
+    widened: str = ""
 
 
 class FileWritten(StepEvent, frozen=True, kw_only=True):

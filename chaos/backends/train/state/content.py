@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Literal, TypeAlias
 
-from chaos.backends.train.state.canonical import Encoding
+from chaos.backends.train.state.canonical import Encoding, Unordered
 from chaos.backends.train.state.part import Part
 from chaos.model.event import SavedPart
 
@@ -22,6 +22,8 @@ _LARGEST = 2**63 - 1  # the largest that a journal can hold
 # Torch's on the host and on CUDA; Python's and numpy's as tuples.
 _TORCH_STATES = (5056, 16)
 _PYTHON_STATE = 625
+_STATISTICS = ("running_mean", "running_var")  # of batch normalisation: buffers, not trained
+_FEWER_BITS = ("bfloat16", "float16")
 _GENERATORS = ("random", "numpy.random", "torch")
 
 Kind: TypeAlias = Literal["numbers", "counts", "words", "random"]
@@ -79,7 +81,21 @@ def _part(name: str, value: Any, *, is_read: bool) -> SavedPart:  # noqa: ANN401
         size=seen.size,
         count=_count(value),
         first=_first_name(value),
+        **_as_model(value),
     )
+
+
+def _as_model(value: Any) -> dict[str, str]:  # noqa: ANN401
+    """Return the digests of a module's state, to be compared with those of its parameters."""
+    if not isinstance(value, Mapping) or not value or not all(map(_is_tensor, value.values())):
+        return {}
+    named = (t for name, t in value.items() if not str(name).endswith(_STATISTICS))
+    own = {(t.data_ptr(), t.shape): t for t in named if t.is_floating_point() and t.numel()}
+    types = {str(tensor.dtype).removeprefix("torch.") for tensor in own.values()}
+    found = {"tensors": Unordered(own.values()).digest(), "dtype": "".join(types)}
+    if len(types) != 1 or types.isdisjoint(_FEWER_BITS):
+        return found if len(types) == 1 else {}
+    return {**found, "widened": Unordered(tensor.float() for tensor in own.values()).digest()}
 
 
 def _kind(encoding: Encoding) -> Kind:
