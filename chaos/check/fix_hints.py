@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from chaos.check.analysis import RunAnalysis
+from chaos.check.restructured import structure_words
 from chaos.check.saved_model import is_in_file, saved_wrong
 from chaos.check.state_at_resume import Row
 from chaos.check.state_snapshots import holds_nothing
@@ -76,11 +77,15 @@ def sentence(rows: Sequence[Row], terms: Terms, remedy: str | None = None) -> st
     if row.is_resharded and row.standing == "different":
         fix = _RESHARDED
     told = f"{who}: {row.component} {verb} after {where}: {values(row, terms)}"
+    if row.is_restructured:
+        told = f"{who}: the model has another structure after {where}"
     return f"{told}; with it {', '.join(others)}; {fix}" if others else f"{told}; {fix}"
 
 
 def remedy(analysis: RunAnalysis, row: Row) -> str | None:
     """Return the reason that the files show for a model that did not come back; None without."""
+    if row.is_restructured:
+        return structure_words(analysis, row)
     if row.group != "model":
         return None
     if is_in_file(analysis, row):

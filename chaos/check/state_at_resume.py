@@ -8,6 +8,7 @@ need not repeat to the last bit: loading what was saved needs no determinism, an
 tolerance may be that of another state.
 """
 
+import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -50,6 +51,7 @@ class Row:
     `copied_from`: another rank whose state it is, to the last bit. `of_own`: the run's own state at
     the commit was due. `rounded`: it differs from that, but so little that it may have been saved
     in fewer bits. `is_resharded`: it is what all ranks have together, and other ranks saved it.
+    `is_restructured`: of a model with parameters of other shapes, or another number of them.
     """
 
     attempt: int
@@ -65,6 +67,7 @@ class Row:
     of_own: bool = False
     rounded: bool = False
     is_resharded: bool = False
+    is_restructured: bool = False
 
     @property
     def group(self) -> str:
@@ -166,6 +169,11 @@ class Beside:
             # A part is not compared, or judged by the run's own state at the commit, or by the
             # baseline's at the same place.
             is_out = due is None or self._is_out(seen, mine, due, is_own=mine_before is not None)
+            other = self._restructured(seen, sides) if name.startswith("model") else None
+            if other is not None and is_elsewhere(baseline, sides.ours) and not is_out:
+                row = Row(*at, "model", "different", other, baseline)
+                yield replace(row, is_restructured=True)
+                continue
             if is_out or is_elsewhere(baseline, sides.ours):
                 yield Row(*at, name, "not compared", mine, baseline)
                 continue
@@ -180,6 +188,18 @@ class Beside:
                 is_resharded = is_resized and due.share is not None
                 row = Row(*at, name, standing, mine, due, is_resharded=is_resharded)
                 yield replace(row, copied_from=self._owner(row)) if row.is_broken else row
+
+    def _restructured(self, seen: StateSeen, sides: "_Sides") -> Component | None:
+        """Return the model of an attempt, if it is the only one here and there, and another."""
+        if seen.attempt in self.resized | self.descended:
+            return None
+        here, there = (
+            [part for name, part in parts.items() if _is_model(name)]
+            for parts in (sides.ours, sides.baseline)
+        )
+        if len(here) != 1 or len(there) != 1 or here[0].structure == there[0].structure:
+            return None
+        return here[0]
 
     def _sides(self, seen: StateSeen) -> "_Sides":
         """Return what is compared as a rank begins to train in an attempt."""
@@ -326,6 +346,11 @@ class Beside:
             and (part.share is None) == (theirs[name].share is None)
             and group_of(name) in _KEPT_TO_THE_ENTRY
         }
+
+
+def _is_model(name: str) -> bool:
+    """Return whether a part is the parameters of an optimizer, of whatever number."""
+    return re.fullmatch(r"model(\.\d+)?", name) is not None
 
 
 def _standing(

@@ -71,6 +71,7 @@ from chaos.model.events.state import (
     FileSaveBegun,
     FileSaved,
     Inputs,
+    ParametersNamed,
     PartUploaded,
     ProcessSeen,
     Repositioned,
@@ -158,6 +159,7 @@ AnyEvent: TypeAlias = (
     | PartUploaded
     | ProcessSeen
     | Repositioned
+    | ParametersNamed
     | StateSeen
     | StorageSeen
     | TrainFnEnded
@@ -211,6 +213,7 @@ __all__ = [
     "NodeReclaimed",
     "NoticeGiven",
     "ObserverFailed",
+    "ParametersNamed",
     "PartUploaded",
     "ProbeFailed",
     "ProcessSeen",

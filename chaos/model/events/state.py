@@ -65,6 +65,19 @@ class StateSeen(StepEvent, frozen=True, kw_only=True):
         return f"{self.who}: state {moment} epoch {self.epoch}{step}: {parts}"
 
 
+class ParametersNamed(StepEvent, frozen=True, kw_only=True):
+    """The parameters that a rank trains in an attempt, by the names that its modules give them.
+
+    `names`: one text per tensor; where several names have it, all of them, joined by ` = `. Not
+    recorded where there are more than 1024.
+    """
+
+    names: tuple[str, ...]
+
+    def _text(self) -> str:
+        return f"{self.who}: trains {len(self.names)} parameters"
+
+
 class Inputs(msgspec.Struct, frozen=True, kw_only=True):
     """The inputs of the model for one optimizer step, all micro-batches together.
 

@@ -61,6 +61,17 @@ def model_parts(roots: Sequence[Any], optimizers: Sequence[Any], *, full: bool) 
             yield Part.of_tensors(name, rest, with_size=full)
 
 
+def parameter_names(roots: Sequence[Any], optimizers: Sequence[Any]) -> list[str]:
+    """Return the names of each trained parameter, those of one tensor joined by ` = `."""
+    found: dict[int, list[str]] = {id(p): [] for own in _largest(optimizers) for p in own}
+    for root in roots:
+        for name, parameter in root.named_parameters(remove_duplicate=False):
+            known = found.get(id(parameter))
+            if known is not None and _unwrapped(name) not in known:
+                known.append(_unwrapped(name))
+    return sorted(" = ".join(sorted(names)) for names in found.values() if names)
+
+
 def buffer_parts(roots: Sequence[Any], *, full: bool) -> Iterator[Part]:
     """Take the buffers of modules that are in `state_dict`."""
     for index, root in enumerate(roots):

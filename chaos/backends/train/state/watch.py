@@ -27,7 +27,7 @@ from chaos.backends.train.state.keras_parts import keras_parts
 from chaos.backends.train.state.part import Part
 from chaos.backends.train.state.roots import Roots
 from chaos.check.resume_place import state_keys
-from chaos.model.event import StateSeen
+from chaos.model.event import ParametersNamed, StateSeen
 
 
 def kind_of(stepped: Any) -> str:  # noqa: ANN401 - whatever begins a step
@@ -93,6 +93,7 @@ class Found:
 
 Moment: TypeAlias = Literal["entered", "step", "left"]
 PENDING_MAX = 64
+NAMED_MAX = 1024
 
 
 @dataclass(frozen=True)
@@ -129,6 +130,7 @@ class StateWatch:
         self._gradients: Part | None = None
         self._pending: list[_Taken] = []
         self._told: set[str] = set()
+        self._are_named = False
 
     def install(self, roots: Roots) -> None:
         """Find, from now on, the objects that hold state as they are made."""
@@ -159,6 +161,7 @@ class StateWatch:
                 self._waiting = taken  # a step with a closure: its forward call is still to come
             else:
                 self._keep(taken)
+        self._name_parameters()
 
     def gradients_due(self) -> None:
         """Take the gradients accumulated so far, for the next snapshot at an entry."""
@@ -182,6 +185,20 @@ class StateWatch:
                 "buffers", components.buffer_parts(self._known_roots(), full=True)
             )
             self._keep(_Taken(waiting.place, waiting.moment, (*models, *others)))
+        self._name_parameters()
+
+    def _name_parameters(self) -> None:
+        """Record once, as soon as the modules are known, which parameters are trained."""
+        roots = [] if self._are_named else self._known_roots()
+        if not roots:
+            return
+        self._are_named = True
+        try:
+            names = components.parameter_names(roots, self.optimizers())
+            if 0 < len(names) <= NAMED_MAX:
+                self._write(ParametersNamed(**self._cursor.place(), names=tuple(names)))
+        except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
+            self._failed("state: names", error)
 
     def step_done(self) -> None:
         """Take a sample, if one is due at this step."""
