@@ -2,16 +2,21 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 from chaos.audit.group import GROUPS, Group
 from chaos.audit.run_row import Defect, RunRow
+from chaos.check.epochs import CURSOR, EPOCHS
+from chaos.check.headline import as_sentence
+from chaos.check.samples import SAMPLE_ORDER, SAMPLES
 from chaos.check.trajectory import TRAJECTORY
-from chaos.model.severity import Severity
+from chaos.model.severity import SEVERITIES, Severity
 from chaos.record import Record
 from chaos.words import plural
 
 # From the least that a reproduction needs to the most.
+# What tells of a place in the data, each where the others do not show.
+_DATA = frozenset({CURSOR, SAMPLE_ORDER, SAMPLES, EPOCHS})
 _FAULTS = ("kill_worker", "kill_loader", "fail_save", "kill_node", "preempt_node")
 
 
@@ -59,6 +64,15 @@ class Finding(Record):
         return self.defect.severity
 
     @property
+    def headline(self) -> str:
+        """The smallest run in a sentence: its headline, if that is about this cause."""
+        run = self.smallest
+        if run.defects[:1] == (self.defect,) or self.defect not in run.defects:
+            return run.headline
+        told = dict(zip(run.defects, run.sentences, strict=False)).get(self.defect)
+        return run.headline if told is None else as_sentence(f"{run.faults}{told}")
+
+    @property
     def count(self) -> int:
         """The number of places and of runs of several places that show it."""
         return len(self.runs)
@@ -78,14 +92,16 @@ def findings(runs: Sequence[RunRow]) -> tuple[Finding, ...]:
     A run belongs to the causes that its first broken check names; if it also shows a
     more frequent cause, to that one. A trajectory that parts is no such cause, since
     almost every defect makes it part. If the same part of the state is lost, it is one
-    cause, even if other parts are lost with it: these depend on the place.
+    cause, even if other parts are lost with it: these depend on the place. So is a place in the
+    data that did not come back: the place decides whether steps are skipped, samples left out, or
+    an epoch is trained in another's order.
     """
     told = [run for run in runs if run.status == "fail" and run.defects]
     same = _same_cause([defect for run in told for defect in run.defects])
-    broken = [
-        run.model_copy(update={"defects": tuple(dict.fromkeys(same[d] for d in run.defects))})
-        for run in told
-    ]
+    broken = [_named_alike(run, same) for run in told]
+    main = _main_of_data(broken)
+    moved = {run.number for run in broken if _is_of_data(run) and run.defects[0] != main}
+    broken = [_moved(run, main) if main is not None and _is_of_data(run) else run for run in broken]
     counts = Counter(run.defects[0] for run in broken)
     ranking = sorted(counts, key=lambda d: (d.check == TRAJECTORY, -counts[d], d.check, d.gist))
     grouped: dict[Defect, list[RunRow]] = {defect: [] for defect in ranking}
@@ -96,8 +112,34 @@ def findings(runs: Sequence[RunRow]) -> tuple[Finding, ...]:
     found.sort(key=lambda item: -len(item[1]))
     names = _names([defect for defect, _ in found])
     return tuple(
-        _finding(defect, of, name) for (defect, of), name in zip(found, names, strict=True)
+        _finding(defect, of, name, moved) for (defect, of), name in zip(found, names, strict=True)
     )
+
+
+def _named_alike(run: RunRow, same: Mapping[Defect, Defect]) -> RunRow:
+    told: dict[Defect, str] = {}
+    sentences = dict(zip(run.defects, run.sentences, strict=False))
+    for defect in run.defects:
+        told.setdefault(same[defect], sentences.get(defect, ""))
+    return run.model_copy(update={"defects": tuple(told), "sentences": tuple(told.values())})
+
+
+def _is_of_data(run: RunRow) -> bool:
+    return run.defects[0].check in _DATA
+
+
+def _main_of_data(runs: Sequence[RunRow]) -> Defect | None:
+    """Return the gravest and then most frequent sign of a place in the data that was lost."""
+    counts = Counter(run.defects[0] for run in runs if _is_of_data(run))
+    order = sorted(counts, key=lambda d: (SEVERITIES.index(d.severity), -counts[d], d.gist))
+    return next(iter(order), None)
+
+
+def _moved(run: RunRow, main: Defect) -> RunRow:
+    rest = [defect for defect in run.defects[1:] if defect != main]
+    sentences = dict(zip(run.defects[1:], run.sentences[1:], strict=False))
+    told = (*run.sentences[:1], *(sentences.get(defect, "") for defect in rest))
+    return run.model_copy(update={"defects": (main, *rest), "sentences": told})
 
 
 def size(run: RunRow) -> tuple[object, ...]:
@@ -126,8 +168,8 @@ def _causes(run: RunRow, ranking: Sequence[Defect]) -> Iterator[Defect]:
         yield own
 
 
-def _finding(defect: Defect, runs: Sequence[RunRow], name: str) -> Finding:
-    smallest = min(runs, key=size)
+def _finding(defect: Defect, runs: Sequence[RunRow], name: str, moved: Container[int]) -> Finding:
+    smallest = min(runs, key=lambda run: (run.number in moved, size(run)))
     counts = Counter(run.group for run in runs)
     in_order = sorted(runs, key=lambda run: (GROUPS.index(run.group), run.place.order))
     return Finding(

@@ -198,7 +198,7 @@ def summary_svg(card: Card) -> str:
     answer = card.sentence.partition(": ")[2]
     lines = wrap(answer, COLUMNS_OF_ANSWER, max_lines=LINES_OF_ANSWER, placeholder=" …")
     found = [
-        shorten(f"{title(finding)}: {finding.smallest.headline}", COLUMNS_OF_FINDING)
+        shorten(f"{title(finding)}: {finding.headline}", COLUMNS_OF_FINDING)
         for finding in card.findings[:FINDINGS_SHOWN]
     ]
     if card.retries.is_finding:
@@ -271,7 +271,7 @@ def paragraph(card: Card) -> str:
         *([f"Not tested: {plain(', '.join(untried))}."] if untried else []),
     ]
     causes = [
-        f"- {plain(title(finding))}. {plain(finding.smallest.headline)} "
+        f"- {plain(title(finding))}. {plain(finding.headline)} "
         f"{code(f'chaos run {card.folder}/{finding.repro}')}"
         for finding in card.findings
     ]
@@ -286,7 +286,7 @@ def _section(card: Card, finding: Finding) -> list[str]:
     return [
         f"## {plain(title(finding))}",
         "",
-        plain(finding.smallest.headline),
+        plain(finding.headline),
         "",
         places + (f" and {more} more" if more > 0 else ""),
         "",

@@ -12,6 +12,7 @@ from chaos.audit.place_groups import Place
 from chaos.check.analysis import RunAnalysis
 from chaos.check.divergence import divergence
 from chaos.check.grade import ACCEPTED
+from chaos.check.headline import faults
 from chaos.check.restarts import Restart, lost_steps
 from chaos.check.resumes import count_restarts, is_resumed
 from chaos.check.trajectory import TRAJECTORY
@@ -66,7 +67,8 @@ class RunRow(Record):
     restart and before their first step there, loaded a file of an earlier attempt.
     `resumed` counts restarts from a checkpoint, `from_scratch` those that began anew.
     `severity` is that of the gravest broken promise; `accepted` are the broken promises
-    that `--accept` allows. Rows of one number share a run, and each has its part of the run's
+    that `--accept` allows. `faults` begins a sentence, and `sentences` end it, one for each
+    of the `defects`. Rows of one number share a run, and each has its part of the run's
     time. `is_combined`: it is of all places of a run at once, of which none is wrong alone.
     """
 
@@ -90,6 +92,8 @@ class RunRow(Record):
     from_scratch: int = 0
     severity: Severity | None = None
     accepted: tuple[str, ...] = ()
+    faults: str = ""
+    sentences: tuple[str, ...] = ()
     is_combined: bool = False
 
     @property
@@ -179,6 +183,10 @@ def run_row(number: int, place: Place, run: FinishedRun) -> RunRow:
     """Return the row of a judged run."""
     row, verdict = row_of(run), run.verdict
     parts, idle = _parts_after(run.analysis.restarts, run)
+    defects: dict[Defect, str] = {}
+    for result in verdict.broken:
+        for anomaly in result.anomalies:
+            defects.setdefault(_defect(result, anomaly, run.analysis), anomaly.message)
     return RunRow(
         number=number,
         name=place.name,
@@ -186,13 +194,9 @@ def run_row(number: int, place: Place, run: FinishedRun) -> RunRow:
         ops=place.ops,
         status=verdict.status,
         headline=verdict.headline,
-        defects=tuple(
-            dict.fromkeys(
-                _defect(result, anomaly, run.analysis)
-                for result in verdict.broken
-                for anomaly in result.anomalies
-            )
-        ),
+        defects=tuple(defects),
+        faults=faults(run.analysis),
+        sentences=tuple(defects.values()),
         evidence=tuple(
             r.check for r in verdict.results if r.evidence and r.status != "inconclusive"
         ),

@@ -119,7 +119,7 @@ def _finding(finding: Finding, card: Card, *, framed: bool) -> Iterator[Renderab
     if finding.confirmation is not None:
         seen = f"{finding.confirmation}: {finding.confirmation.headline}"
         rows.append(("on Ray", "dim", seen))
-    says = Text(finding.smallest.headline, style="bold")
+    says = Text(finding.headline, style="bold")
     style = "bold red"
     head = Text(title(finding), style=style)
     if framed:

@@ -129,7 +129,7 @@ class CardWriter:
             plan,
             check=finding.defect.check,
             folder=self.folder.path / "repro",
-            headline=smallest.headline,
+            headline=finding.headline,
         )
         self.folder.write(finding.repro, text)
         self.folder.save_report(

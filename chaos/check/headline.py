@@ -44,8 +44,12 @@ def headline(
 
     `accepted`: the number of broken promises that the scenario accepts.
     """
-    sentence = _sentence(analysis, results, status, accepted=accepted)
-    return sentence[:1].upper() + sentence[1:].removesuffix(".") + "."
+    return as_sentence(_sentence(analysis, results, status, accepted=accepted))
+
+
+def as_sentence(text: str) -> str:
+    """Return a text with a capital and a full stop."""
+    return text[:1].upper() + text[1:].removesuffix(".") + "."
 
 
 def _sentence(
@@ -53,27 +57,28 @@ def _sentence(
 ) -> str:
     if status == "pass":
         lack = untested(analysis)
-        return f"{_faults(analysis)}{_good(analysis, accepted=accepted)}" + (
+        return f"{faults(analysis)}{_good(analysis, accepted=accepted)}" + (
             f"; {lack}" if lack else ""
         )
     if status == "fail":
-        return f"{_faults(analysis)}{_bad(analysis, results)}"
+        return f"{faults(analysis)}{_bad(analysis, results)}"
     doubts = (result.summary for result in results if result.status == "inconclusive")
     broken = [result.check for result in results if result.status == "fail"]
     besides = f" (broken all the same: {', '.join(broken)})" if broken else ""
     return f"it is unknown whether the job came out right: {next(doubts)}{besides}"
 
 
-def _faults(analysis: RunAnalysis) -> str:
+def faults(analysis: RunAnalysis) -> str:
+    """Return the faults in words, as the beginning of a sentence."""
     landed = [injection for injection in analysis.injections if injection.landed]
     if not landed:
         return "nothing was done to the job; "
     times = Counter(injection.op.index for injection in landed)
     firsts = {injection.op.index: injection for injection in reversed(landed)}
-    faults = [_fault(firsts[index], times[index]) for index in dict.fromkeys(times)]
-    if len(faults) > FAULTS_NAMED:
-        return f"{faults[0]}, and {len(faults) - 1} more faults were injected into the run; "
-    *others, last = faults
+    told = [_fault(firsts[index], times[index]) for index in dict.fromkeys(times)]
+    if len(told) > FAULTS_NAMED:
+        return f"{told[0]}, and {len(told) - 1} more faults were injected into the run; "
+    *others, last = told
     return f"{', '.join(others)} and {last}; " if others else f"{last}; "
 
 

@@ -133,11 +133,11 @@ def answer_of(job: CorpusJob, card: Card) -> CorpusAnswer:
     if card.retries.is_finding:
         told.append((SETTINGS, (), card.retries.sentence))
     if first is not None:
-        told.append((first.defect.check, first.defect.parts, first.smallest.headline))
+        told.append((first.defect.check, first.defect.parts, first.headline))
     return CorpusAnswer(
         job=job.name,
         verdict=("pass", "fail", "inconclusive")[card.exit_code],
-        sentence=card.sentence if first is None else first.smallest.headline,
+        sentence=card.sentence if first is None else first.headline,
         named=any(job.is_named_by(*one) for one in told),
         severity=card.severity,
         runs=len(card.runs),
