@@ -17,6 +17,7 @@ from chaos.model.event import (
     CheckpointDeleted,
     Committed,
     FileLoaded,
+    FileRenamed,
     FitCalled,
     PartUploaded,
     ReportReturned,
@@ -215,7 +216,9 @@ def _unreadable(analysis: RunAnalysis) -> Iterator[Anomaly]:
         number, load = failed[-1]
         made_good = any(is_own(later) for n, later in loads if n > number)
         torn = files.torn(load.path, before=number)
-        was_saved = any(s.path == load.path and s.number < number for s in files.saves)
+        moved = analysis.history.of(FileRenamed)
+        names = {load.path} | {e.path for _, e in moved if e.to == load.path}
+        was_saved = any(s.path in names and s.number < number for s in files.saves)
         if made_good or index in analysis.hits or not was_saved or load.path in told:
             continue
         told.add(load.path)

@@ -9,7 +9,7 @@ from statistics import multimode
 from chaos.check.analysis import RunAnalysis
 from chaos.check.attempt import Step
 from chaos.check.compare import Aligned
-from chaos.check.inputs import InputComparison
+from chaos.check.inputs import InputComparison, count_samples
 from chaos.check.lineage import Lineage
 from chaos.model.severity import Severity
 from chaos.model.verdict import Anomaly
@@ -79,10 +79,11 @@ class SampleLedger:
         Only where each epoch of the baseline is one pass over the same samples, in an order of its
         own: with a fixed number of steps, fewer workers train other samples. As much as one batch
         of all ranks may be missing or come twice, because the last batch is filled up or dropped.
+        More samples than in the baseline are never meant.
         """
         found, feeds = EpochSamples(epoch, attempts, is_resized=True), self.feeds
         sizes = {a.size for a in self.analysis.run.attempts if a.index in attempts}
-        if len(sizes) > 1:
+        if len(sizes) > 1 and not self._is_one_pass:
             return _left(found, f"{_workers(sizes)} trained it")
         ours, due = feeds.samples(feeds.ours, epoch), feeds.samples(feeds.theirs, epoch)
         if ours is None or due is None:
@@ -93,11 +94,39 @@ class SampleLedger:
             return found
         if not self._is_one_pass or not feeds.known.issuperset(ours):
             return _left(found, NOT_KNOWN if self._is_one_pass else NOT_REPEATED)
-        if -spare <= ours.total() - due.total() <= again:
+        if ours.total() >= due.total() - spare:
             return self._broken(found, ours, due)
         few = f"{_workers(sizes)} trained {plural(ours.total(), 'sample')} in it"
         why = f"{few}, the baseline has {due.total()}: whether that is meant is not known"
         return _left(found, why, is_doubt=True)
+
+    def in_all(self) -> Anomaly | None:
+        """Judge the run as a whole, where what lies between two of its saves is no pass.
+
+        The baseline's is a number of passes over the same samples. What one pass may have too much
+        or too little, as many passes may have as often. Fewer samples in all may be meant.
+        """
+        feeds = self.feeds
+        ours, due = count_samples(feeds.ours.all_steps()), count_samples(feeds.theirs.all_steps())
+        if not ours or not due or not feeds.known.issuperset(ours):
+            return None
+        passes = min(due.values())
+        spare = max(map(self._spare, self._of_theirs)) * passes
+        again = spare + sum(map(self._forgiven, self._of_theirs))
+        uneven = due.total() - passes * len(due)
+        more, fewer = (ours - due).total(), (due - ours).total()
+        if (
+            uneven > spare
+            or ours.total() < due.total() - spare
+            or (more <= again and fewer <= spare)
+        ):
+            return None
+        over = f"{plural(passes, 'pass', 'passes')} over the data"
+        return Anomaly(
+            message=f"of {plural(due.total(), 'sample')} in {over}, {fewer} were trained less often "
+            f"than in the baseline, and {more} more often",
+            events=tuple(steps[0].number for steps in feeds.ours.steps.values() if steps)[:1],
+        )
 
     def _broken(self, found: EpochSamples, ours: Counter[str], due: Counter[str]) -> EpochSamples:
         message = (

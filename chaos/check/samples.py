@@ -22,7 +22,7 @@ from chaos.check.result import (
     unseen_inputs,
     watched_feeds,
 )
-from chaos.check.sample_ledger import NOT_KNOWN, EpochSamples, SampleLedger
+from chaos.check.sample_ledger import NOT_KNOWN, NOT_REPEATED, EpochSamples, SampleLedger
 from chaos.check.state_snapshots import is_rng
 from chaos.model.event import StepDone
 from chaos.model.severity import Severity
@@ -493,16 +493,19 @@ def check_samples(analysis: RunAnalysis) -> CheckResult:
         return nothing_due(SAMPLES, "no epoch was finished")
     told = SampleLedger(analysis, feeds)
     accounts = [told.of(epoch) for epoch in finished]
+    anomalies = [] if why else [each.anomaly for each in accounts if each.anomaly]
+    if not anomalies and any(e.open == NOT_REPEATED for e in accounts) and not why:
+        anomalies += filter(None, [told.in_all()])
     again = frozenset() if why else _drawn_again(analysis, feeds)
     judged = [each for each in accounts if each.open is None]
     owed = [each for each in accounts if each.open != NOT_KNOWN or each.epoch not in again]
     doubts = [why] if why else list(_samples_doubts(analysis, owed))
     is_open = all(each.is_resized or not each.is_due or each not in owed for each in accounts)
-    if accounts and not judged and not doubts and is_open:
+    if accounts and not judged and not doubts and not anomalies and is_open:
         return nothing_due(SAMPLES, "; ".join(_left_open(accounts)))
     return conclude(
         SAMPLES,
-        anomalies=[] if why else [each.anomaly for each in judged if each.anomaly],
+        anomalies=anomalies,
         doubts=doubts,
         evidence=len(judged),
         summary="; ".join(
