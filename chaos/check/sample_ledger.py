@@ -121,10 +121,12 @@ class SampleLedger:
             or (more <= again and fewer <= spare)
         ):
             return None
-        over = f"{plural(passes, 'pass', 'passes')} over the data"
+        what = (
+            f"{plural(due.total(), 'sample')} in {plural(passes, 'pass', 'passes')} over the data"
+        )
         return Anomaly(
-            message=f"of {plural(due.total(), 'sample')} in {over}, {fewer} were trained less often "
-            f"than in the baseline, and {more} more often",
+            message=f"of {what}, {fewer} were trained less often than in the baseline, and {more} "
+            "more often",
             events=tuple(steps[0].number for steps in feeds.ours.steps.values() if steps)[:1],
         )
 

@@ -94,6 +94,28 @@ def test_a_run_that_shows_a_more_frequent_cause_besides_belongs_to_it() -> None:
     assert found.count == 4
 
 
+def test_a_place_in_the_data_is_one_cause_whichever_sign_of_it_shows() -> None:
+    samples = Defect(check="samples", gist="of N samples, N were never trained")
+    order = Defect(check="sample-order", gist="another order", severity="not reproducible")
+
+    [found] = findings(
+        [run_of(1, CURSOR), run_of(2, samples), run_of(3, samples), run_of(4, order, PARTED)]
+    )
+
+    assert (found.defect, found.runs, found.severity) == (samples, (1, 2, 3, 4), "wrong result")
+    assert found.smallest.number == 2
+
+
+def test_each_of_two_causes_has_a_sentence_of_its_own() -> None:
+    momentum = Defect(check="state", gist="momentum is lost", parts=("momentum",))
+    rate = Defect(check="state", gist="lr is lost", parts=("lr",))
+    told = {"faults": "a fault; ", "sentences": ("momentum is gone", "lr is gone")}
+
+    found = findings([run_of(1, momentum, rate).model_copy(update=told)])
+
+    assert [one.headline for one in found] == ["Run 1.", "A fault; lr is gone."]
+
+
 def test_numbers_that_part_do_not_hide_a_defect_that_says_more() -> None:
     often = [run_of(n, PARTED) for n in range(6)]
 

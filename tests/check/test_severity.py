@@ -198,6 +198,66 @@ def test_nothing_else_is_accepted_with_it(history: Any) -> None:
     assert not verdict.notes
 
 
+RESAMPLED: dict[str, Any] = {"sampling": "resampled"}
+
+
+def test_inputs_that_a_restart_may_draw_are_noted_with_what_follows_from_them() -> None:
+    verdict = verdict_on(KILLED, augmented(moved(KILLED.history(), 1)), **RESAMPLED)
+
+    assert verdict.status == "pass"
+    assert [note.split(":")[1] for note in verdict.notes] == [" sample-order", " trajectory"]
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        lambda: moved(KILLED.history(), 1),
+        lost_rng,
+        lambda: augmented(moved(wrong("optimizer.momentum_buffer"), 1)),
+        lambda: augmented(moved(wrong("model"), 1)),
+        lambda: changed(
+            augmented(moved(KILLED.history(), 1)),
+            ev.StepDone,
+            lambda e: e.attempt == 1,
+            inputs=lambda e: ev.Inputs(count=1, digest="d", samples=f"{e.epoch:04d}{e.step:04d}"),
+        ),
+    ],
+    ids=["no inputs", "a generator", "momentum", "model", "fewer samples"],
+)
+def test_nothing_but_inputs_may_be_drawn_again(history: Any) -> None:
+    verdict = verdict_on(KILLED, history(), **RESAMPLED)
+
+    assert verdict.status == "fail"
+    assert not verdict.notes
+
+
+def once(history: History) -> History:
+    """Return that every step has samples of its own, as in the first pass over much data."""
+
+    def inputs(done: ev.StepDone) -> ev.Inputs:
+        samples = digest("once", done.epoch, done.step, done.rank)
+        return ev.Inputs(count=2, digest=samples, samples=samples)
+
+    return changed(history, ev.StepDone, inputs=inputs)
+
+
+def test_another_draw_of_data_that_is_not_passed_yet_can_be_accepted() -> None:
+    def drawn(done: ev.StepDone) -> ev.Inputs:
+        known = digest("once", 3 - done.epoch, done.step, done.rank)[:8]
+        samples = known + digest("new", done.epoch, done.step, done.rank)[:8]
+        return ev.Inputs(count=2, digest=samples, samples=samples)
+
+    history = changed(
+        once(moved(KILLED.history(), 1)), ev.StepDone, lambda e: e.attempt == 1, inputs=drawn
+    )
+    baseline = once(KILLED.baseline())
+
+    alone = judge(KILLED.plan(), history, baseline)
+
+    assert (alone.status, alone.severity) == ("fail", "not reproducible")
+    assert judge(KILLED.plan(**RNG), history, baseline).status == "pass"
+
+
 def test_what_is_accepted_is_named() -> None:
     baseline, history = counted(KILLED.baseline()), counted(KILLED.history(), reset=True)
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from chaos.backends.train.state.content import BYTES_MAX, PARTS_MAX, parts_of
+from chaos.backends.train.state.part import Part
 from chaos.model.event import SavedPart
 
 
@@ -28,6 +29,27 @@ def test_a_modules_state_is_one_part_and_an_optimizers_has_two() -> None:
     )
     assert (found["epoch"].kind, found["epoch"].size) == ("counts", 3.0)
     assert (found["model"].first, found["epoch"].first) == ("weight", "")
+
+
+def test_a_saved_module_has_the_digest_of_its_parameters_and_of_what_they_are_widened_to() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3))
+    due = Part.of_tensors("model", list(model.parameters()), with_size=True).component().digest
+    small = {name: tensor.to(torch.bfloat16) for name, tensor in model.state_dict().items()}
+    saved = named({"own": model.state_dict(), "small": small, "list": [torch.ones(2)]})
+
+    model.load_state_dict(small)
+    after = Part.of_tensors("model", list(model.parameters()), with_size=True).component().digest
+
+    assert (saved["own"].tensors, saved["own"].dtype, saved["own"].widened) == (due, "float32", "")
+    assert (saved["small"].dtype, saved["small"].widened) == ("bfloat16", after)
+    assert saved["list"].tensors == ""
+
+
+def test_a_tensor_with_two_names_is_saved_once() -> None:
+    weight = torch.ones(3, 2)
+    due = Part.of_tensors("model", [weight], with_size=True).component().digest
+
+    assert named({"tied": {"a": weight, "b": weight}})["tied"].tensors == due
 
 
 @pytest.mark.parametrize(

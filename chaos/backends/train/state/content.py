@@ -22,7 +22,8 @@ _LARGEST = 2**63 - 1  # the largest that a journal can hold
 # Torch's on the host and on CUDA; Python's and numpy's as tuples.
 _TORCH_STATES = (5056, 16)
 _PYTHON_STATE = 625
-_STATISTICS = ("running_mean", "running_var")  # of batch normalisation: buffers, not trained
+# Of batch normalisation: buffers, which are not trained.
+_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 _FEWER_BITS = ("bfloat16", "float16")
 _GENERATORS = ("random", "numpy.random", "torch")
 
@@ -87,7 +88,7 @@ def _part(name: str, value: Any, *, is_read: bool) -> SavedPart:  # noqa: ANN401
 
 def _as_model(value: Any) -> dict[str, str]:  # noqa: ANN401
     """Return the digests of a module's state, to be compared with those of its parameters."""
-    if not isinstance(value, Mapping) or not value or not all(map(_is_tensor, value.values())):
+    if not isinstance(value, Mapping) or not value or not all(map(_is_dense, value.values())):
         return {}
     named = (t for name, t in value.items() if not str(name).endswith(_STATISTICS))
     own = {(t.data_ptr(), t.shape): t for t in named if t.is_floating_point() and t.numel()}
@@ -145,6 +146,13 @@ def _length(value: Any) -> int:  # noqa: ANN401
 
 def _is_tensor(value: Any) -> bool:  # noqa: ANN401
     return hasattr(value, "is_floating_point") and hasattr(value, "numel")
+
+
+def _is_dense(value: Any) -> bool:  # noqa: ANN401
+    """Return whether a value is a tensor whose numbers are all here, and of its own."""
+    if not _is_tensor(value) or hasattr(value, "placements"):
+        return False
+    return str(value.layout) == "torch.strided" and not value.is_meta
 
 
 def counts_of(saved: Any) -> dict[str, int]:  # noqa: ANN401 - whatever `torch.save` is given

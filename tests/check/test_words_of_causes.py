@@ -1,0 +1,252 @@
+"""The sentence on a defect says what was seen of it, and blames nothing that only followed."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from chaos.check.judge import judge
+from chaos.model import event as ev
+from chaos.model.history import History
+from tests.check.parts import KILLED, lost
+from tests.check.shorthand import plan_of, told_in
+from tests.check.story import Story, Strike
+from tests.check.tamper import (
+    changed,
+    differs_in_parts,
+    restored_wrong,
+    result_on,
+    shifted,
+    told,
+    verdict_on,
+)
+
+BASE = "g s w:f s r c- s s r c- ."
+
+
+def judged(line: str, **fields: Any) -> dict[str, str]:
+    """Judge a line whose failed loads, or decisions, are told otherwise."""
+    history = told_in(line)
+    error, errors = fields.get("error"), fields.get("errors")
+    if error is not None:
+        history = changed(history, ev.FileLoaded, lambda e: e.error is not None, error=error)
+    if errors is not None:
+        history = changed(history, ev.FailureDecided, lambda e: e.attempt == 1, errors=errors)
+    results = judge(plan_of(line), history, told_in(BASE)).results
+    return {r.check: r.summary for r in results if r.status == "fail"}
+
+
+# -- ends of attempts ------------------------------------------------------------------------------
+
+
+def test_a_charge_that_no_fault_explains_names_the_first_error_and_not_what_it_ended() -> None:
+    errors = {0: "ended by SIGTERM", 1: "KeyError: 'lr'"}
+    charge = ev.FailureDecided(
+        attempt=1, decision="RETRY", charged="failures", error="a worker ended", errors=errors
+    )
+
+    summary = result_on("retry-budget", KILLED, told(KILLED.history(), charge)).summary
+
+    assert summary.endswith("though no fault hit it: KeyError: 'lr'")
+
+
+def test_a_file_that_torch_refuses_is_whole_and_gets_no_advice_on_writing() -> None:
+    refused = (
+        "UnpicklingError: \x1b[1mWeights only load failed\x1b[0m. This file can still be loaded"
+    )
+
+    told_of = judged("g s w:f s r c- s s r c- s x g l:f! g l:f! L", error=refused)["checkpoints"]
+
+    assert "(UnpicklingError: Weights only load failed); the file is whole: save tensors" in told_of
+    assert "rename" not in told_of
+
+
+def test_a_file_that_was_renamed_into_its_place_is_known_by_both_names() -> None:
+    line = "g s w:f.tmp s r c- s s r c- s x g l:f! g l:f! L"
+    moved = ev.FileRenamed(attempt=0, rank=0, epoch=0, step=1, path="f.tmp", to="f")
+    history = told(told_in(line), moved, before=ev.FaultInvoked)
+
+    results = judge(plan_of(line), history, told_in(BASE)).results
+
+    summary = next(r.summary for r in results if r.check == "checkpoints")
+    assert "rank 0 could not read f, and attempt 1 ended on it" in summary
+    assert summary.endswith("; its writing was seen to end")
+
+
+def test_an_attempt_that_raises_after_its_load_is_named_by_the_file_and_the_error() -> None:
+    history = told_in("g s w:f s r c- s s r c- s x g l:f g l:f s r c- s s r c- .")
+    errors = {0: "RuntimeError: Connection closed by peer", 1: "KeyError: 'lr'. So be it"}
+    raised = ev.FailureDecided(
+        attempt=1, decision="RETRY", charged="failures", error="", errors=errors
+    )
+    late = max(n for n, e in history.of(ev.FileLoaded) if e.attempt == 1)
+    entries = list(history)
+    entry = msgspec.structs.replace(entries[late], source="controller", what=raised)
+    history = History([*entries[: late + 1], entry, *entries[late + 1 :]])
+    plan = plan_of("g s w:f s r c- s s r c- s x g l:f g l:f s r c- s s r c- .")
+
+    found = {r.check: r.summary for r in judge(plan, history, told_in(BASE)).broken}
+
+    assert found["checkpoints"] == (
+        "attempt 1 read f, and raised before its first step, without a fault: rank 1: "
+        "KeyError: 'lr'"
+    )
+
+
+# -- the model, by three digests -------------------------------------------------------------------
+
+
+def with_files(history: History, part: ev.SavedPart) -> History:
+    """Tell of a file with one entry that was saved in epoch 1, and read by the restart."""
+    place = {"epoch": 1, "step": 4, "path": "model.pt", "digest": "d"}
+    for rank in (0, 1):
+        begun = ev.FileSaveBegun(attempt=0, rank=rank, epoch=1, step=4, path="model.pt")
+        saved = ev.FileSaved(attempt=0, rank=rank, **place, bytes=9, parts=(part,))
+        history = told(history, begun, saved, before=ev.FaultInvoked)
+    loads = [
+        ev.FileLoaded(
+            attempt=1,
+            rank=rank,
+            epoch=2,
+            step=0,
+            path="model.pt",
+            digest="d",
+            saved_attempt=0,
+            saved_rank=rank,
+            saved_epoch=1,
+            saved_step=4,
+        )
+        for rank in (0, 1)
+    ]
+    entries = list(history)
+    started = max(n for n, e in history.of(ev.WorkerStarted) if e.attempt == 1)
+    more = [msgspec.structs.replace(entries[started], what=load) for load in loads]
+    return History([*entries[: started + 1], *more, *entries[started + 1 :]])
+
+
+def model_of(history: History) -> str:
+    """Return the digest of the model with which rank 0 is due to enter epoch 2."""
+    seen = next(e for _, e in history.of(ev.StateSeen) if (e.epoch, e.moment) == (2, "entered"))
+    return next(part.digest for part in seen.components if part.name == "model")
+
+
+ODD = ev.Component(name="model", digest="odd", size=7.0, count=4)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"tensors": "due"}, "; the file that was read holds it: `model.load_state_dict` was not"),
+        ({"tensors": "odd"}, "; the file holds it so: what was saved is not the model that was"),
+        (
+            {"tensors": "x", "dtype": "bfloat16", "widened": "odd"},
+            "; the file holds it rounded: saved as bfloat16, trained as float32; save the",
+        ),
+        ({"tensors": "x"}, "; it was saved so, or changed after it was loaded: neither was seen"),
+    ],
+)
+def test_the_remedy_for_a_model_follows_from_what_the_file_holds(
+    fields: dict[str, str], words: str
+) -> None:
+    due = model_of(KILLED.baseline())
+    given = {key: due if value == "due" else value for key, value in fields.items()}
+    part = ev.SavedPart(name="model", kind="numbers", digest="x", **given)
+
+    verdict = verdict_on(KILLED, with_files(lost("model", ODD), part))
+
+    assert words in verdict.headline
+
+
+def test_a_model_of_another_moment_is_named_with_its_moment() -> None:
+    history = KILLED.history()
+    seen = next(e for _, e in history.of(ev.StateSeen) if (e.epoch, e.moment) == (1, "entered"))
+    old = next(part for part in seen.components if part.name == "model")
+    part = ev.SavedPart(name="model", kind="numbers", digest="x", tensors=old.digest)
+
+    verdict = verdict_on(KILLED, with_files(lost("model", old), part))
+
+    assert "; the file holds it so: the model of epoch 0, step 6 was saved" in verdict.headline
+
+
+# -- its structure ---------------------------------------------------------------------------------
+
+
+def shaped(structure: str, content: str | None = None) -> Any:
+    def of(seen: ev.StateSeen) -> ev.Component:
+        own = next(part for part in seen.components if part.name == "model")
+        mine = own.digest if content is None else content
+        return msgspec.structs.replace(own, structure=structure, digest=mine)
+
+    return of
+
+
+def untied(names: dict[int, tuple[str, ...]] | None = None) -> tuple[History, History]:
+    """Return a run whose model has other shapes since its restart, and its baseline."""
+    baseline = restored_wrong(KILLED.baseline(), "model", shaped("one"), since=0)
+    history = restored_wrong(KILLED.history(), "model", shaped("one"), since=0)
+    history = shifted(restored_wrong(history, "model", shaped("two", "odd")), 2)
+    for attempt, told_of in (names or {}).items():
+        named = [
+            ev.ParametersNamed(attempt=attempt, rank=rank, epoch=0, step=0, names=told_of)
+            for rank in (0, 1)
+        ]
+        history = told(history, *named)
+        baseline = told(baseline, *named) if attempt == 0 else baseline
+    return history, baseline
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (
+            {0: ("a = b", "c"), 1: ("a", "b", "c")},
+            "`a` and `b` were one parameter, and are 2 now: tie them again",
+        ),
+        ({0: ("a", "b"), 1: ("a", "c")}, "it trains 2 parameters, without `b` and with `c`"),
+        (None, "it trains 4 parameters (in the baseline 4 parameters), of other shapes or types"),
+    ],
+)
+def test_another_structure_of_the_model_is_a_finding_with_its_names(
+    names: dict[int, tuple[str, ...]] | None, words: str
+) -> None:
+    history, baseline = untied(names)
+
+    verdict = judge(KILLED.plan(), history, baseline)
+
+    assert verdict.broken[0].check == "state"
+    told_of = "ranks 0 and 1: the model has another structure after the resume at epoch 2; "
+    assert f"{told_of}{words}" in verdict.headline
+
+
+def test_another_structure_is_no_finding_where_every_number_is_right() -> None:
+    baseline = restored_wrong(KILLED.baseline(), "model", shaped("one"), since=0)
+    history = restored_wrong(KILLED.history(), "model", shaped("one"), since=0)
+    history = restored_wrong(history, "model", shaped("two", "odd"))
+
+    found = {r.check: r.status for r in judge(KILLED.plan(), history, baseline).results}
+
+    assert found["state"] == "pass"
+
+
+# -- several restarts ------------------------------------------------------------------------------
+
+THRICE = Story((Strike(2, 1, 0), Strike(2, 3, 1)))
+
+
+def test_a_part_that_a_later_restart_shows_to_be_without_effect_is_a_note_in_all_of_them() -> None:
+    scratch = differs_in_parts(
+        THRICE.history(), "optimizer.momentum_buffer", digest="scratch", moment="entered", epoch=2
+    )
+
+    verdict = verdict_on(THRICE, scratch)
+
+    assert verdict.status == "pass"
+    assert any("optimizer.momentum_buffer did not come back" in note for note in verdict.notes)
+
+
+def test_it_is_a_finding_where_no_restart_shows_that() -> None:
+    scratch = differs_in_parts(
+        THRICE.history(), "optimizer.momentum_buffer", digest="scratch", moment="entered", epoch=2
+    )
+
+    assert verdict_on(THRICE, shifted(scratch, 2)).status == "fail"
