@@ -22,8 +22,7 @@ def structure_words(analysis: RunAnalysis, row: Row) -> str:
         if len(names) > 1 and set(names) <= set(new):
             return (
                 f"{' and '.join(f'`{name}`' for name in names)} were one parameter, and are "
-                f"{len(names)} now: tie them again after the checkpoint is loaded "
-                "(`load_state_dict(..., assign=True)` unties them)"
+                f"{len(names)} now: tie them again after the checkpoint is loaded"
             )
     if gone or new:
         changed = [f"without {_few(gone)}"] if gone else []
