@@ -9,6 +9,7 @@ from chaos.audit.run_row import Defect, RunRow
 from chaos.check.epochs import CURSOR, EPOCHS
 from chaos.check.headline import as_sentence
 from chaos.check.samples import SAMPLE_ORDER, SAMPLES
+from chaos.check.state import STATE
 from chaos.check.trajectory import TRAJECTORY
 from chaos.model.severity import SEVERITIES, Severity
 from chaos.record import Record
@@ -17,6 +18,7 @@ from chaos.words import plural
 # From the least that a reproduction needs to the most.
 # What tells of a place in the data, each where the others do not show.
 _DATA = frozenset({CURSOR, SAMPLE_ORDER, SAMPLES, EPOCHS})
+HEADS_MIN = 2  # right resumes, without which nothing shows that places matter
 _FAULTS = ("kill_worker", "kill_loader", "fail_save", "kill_node", "preempt_node")
 
 
@@ -44,7 +46,7 @@ class Finding(Record):
     """One cause: the runs that show it, and the smallest of them.
 
     `repro` and `report` are paths below the audit's folder. `combined` of the runs are of
-    several places.
+    several places. `note` says which resumes alone show it.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Finding(Record):
     repro: str
     report: str
     confirmation: Confirmation | None = None
+    note: str = ""
 
     @property
     def severity(self) -> Severity:
@@ -66,11 +69,19 @@ class Finding(Record):
     @property
     def headline(self) -> str:
         """The smallest run in a sentence: its headline, if that is about this cause."""
-        run = self.smallest
-        if run.defects[:1] == (self.defect,) or self.defect not in run.defects:
-            return run.headline
-        told = dict(zip(run.defects, run.sentences, strict=False)).get(self.defect)
-        return run.headline if told is None else as_sentence(f"{run.faults}{told}")
+        run, told = self.smallest, self.smallest.headline
+        own = dict(zip(run.defects, run.sentences, strict=False)).get(self.defect)
+        if run.defects[:1] != (self.defect,) and own:
+            told = as_sentence(f"{run.faults}{own}")
+        return f"{told} {self.note}" if self.note else told
+
+    @property
+    def besides(self) -> tuple[str, ...]:
+        """The more specific checks that the smallest run breaks for another cause."""
+        defects = self.smallest.defects
+        at = defects.index(self.defect) if self.defect in defects else 0
+        before = dict.fromkeys(defect.check for defect in defects[:at])
+        return tuple(check for check in before if check != self.defect.check)
 
     @property
     def count(self) -> int:
@@ -100,8 +111,8 @@ def findings(runs: Sequence[RunRow]) -> tuple[Finding, ...]:
     same = _same_cause([defect for run in told for defect in run.defects])
     broken = [_named_alike(run, same) for run in told]
     main = _main_of_data(broken)
-    moved = {run.number for run in broken if _is_of_data(run) and run.defects[0] != main}
-    broken = [_moved(run, main) if main is not None and _is_of_data(run) else run for run in broken]
+    moved = {run.number for run in broken if _of_data(run) not in (None, main)}
+    broken = [_with_main(run, main) for run in broken]
     counts = Counter(run.defects[0] for run in broken)
     ranking = sorted(counts, key=lambda d: (d.check == TRAJECTORY, -counts[d], d.check, d.gist))
     grouped: dict[Defect, list[RunRow]] = {defect: [] for defect in ranking}
@@ -111,8 +122,12 @@ def findings(runs: Sequence[RunRow]) -> tuple[Finding, ...]:
     found = [(defect, of) for defect, of in grouped.items() if of]
     found.sort(key=lambda item: -len(item[1]))
     names = _names([defect for defect, _ in found])
+    right = [run for run in runs if run.is_right]
     return tuple(
-        _finding(defect, of, name, moved) for (defect, of), name in zip(found, names, strict=True)
+        _finding(defect, of, name, moved).model_copy(
+            update={"note": _only_within(defect, of, right)}
+        )
+        for (defect, of), name in zip(found, names, strict=True)
     )
 
 
@@ -124,22 +139,38 @@ def _named_alike(run: RunRow, same: Mapping[Defect, Defect]) -> RunRow:
     return run.model_copy(update={"defects": tuple(told), "sentences": tuple(told.values())})
 
 
-def _is_of_data(run: RunRow) -> bool:
-    return run.defects[0].check in _DATA
+def _of_data(run: RunRow) -> Defect | None:
+    """Return the first sign of a place in the data, if it is the cause of a run, or one of two.
+
+    Neither an optimizer nor a schedule chooses inputs. Where the model came back, something was
+    loaded, and its place in the data is another matter.
+    """
+    first, *others = run.defects
+    if first.check in _DATA:
+        return first
+    parts = {part.partition(".")[0] for d in run.defects if d.check == STATE for part in d.parts}
+    if first.check != STATE or not parts <= {"optimizer", "schedule", "scaler"}:
+        return None
+    return next((defect for defect in others if defect.check in _DATA), None)
 
 
 def _main_of_data(runs: Sequence[RunRow]) -> Defect | None:
     """Return the gravest and then most frequent sign of a place in the data that was lost."""
-    counts = Counter(run.defects[0] for run in runs if _is_of_data(run))
+    counts = Counter(defect for run in runs if (defect := _of_data(run)) is not None)
     order = sorted(counts, key=lambda d: (SEVERITIES.index(d.severity), -counts[d], d.gist))
     return next(iter(order), None)
 
 
-def _moved(run: RunRow, main: Defect) -> RunRow:
-    rest = [defect for defect in run.defects[1:] if defect != main]
-    sentences = dict(zip(run.defects[1:], run.sentences[1:], strict=False))
-    told = (*run.sentences[:1], *(sentences.get(defect, "") for defect in rest))
-    return run.model_copy(update={"defects": (main, *rest), "sentences": told})
+def _with_main(run: RunRow, main: Defect | None) -> RunRow:
+    """Return a run in which one sign of the place in the data stands for all."""
+    own = _of_data(run)
+    if own is None or main is None:
+        return run
+    told: dict[Defect, str] = {}
+    sentences = dict(zip(run.defects, run.sentences, strict=False))
+    for defect in run.defects:
+        told.setdefault(main if defect.check in _DATA else defect, sentences.get(defect, ""))
+    return run.model_copy(update={"defects": tuple(told), "sentences": tuple(told.values())})
 
 
 def size(run: RunRow) -> tuple[object, ...]:
@@ -166,6 +197,9 @@ def _causes(run: RunRow, ranking: Sequence[Defect]) -> Iterator[Defect]:
     yield from (d for d in others if d.check == first.check and d.parts and d != first)
     if first != own and own.check == first.check and own.parts:
         yield own
+    data = _of_data(run)
+    if data is not None and own.check == STATE:
+        yield from (defect for defect in (own, data) if defect != first)
 
 
 def _finding(defect: Defect, runs: Sequence[RunRow], name: str, moved: Container[int]) -> Finding:
@@ -183,6 +217,20 @@ def _finding(defect: Defect, runs: Sequence[RunRow], name: str, moved: Container
         repro=f"repro/{name}.chaos.yaml",
         report=f"runs/{smallest.number}/report.html",
     )
+
+
+def _only_within(defect: Defect, wrong: Sequence[RunRow], right: Sequence[RunRow]) -> str:
+    """Return a sentence if resumes from within an epoch alone show a cause; else an empty text."""
+    heads = sum(run.within is False for run in right)
+    if heads < HEADS_MIN or not all(run.within for run in wrong) or any(r.within for r in right):
+        return ""
+    told = (
+        f"Only resumes from within an epoch fail ({len(wrong)} of {len(wrong)}, and none of "
+        f"{heads} from an epoch's beginning)"
+    )
+    is_drawn = defect.check == SAMPLE_ORDER or any(part.startswith("rng") for part in defect.parts)
+    usual = "what usually draws there is `iter(DataLoader)`, without a `generator` of its own"
+    return f"{told}; {usual}." if is_drawn else f"{told}."
 
 
 def _names(defects: Sequence[Defect]) -> list[str]:

@@ -1,6 +1,6 @@
 """The scenario of a finding, and its confirmation on another backend."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -13,9 +13,16 @@ from chaos.scenario_file.load import load_scenario
 from chaos.scenario_file.text import scenario_text
 
 
-def repro_text(plan: Plan, *, check: str, folder: Path, headline: str) -> str:
-    """Return the scenario of a plan whose run breaks `check`, to be saved in `folder`."""
+def repro_text(
+    plan: Plan, *, check: str, folder: Path, headline: str, besides: Sequence[str] = ()
+) -> str:
+    """Return the scenario of a plan whose run breaks `check`, to be saved in `folder`.
+
+    `besides`: more specific checks that the run breaks for another cause.
+    """
     expect: dict[str, Any] = {"verdict": "fail", "check": check}
+    if besides:
+        expect["besides"] = list(besides)
     if plan.expect.band is not None:
         expect["band"] = plan.expect.band
     if plan.expect.align == "steps":

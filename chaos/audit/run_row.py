@@ -68,7 +68,8 @@ class RunRow(Record):
     `resumed` counts restarts from a checkpoint, `from_scratch` those that began anew.
     `severity` is that of the gravest broken promise; `accepted` are the broken promises
     that `--accept` allows. `faults` begins a sentence, and `sentences` end it, one for each
-    of the `defects`. Rows of one number share a run, and each has its part of the run's
+    of the `defects`. `within`: whether all its resumes went on within an epoch; None if some did.
+    Rows of one number share a run, and each has its part of the run's
     time. `is_combined`: it is of all places of a run at once, of which none is wrong alone.
     """
 
@@ -94,6 +95,7 @@ class RunRow(Record):
     accepted: tuple[str, ...] = ()
     faults: str = ""
     sentences: tuple[str, ...] = ()
+    within: bool | None = None
     is_combined: bool = False
 
     @property
@@ -197,6 +199,7 @@ def run_row(number: int, place: Place, run: FinishedRun) -> RunRow:
         defects=tuple(defects),
         faults=faults(run.analysis),
         sentences=tuple(defects.values()),
+        within=_within(run),
         evidence=tuple(
             r.check for r in verdict.results if r.evidence and r.status != "inconclusive"
         ),
@@ -213,6 +216,13 @@ def run_row(number: int, place: Place, run: FinishedRun) -> RunRow:
         severity=verdict.severity,
         accepted=tuple(note for note in verdict.notes if note.startswith(ACCEPTED)),
     )
+
+
+def _within(run: FinishedRun) -> bool | None:
+    """Return whether all resumes of a run went on within an epoch, or none; None if neither."""
+    resumed = (r for r in run.analysis.restarts if is_resumed(run.analysis, r))
+    steps = {(restart.attempt.place or (0, 0))[1] > 0 for restart in resumed}
+    return steps.pop() if len(steps) == 1 else None
 
 
 def _loads(history: History) -> tuple[int, ...]:

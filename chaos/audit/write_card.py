@@ -130,6 +130,7 @@ class CardWriter:
             check=finding.defect.check,
             folder=self.folder.path / "repro",
             headline=finding.headline,
+            besides=finding.besides,
         )
         self.folder.write(finding.repro, text)
         self.folder.save_report(

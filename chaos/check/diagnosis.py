@@ -122,7 +122,9 @@ def _consequence(analysis: RunAnalysis, broken: CheckResult) -> str:
     what = "loss" if first.what == "loss" else f"`{first.what}`"
     here = [r for r in analysis.restarts if r.attempt.index == first.attempt]
     fits = broken.check != STATE or all(blamed(analysis, r).is_explained for r in here)
-    but = "" if fits else "besides, for a reason that was not seen, "
+    fed = any(blamed(analysis, restart).after.inputs for restart in here)
+    why = "since its inputs are others" if fed else "for a reason that was not seen"
+    but = "" if fits else f"besides, {why}, "
     return f"; {but}from {place} on the {what} differs: {difference(first)}"
 
 

@@ -106,6 +106,49 @@ def test_a_place_in_the_data_is_one_cause_whichever_sign_of_it_shows() -> None:
     assert found.smallest.number == 2
 
 
+def test_a_place_in_the_data_is_a_second_cause_beside_what_chooses_no_inputs() -> None:
+    samples = Defect(check="samples", gist="of N samples, N were never trained")
+    order = Defect(check="sample-order", gist="another order")
+    rate = Defect(check="state", gist="lr is lost", parts=("optimizer.lr",))
+    model = Defect(check="state", gist="the model is lost", parts=("model", "optimizer.lr"))
+    told = {"faults": "a fault; ", "sentences": ("lr is gone", "another order", "few samples")}
+
+    both = findings([run_of(1, rate, order, samples).model_copy(update=told)])
+
+    assert [(one.defect, one.headline) for one in both] == [
+        (rate, "Run 1."),
+        (order, "A fault; another order."),
+    ]
+    assert [one.besides for one in both] == [(), ("state",)]
+    assert len(findings([run_of(1, model, order)])) == 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right", "parts", "words"),
+    [
+        (True, (False, False), ("rng.torch",), "what usually draws there is `iter(DataLoader)`"),
+        (True, (False, False), ("model",), "(1 of 1, and none of 2 from an epoch's beginning)."),
+        (True, (False,), ("model",), None),
+        (True, (False, False, True), ("model",), None),
+        (False, (False, False), ("model",), None),
+    ],
+)
+def test_a_cause_that_shows_within_an_epoch_alone_says_so(
+    wrong: bool, right: tuple[bool, ...], parts: tuple[str, ...], words: str | None
+) -> None:
+    lost = run_of(0, Defect(check="state", gist="lost", parts=parts))
+    runs = [lost, *(run_of(1 + number) for number in range(len(right)))]
+    told = [
+        run.model_copy(update={"within": within})
+        for run, within in zip(runs, (wrong, *right), strict=True)
+    ]
+
+    [found] = findings(told)
+
+    assert (words is not None) == ("Only resumes from within an epoch fail" in found.headline)
+    assert words is None or words in found.headline
+
+
 def test_each_of_two_causes_has_a_sentence_of_its_own() -> None:
     momentum = Defect(check="state", gist="momentum is lost", parts=("momentum",))
     rate = Defect(check="state", gist="lr is lost", parts=("lr",))

@@ -98,7 +98,7 @@ def test_an_attempt_that_raises_after_its_load_is_named_by_the_file_and_the_erro
 
 def with_files(history: History, part: ev.SavedPart) -> History:
     """Tell of a file with one entry that was saved in epoch 1, and read by the restart."""
-    place = {"epoch": 1, "step": 4, "path": "model.pt", "digest": "d"}
+    place: dict[str, Any] = {"epoch": 1, "step": 4, "path": "model.pt", "digest": "d"}
     for rank in (0, 1):
         begun = ev.FileSaveBegun(attempt=0, rank=rank, epoch=1, step=4, path="model.pt")
         saved = ev.FileSaved(attempt=0, rank=rank, **place, bytes=9, parts=(part,))
@@ -149,7 +149,7 @@ def test_the_remedy_for_a_model_follows_from_what_the_file_holds(
     fields: dict[str, str], words: str
 ) -> None:
     due = model_of(KILLED.baseline())
-    given = {key: due if value == "due" else value for key, value in fields.items()}
+    given: dict[str, Any] = {key: due if value == "due" else value for key, value in fields.items()}
     part = ev.SavedPart(name="model", kind="numbers", digest="x", **given)
 
     verdict = verdict_on(KILLED, with_files(lost("model", ODD), part))
