@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from chaos.audit.group import GROUPS, Group
 from chaos.audit.run_row import Defect, RunRow
@@ -188,18 +188,18 @@ def _same_cause(defects: Sequence[Defect]) -> dict[Defect, Defect]:
     return {d: of[d.check, d.severity, d.parts[:1] or d.gist] for d in set(defects)}
 
 
-def _causes(run: RunRow, ranking: Sequence[Defect]) -> Iterator[Defect]:
+def _causes(run: RunRow, ranking: Sequence[Defect]) -> Sequence[Defect]:
     own, others = run.defects[0], run.defects[1:]
     shown = {own, *(defect for defect in others if defect.check != TRAJECTORY)}
     first = next(defect for defect in ranking if defect in shown)
-    yield first
     # Only parts of the state are known to be lost one by one.
-    yield from (d for d in others if d.check == first.check and d.parts and d != first)
-    if first != own and own.check == first.check and own.parts:
-        yield own
+    found = [first, *(d for d in others if d.check == first.check and d.parts)]
+    if own.check == first.check and own.parts:
+        found.append(own)
     data = _of_data(run)
     if data is not None and own.check == STATE:
-        yield from (defect for defect in (own, data) if defect != first)
+        found += [own, data]
+    return tuple(dict.fromkeys(found))
 
 
 def _finding(defect: Defect, runs: Sequence[RunRow], name: str, moved: Container[int]) -> Finding:
