@@ -123,6 +123,34 @@ def test_fewer_workers_that_make_as_many_steps_as_before_are_no_defect() -> None
     )
 
 
+def halves(done: ev.StepDone, *, of: int | None = None) -> ev.Inputs:
+    """Give one half of the data in even epochs and the other in odd ones; `of`: to one worker."""
+    half = [f"{100 * ((done.epoch if of is None else of) % 2) + n:08x}" for n in range(24)]
+    each = 2 if of is None else 5
+    at = 2 * (done.step - 1) + done.rank if of is None else done.step - 1
+    mine = half[each * at : each * at + each]
+    return ev.Inputs(count=len(mine), digest=digest(mine), samples="".join(mine))
+
+
+@pytest.mark.parametrize(("again", "status"), [(False, "pass"), (True, "fail")])
+def test_where_saves_fall_within_a_pass_the_run_is_judged_as_a_whole(
+    again: bool, status: str
+) -> None:
+    baseline = changed(STORY.baseline(), ev.StepDone, inputs=halves)
+    run = changed(History(shrunk(STORY.history())), ev.StepDone, inputs=halves)
+    fewer = changed(
+        run,
+        ev.StepDone,
+        lambda e: e.attempt == 1,
+        inputs=lambda e: halves(e, of=0 if again else e.epoch),
+    )
+
+    samples = judged(list(fewer), baseline)["samples"]
+
+    assert samples.status == status, samples.summary
+    assert not again or "in 2 passes over the data, " in samples.summary
+
+
 def test_inputs_of_fewer_workers_that_were_not_seen_are_not_counted() -> None:
     samples = judged(fed(lambda _: None))["samples"]
 
