@@ -48,10 +48,12 @@ _FIXES = {
     "rng": "every rank saves its own generators' state, and sets it after all else that draws "
     "from them",
 }
-_CHANGED = (
-    "it was saved so, or changed after it was loaded: neither was seen; `strict=False` leaves out "
-    "names that do not match"
-)
+_CHANGED = {
+    "model": "it was saved so, or changed after it was loaded: neither was seen; `strict=False` "
+    "leaves out names that do not match",
+    "optimizer": "it was saved so, of another moment than the model, or changed after it was "
+    "loaded: none of these was seen",
+}
 _RESHARDED = (
     "another number of workers saved it: shards must be put together by their places in the whole "
     "tensor, as `torch.distributed.checkpoint` does, and the last one may be shorter"
@@ -71,8 +73,8 @@ def sentence(rows: Sequence[Row], terms: Terms, remedy: str | None = None) -> st
     verb = _VERBS[row.standing]
     kind = row.component.rstrip(".0123456789")  # the same for each of several models
     fix = _FIXES.get(kind, _FIXES.get(row.group, _FIXES["declared"]))
-    if row.group == "model" and kind == "model" and row.standing == "different":
-        fix = _CHANGED
+    if row.standing == "different" and (kind == row.group or kind not in _FIXES):
+        fix = _CHANGED.get(row.group, fix)
     fix = remedy or fix
     if row.is_resharded and row.standing == "different":
         fix = _RESHARDED

@@ -45,6 +45,15 @@ def test_a_saved_module_has_the_digest_of_its_parameters_and_of_what_they_are_wi
     assert saved["list"].tensors == ""
 
 
+def test_a_file_that_is_a_modules_state_has_its_digest_at_the_first_entry() -> None:
+    model = torch.nn.Linear(2, 3)
+    due = Part.of_tensors("model", list(model.parameters()), with_size=True).component().digest
+
+    found = named(model.state_dict())
+
+    assert [part.tensors for part in found.values()] == [due, ""]
+
+
 def test_a_tensor_with_two_names_is_saved_once() -> None:
     weight = torch.ones(3, 2)
     due = Part.of_tensors("model", [weight], with_size=True).component().digest

@@ -17,7 +17,8 @@ class SavedPart(msgspec.Struct, frozen=True, kw_only=True):
 
     Of an entry that holds tensors by name, `tensors` is a digest of those with a point, made as a
     model's is, without running statistics. `dtype`: their type, if they have one. `widened`: the
-    digest as float32, where they have fewer bits.
+    digest as float32, where they have fewer bits. Where the file itself is such a mapping, the
+    first entry has those of all.
     """
 
     name: str

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Literal, TypeAlias
 
+import msgspec
+
 from chaos.backends.train.state.canonical import Encoding, Unordered
 from chaos.backends.train.state.part import Part
 from chaos.model.event import SavedPart
@@ -41,6 +43,8 @@ def parts_of(saved: Any) -> tuple[SavedPart, ...]:  # noqa: ANN401 - whatever is
     for name, value in _entries(saved):
         room -= _bytes_in(value)
         found.append(_part(name, value, is_read=room >= 0))
+    if found and room >= 0 and found[0].name:  # one mapping of tensors is opened, and is a model
+        found[0] = msgspec.structs.replace(found[0], **_as_model(saved))
     return tuple(found)
 
 
