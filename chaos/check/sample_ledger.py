@@ -103,22 +103,26 @@ class SampleLedger:
     def in_all(self) -> Anomaly | None:
         """Judge the run as a whole, where what lies between two of its saves is no pass.
 
-        The baseline's is a number of passes over the same samples. What one pass may have too much
-        or too little, as many passes may have as often. Fewer samples in all may be meant.
+        The baseline's is a number of passes over the same samples. At the end of each the last step
+        may be filled up or dropped, and a restart may round its place to a step. Fewer samples in
+        all may be meant.
         """
         feeds = self.feeds
         ours, due = count_samples(feeds.ours.all_steps()), count_samples(feeds.theirs.all_steps())
         if not ours or not due or not feeds.known.issuperset(ours):
             return None
-        passes = min(due.values())
-        spare = max(map(self._spare, self._of_theirs)) * passes
-        again = spare + sum(map(self._forgiven, self._of_theirs))
-        uneven = due.total() - passes * len(due)
+        passes, size = min(due.values()), len(due)
+        steps = {step for epoch in self._of_theirs for step in self._step_sizes(epoch)}
+        rounded = max(steps) * sum(bool(r.attempt.steps) for r in self.analysis.restarts)
+        filled = passes * max(-size % step for step in steps) + rounded
+        dropped = passes * max(size % step for step in steps) + rounded
         more, fewer = (ours - due).total(), (due - ours).total()
+        again = filled + sum(map(self._forgiven, self._of_theirs))
+        is_even = due.total() - passes * size <= filled
         if (
-            uneven > spare
-            or ours.total() < due.total() - spare
-            or (more <= again and fewer <= spare)
+            not is_even
+            or ours.total() < due.total() - dropped
+            or (more <= again and fewer <= dropped)
         ):
             return None
         what = (
@@ -127,7 +131,7 @@ class SampleLedger:
         return Anomaly(
             message=f"of {what}, {fewer} were trained less often than in the baseline, and {more} "
             "more often",
-            events=tuple(steps[0].number for steps in feeds.ours.steps.values() if steps)[:1],
+            events=tuple(made[0].number for made in feeds.ours.steps.values() if made)[:1],
         )
 
     def _broken(self, found: EpochSamples, ours: Counter[str], due: Counter[str]) -> EpochSamples:
@@ -152,8 +156,13 @@ class SampleLedger:
 
     def _spare(self, epoch: int) -> int:
         """Return the number of samples of one step over all ranks, in the run that has more."""
+        return max(self._step_sizes(epoch), default=0)
+
+    def _step_sizes(self, epoch: int) -> Sequence[int]:
+        """Return the number of samples of one step over all ranks, in this run and the baseline."""
         runs = (self._ours(epoch), self._theirs(epoch))
-        return max(len(ranks) * max(map(_most, ranks), default=0) for ranks in runs)
+        sizes = (len(ranks) * max(map(_most, ranks), default=0) for ranks in runs)
+        return [size for size in sizes if size]
 
     @cached_property
     def _is_one_pass(self) -> bool:
