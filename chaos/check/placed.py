@@ -10,6 +10,7 @@ of them do. The events of an attempt that turns out to have resumed elsewhere ar
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache, partial
 
 import msgspec
 
@@ -76,13 +77,14 @@ def _moves(history: History, baseline: History) -> Mapping[_Of, _Move]:
     if trained <= sure:
         return {}
     known, size = indexes(baseline), _size(baseline)
+    own = cache(partial(_own, history))
     return {
         (attempt.index, rank): _Move(Place(*start.place), found)
         for attempt in attempts(history)
         for rank, start in sorted(attempt.starts.items())
         if (attempt.index, rank) in trained - sure
         if (steps := _first_steps(history, attempt, rank, is_resized=attempt.size != size))
-        if (found := _found(steps, known.get(rank, Index()), start, _own(history, attempt.index)))
+        if (found := _found(steps, known.get(rank, Index()), start, own(attempt.index)))
     }
 
 

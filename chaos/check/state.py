@@ -126,14 +126,21 @@ def _unlooked_at(analysis: RunAnalysis) -> Iterator[str]:
 
 
 def _losses_show_it(analysis: RunAnalysis) -> bool:
-    """Return whether every loss is the baseline's to the last bit, from another state it is not."""
+    """Return whether every loss is the baseline's to the last bit, in each resumed attempt some.
+
+    From another state no loss is.
+    """
     comparison = analysis.comparison
-    return (
-        comparison is not None
-        and analysis.allowance.is_exact
-        and bool(comparison.losses.compared)
-        and comparison.losses.first is None
-    )
+    if comparison is None or not analysis.allowance.is_exact or comparison.losses.first is not None:
+        return False
+    compared = {
+        step.attempt
+        for group in analysis.aligned
+        for step, due in group.pairs()
+        if due is not None and step.losses and due.losses
+    }
+    trained = {restart.attempt.index for restart in analysis.restarts if restart.attempt.steps}
+    return bool(trained) and trained <= compared
 
 
 # -- rank-randomness -------------------------------------------------------------------------------

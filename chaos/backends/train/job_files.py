@@ -271,10 +271,14 @@ class JobFiles:
         self._opened.is_reading, self._has_stepped = False, True
         self._since_step.clear()
 
-    def report_begun(self) -> None:
-        """Mark the saves since the last step as the end of their epoch."""
+    def report_begun(self, *, is_early: bool = False) -> None:
+        """Mark the saves since the last step as the end of their epoch.
+
+        Before an `is_early` report nothing was trained: the first step still shows the place.
+        """
         self.look(at_rest=True)
-        self._comes_here()
+        if not is_early:
+            self._comes_here()
         self._guarded("report", self._pass_at_report)
         self._guarded("report", self._mark_ends)
         self._tell_texts()

@@ -245,8 +245,8 @@ class Probe:
         """
         with self._watchers.cost.watching:
             StepHook.settle()
-            self._watchers.report_begins()
             self._is_early = self._watchers.is_to_train and not self._steps.has_trained
+            self._watchers.report_begins(is_early=self._is_early)
             if self._is_early:
                 self._reporting = 0
                 self._saves.mark_early(self._cursor.attempt, self._early)

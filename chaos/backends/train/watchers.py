@@ -147,10 +147,10 @@ class Watchers:
         if self._state is None and self._roots is not None:
             self._roots.end_search()
 
-    def report_begins(self) -> None:
+    def report_begins(self, *, is_early: bool) -> None:
         """Determine the place of this rank, before its report is counted."""
         if self._files is not None:
-            self._files.report_begun()
+            self._files.report_begun(is_early=is_early)
 
     def report_begun(self) -> None:
         """Look at state and process at the end of an epoch; record the cost of watching it."""
