@@ -1,10 +1,11 @@
 """The files that a rank saves and loads: recorded, and traced to the save they came from."""
 
 import contextlib
+import itertools
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,6 +31,7 @@ from chaos.model.places import Place
 from chaos.run.file_digest import file_digest
 
 _Content = tuple[tuple[SavedPart, ...], dict[str, int]]
+BESIDE_MAX = 256
 _EVENTS = "events.out."  # how TensorBoard's files of events begin
 
 
@@ -344,6 +346,9 @@ class JobFiles:
                     state="elsewhere" if is_elsewhere else state,
                 )
             )
+        there = {file.path for file in files if file.state == "there"}
+        others = sorted(_beside(there) - {file.path for file in files})
+        files += [SeenFile(path=path, digest="", state="there") for path in others]
         self._write(FilesSeen(**self._cursor.who(), files=tuple(files)))
 
     def _at(self, place: Place) -> dict[str, Any]:
@@ -490,6 +495,21 @@ def _in_folder(path: str) -> str:
     """Return the path of a name in a folder, also of a link: it is renamed or removed itself."""
     folder, name = os.path.split(path)
     return os.path.join(os.path.realpath(folder), name)  # noqa: PTH118 - the paths are strings
+
+
+def _beside(paths: Iterable[str]) -> set[str]:
+    """Return the files in the folders of these, where a folder is of one save, by its number.
+
+    A mark that a save is whole may be written as its writer ends, which is not seen.
+    """
+    folders = {path.parent for path in map(Path, paths)}
+    numbered = (folder for folder in folders if any(c.isdigit() for c in folder.name))
+    return {
+        str(file)
+        for folder in numbered
+        for file in itertools.islice(sorted(folder.iterdir()), BESIDE_MAX)
+        if file.is_file()
+    }
 
 
 def _bytes_of(path: Path) -> tuple[str, int]:

@@ -76,7 +76,8 @@ class SeenFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file that was saved, or copied, and was not seen to be removed.
 
     `there`: with the content that `digest` stands for. `gone`: no longer, or with another content.
-    `elsewhere`: in the temporary folder of another node.
+    `elsewhere`: in the temporary folder of another node. `digest` is empty for a file that was not
+    seen to be saved and lies in a numbered folder beside one that was.
     """
 
     path: str
