@@ -23,7 +23,7 @@ from chaos.check.analysis import RunTables
 from chaos.check.data_warnings import data_warnings
 from chaos.check.prediction_band import RUNS_MIN
 from chaos.check.regrid import relaid
-from chaos.errors import ClusterError, UsageError
+from chaos.errors import ClusterError, JobError, UsageError
 from chaos.job_failure import stood_still, too_long, why_the_job_failed
 from chaos.model.event import DeadlinePassed, FileWritten, FitCalled, WroteOutside
 from chaos.model.history import Baseline, History
@@ -185,14 +185,15 @@ class CleanRuns:
         """Return the baseline with one more run, in which the state of every step was looked at.
 
         A restart of a job that saves when it is given notice may go on from any. None if the run
-        is another one than the baseline.
+        fails, or is another one than the baseline.
         """
-        watch = clean.plan.watch.model_copy(update={"entries": "steps"})
-        plan = clean.plan.model_copy(update={"watch": watch})
+        plan = _watched_at_every_step(clean.plan)
         number = 1 + len([*(self.folder.path / "clean").iterdir()])
-        history = self._required(*self._execute(backend, plan, number, of=number)).history
-        found = repetition(clean.baseline, history)
-        if not found.is_alike or not found.is_deterministic:
+        try:
+            history = self._required(*self._execute(backend, plan, number, of=number)).history
+        except JobError:  # such as for the time that it takes: the audit goes on without it
+            return None
+        if not _is_equal(clean.baseline, history):
             return None
         baseline = Baseline([history, *clean.baseline.runs])
         self.folder.save_baseline(baseline)
@@ -241,29 +242,23 @@ class CleanRuns:
         Where saves by the clock end the epochs, this run has epochs of a number of steps, and so
         have all after it. A job of which no save was seen may keep its state where none is seen.
         """
-        plan, expect = seen.plan, seen.plan.expect
+        plan = seen.plan
         if seen.repetition.is_by_steps:
-            expect = expect.model_copy(update={"align": "steps"})
-            return self._watched_at_every_step(
-                seen, plan.model_copy(update={"expect": expect, "job": seen.counted()})
-            )
-        found = job_profile(seen.first.history)
-        if seen.repetition.is_exact and not (found.saves or found.has_checkpoints):
-            watch = plan.watch.model_copy(update={"entries": "steps"})
-            return self._watched_at_every_step(seen, plan.model_copy(update={"watch": watch}))
-        return None
-
-    def _watched_at_every_step(self, seen: "_Starts", plan: Plan) -> History | None:
-        """Return a clean run of this plan; None if it differs: nothing can be compared with it."""
+            expect = plan.expect.model_copy(update={"align": "steps"})
+            plan = plan.model_copy(update={"expect": expect, "job": seen.counted()})
+        elif seen.repetition.is_exact and not job_profile(seen.first.history).has_saves:
+            plan = _watched_at_every_step(plan)
+        if plan is seen.plan:
+            return None
         seen.number += 1
         history = self._run(plan, seen.number, of=CLEAN_RUNS + 1).history
-        found = repetition(seen.first.history, history)
-        if not found.is_alike or not found.is_deterministic:
-            apart = {"inputs_apart": "a third clean run was another one"}
+        if _is_equal(seen.first.history, history):
+            seen.plan = plan
+            return history
+        if seen.repetition.is_by_steps:  # then there is nothing to compare with
+            apart = {"inputs_apart": "one more clean run was another one"}
             seen.repetition = seen.repetition.model_copy(update=apart)
-            return None
-        seen.plan = plan
-        return history
+        return None
 
     def _tell_starts_apart(self, seen: "_Starts", apart: Repetition) -> None:
         """Find out why two starts differ, by a third one with the hash seed of the first."""
@@ -362,6 +357,16 @@ class _Starts:
         if self.plan.job.launcher == "ray":
             return [thorough, *self.clean]
         return [thorough, *(relaid(history, thorough) for history in self.clean)]
+
+
+def _watched_at_every_step(plan: Plan) -> Plan:
+    watch = plan.watch.model_copy(update={"entries": "steps"})
+    return plan.model_copy(update={"watch": watch})
+
+
+def _is_equal(first: History, other: History) -> bool:
+    found = repetition(first, other)
+    return found.is_alike and found.is_deterministic
 
 
 def _own(history: History, setting: str) -> str | None:

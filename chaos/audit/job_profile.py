@@ -167,6 +167,11 @@ class JobProfile:
         return bool(self.saved)
 
     @property
+    def has_saves(self) -> bool:
+        """Whether a checkpoint, or a save of the job's own, was seen."""
+        return bool(self.saves) or self.has_checkpoints
+
+    @property
     def is_elastic(self) -> bool:
         """Whether the script lets Ray continue with fewer workers."""
         return isinstance(self.own("num_workers"), list | tuple)

@@ -4,7 +4,7 @@ Each table is made once, when a check first reads it.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 from chaos.check.attempt import Attempt, Commit, Start, attempts
@@ -16,7 +16,7 @@ from chaos.check.injections import Injection, injections
 from chaos.check.inputs import InputComparison, input_offsets
 from chaos.check.lineage import Lineage, lineage
 from chaos.check.numbers import NumberComparison, Sides
-from chaos.check.placed import placed
+from chaos.check.placed import Found, placed
 from chaos.check.prediction_band import RUNS_MIN
 from chaos.check.regrid import relaid
 from chaos.check.restarts import RepeatedSteps, Restart, repeated_steps, restarts
@@ -45,12 +45,15 @@ class RunTables:
     history: History
     like: "RunTables | None" = None
     has_other_reports: bool = False
+    #: where ranks resumed, as far as no event tells it
+    found: Found = field(default_factory=dict)
 
     @cached_property
     def attempts(self) -> tuple[Attempt, ...]:
         """One row per attempt, oldest first."""
         like = None if self.has_other_reports else self.like
-        return attempts(self.history, None if like is None else len(like.lineage.commits))
+        epochs = None if like is None else len(like.lineage.commits)
+        return attempts(self.history, epochs, self.found)
 
     @cached_property
     def lineage(self) -> Lineage:
@@ -121,7 +124,9 @@ class RunAnalysis:
             shown = History(history.entries, torn=history.torn, hidden=hidden)
             object.__setattr__(self, "history", shown)
         if not self.is_by_steps and self.reference is not None:
-            object.__setattr__(self, "history", placed(self.history, self.reference.history))
+            history, found = placed(self.history, self.reference.history)
+            object.__setattr__(self, "history", history)
+            object.__setattr__(self, "_found", found)
 
     @cached_property
     def drivers(self) -> TwoDrivers | None:
@@ -131,7 +136,8 @@ class RunAnalysis:
     @cached_property
     def run(self) -> RunTables:
         """The tables of the run that is judged."""
-        return RunTables(self.history, self.reference, has_other_reports=self.is_by_steps)
+        found: Found = getattr(self, "_found", {})
+        return RunTables(self.history, self.reference, self.is_by_steps, found)
 
     @property
     def terms(self) -> Terms:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from types import MappingProxyType
+from typing import Self
 
 import msgspec
 
@@ -26,6 +28,15 @@ from chaos.model.event import (
 from chaos.model.history import History
 
 Losses = tuple[float | str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """The place at which a rank resumed, and the evidence; `others` fit equally well."""
+
+    place: tuple[int, int]
+    by: ResumeEvidence
+    others: tuple[tuple[int, int], ...] = ()
 
 
 class Step(msgspec.Struct, frozen=True, gc=False):
@@ -89,6 +100,21 @@ class Start:
     def place(self) -> tuple[int, int]:
         """Its place, as epoch and finished steps of it."""
         return self.epoch, self.step
+
+    def resumed(
+        self,
+        epoch: int,
+        step: int,
+        by: ResumeEvidence,
+        *,
+        path: str | None = None,
+        others: tuple[tuple[int, int], ...] = (),
+    ) -> Self:
+        """Return the start at the place at which it resumed."""
+        place = epoch, step
+        moved = self.moved or self.place != place
+        at = replace(self, epoch=epoch, step=step, moved=moved)
+        return replace(at, path=path, by=by, others=others)
 
     @property
     def is_later(self) -> bool:
@@ -172,14 +198,22 @@ class Attempt:
         return (rank, epoch) in self.reported or any(c.epoch == epoch for c in self.commits)
 
 
-def attempts(history: History, epochs: int | None = None) -> tuple[Attempt, ...]:
+def attempts(
+    history: History,
+    epochs: int | None = None,
+    found: Mapping[tuple[int, int], Resumed] = MappingProxyType({}),
+) -> tuple[Attempt, ...]:
     """Sort a history's events by the attempt they carry, oldest attempt first.
 
-    `epochs`: the number of epochs of the job without faults, where that is known.
+    `epochs`: the number of epochs of the job without faults, where that is known. `found`: where
+    a rank of an attempt resumed, if no event tells it.
     """
     rows: dict[int, _Rows] = {}
     _add_controllers(history, rows)
     _add_workers(history, rows)
+    for (index, rank), evidence in found.items():
+        starts = rows[index].starts
+        starts[rank] = starts[rank].resumed(*evidence.place, evidence.by, others=evidence.others)
     _add_steps(history, rows)
     # The place at a rank's start is preliminary where Ray handed it nothing: its first step shows
     # where it resumed. A rank that made none may have ended before that.
@@ -193,8 +227,8 @@ def attempts(history: History, epochs: int | None = None) -> tuple[Attempt, ...]
     for index, row in rows.items():
         if row.early and index > last:
             row.count_early(epochs)
-    found = (row.attempt(index) for index, row in sorted(rows.items()))
-    return tuple(a for a in found if a.opened is not None or a.starts or a.steps or a.commits)
+    every = (row.attempt(index) for index, row in sorted(rows.items()))
+    return tuple(a for a in every if a.opened is not None or a.starts or a.steps or a.commits)
 
 
 @dataclass
@@ -279,19 +313,15 @@ def _add_workers(history: History, rows: dict[int, _Rows]) -> None:
     for _, found in history.of(Repositioned):
         starts = rows.setdefault(found.attempt, _Rows()).starts
         if found.rank in starts:
-            starts[found.rank] = _repositioned(starts[found.rank], found)
+            starts[found.rank] = starts[found.rank].resumed(
+                found.epoch, found.step, found.by, path=found.path, others=found.others
+            )
     for _, begun in history.of(ReportBegun):
         rows.setdefault(begun.attempt, _Rows()).reported.add((begun.rank, begun.epoch))
     for _, ended in history.of(EpochEnded):
         rows.setdefault(ended.attempt, _Rows()).reported.add((ended.rank, ended.epoch))
     for _, read in history.of(CheckpointRead):
         rows.setdefault(read.attempt, _Rows()).asked.add(read.rank)
-
-
-def _repositioned(start: Start, found: Repositioned) -> Start:
-    moved = start.place != (found.epoch, found.step)
-    start = replace(start, epoch=found.epoch, step=found.step, moved=moved)
-    return replace(start, path=found.path, by=found.by, others=found.others)
 
 
 def _add_steps(history: History, rows: dict[int, _Rows]) -> None:

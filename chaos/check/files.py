@@ -20,12 +20,15 @@ from chaos.model.event import (
 )
 from chaos.model.history import History
 
+SAVERS = ("torch", "shards", "safetensors", "pkl", "pickle")  # of files that are mostly checkpoints
+
 
 @dataclass(frozen=True, slots=True)
 class Save:
     """One file that a rank wrote; `digest` is None where its end was not seen.
 
-    `path` is the name that it was written by, `name` the one that it had in the end.
+    `path` is the name that it was written by, `name` the one that it had in the end, `saver` what
+    wrote it (see `FileSaveBegun`).
     """
 
     number: int
@@ -36,6 +39,7 @@ class Save:
     path: str
     digest: str | None
     name: str = ""
+    saver: str = "torch"
 
     @property
     def series(self) -> str:
@@ -67,7 +71,8 @@ class Files:
             end = over.pop(0) if over else None
             at = number if end is None else end[0]
             digest = end[1].digest if end else self._read_whole(e)
-            found.append(Save(at, e.attempt, e.rank, e.epoch, e.step, e.path, digest, e.path))
+            place = e.epoch, e.step
+            found.append(Save(at, e.attempt, e.rank, *place, e.path, digest, e.path, e.saver))
         return self._named(sorted(found, key=lambda save: save.number))
 
     def _named(self, saves: Sequence[Save]) -> tuple[Save, ...]:
@@ -131,14 +136,13 @@ class Files:
         between the writing and the renaming. What a process writes before its first step holds no
         training.
         """
+        unseen = math.inf if self._first_steps else -1  # of a job whose steps are not watched
         for save in self.saves:
             of = save.attempt, save.rank
             if (
                 save.number < before
                 and save.digest is not None
-                and (
-                    self._first_steps.get(of, math.inf) < save.number < self._last_signs.get(of, -1)
-                )
+                and (self._first_steps.get(of, unseen) < save.number < self._last_signs.get(of, -1))
             ):
                 yield save
 

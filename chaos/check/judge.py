@@ -85,6 +85,20 @@ CHECKS: tuple[Check, ...] = (
 
 # They compare with the baseline, and a step made twice makes another model.
 _NEED_EQUAL_STEPS = frozenset({state.STATE, metrics.SELECTION, trajectory.TRAJECTORY})
+# They compare what follows a resume with the baseline at the same place.
+_NEED_PLACES = _NEED_EQUAL_STEPS | {
+    resume.AGREEMENT,
+    resume.RESUME_POINT,
+    epochs.CURSOR,
+    epochs.EPOCHS,
+    state.REPLICAS,
+    samples.BATCH,
+    samples.SAMPLE_ORDER,
+    samples.SAMPLES,
+    metrics.METRICS,
+    artifacts.ARTIFACTS,
+    progress.LOST_WORK,
+}
 # They judge reports, commits, notices of Ray's and trials of Ray Tune.
 _NEED_RAY = frozenset(
     {
@@ -228,7 +242,9 @@ def _beyond_doubt(result: CheckResult, analysis: RunAnalysis) -> CheckResult:
         why = f"what {cut.source} wrote last was lost with its node"
     elif absent is not None:
         why = f"what was done to the job is not known here: {absent}"
-    elif (unplaced := _without_place(analysis, result)) is not None:
+    elif (
+        result.check in _NEED_PLACES and (unplaced := _without_place(analysis, result)) is not None
+    ):
         why = unplaced
     elif made_again is not None and min(_events(result), default=-1) >= made_again[0]:
         why = made_again[1]

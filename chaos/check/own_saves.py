@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from chaos.check.analysis import RunAnalysis, RunTables
 from chaos.check.attempt import Attempt
-from chaos.check.files import Save, is_own, place_of, series_of
+from chaos.check.files import SAVERS, Save, is_own, place_of, series_of
 from chaos.check.restarts import Restart
 from chaos.model.event import FileCopied, FileLoaded, FileSaved, SeenFile, StateSeen
 from chaos.model.verdict import Anomaly
@@ -39,7 +39,9 @@ def own_files(analysis: RunAnalysis, restart: Restart) -> Iterator[Anomaly]:
 def took_all_there_was(analysis: RunAnalysis, restart: Restart) -> bool:
     """Return whether an attempt was seen to go on from the newest of the job's own saves."""
     is_seen = restart.attempt.index in analysis.run.files.seen
-    return is_seen and analysis.run.keeps_own_files and not any(own_files(analysis, restart))
+    has_read = bool(_loads(analysis, restart.attempt))
+    is_own = is_seen and has_read and analysis.run.keeps_own_files
+    return is_own and not any(own_files(analysis, restart))
 
 
 def beyond_sight(analysis: RunAnalysis, restart: Restart) -> str:
@@ -148,8 +150,8 @@ class _Sources:
         if self._index not in self.files.seen:
             return None
         newest = self._newest_of(list(self.files.published(before=self.since)), whole=False)
-        if newest is None:
-            return None
+        if newest is None or self._lies_there(newest):
+            return None  # nothing was kept, or a part of a save that never became whole
         message = f"{head}: {newest.name} of {_at(newest.place)} {self._lack(newest)}"
         return Anomaly(message=f"{message}{self._again(None)}", events=(newest.number, *events))
 
@@ -172,6 +174,8 @@ class _Sources:
         read = {series_of(e.path) for of in self.files.loads.values() for _, e in of if is_own(e)}
         if read:
             return series_of(save.name) in read or save.series in read
+        if not self._with_model and save.saver not in SAVERS:
+            return False  # nothing shows that it is a checkpoint, and no picture or table
         is_staged = series_of(save.name) in self._staged
         names = {_file_of(other)[1] for other in self.files.saves if other.digest == save.digest}
         is_other = self._with_model and names.isdisjoint(self._with_model)
@@ -239,6 +243,9 @@ class _Sources:
         return {place: set(files.values()) for place, files in found.items()}
 
     # -- words ---------------------------------------------------------------------------------
+
+    def _lies_there(self, save: Save) -> bool:
+        return any(f.state == "there" for f in self.files.found(self._index) if _is_of(f, save))
 
     def _lack(self, save: Save) -> str:
         """Return, in words, the reason why a save that was made was not there."""

@@ -11,15 +11,15 @@ of them do. The events of an attempt that turns out to have resumed elsewhere ar
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from typing import TypeAlias
 
 import msgspec
 
-from chaos.check.attempt import Attempt, Start, attempts
+from chaos.check.attempt import Attempt, Resumed, Start, attempts
 from chaos.check.resume_place import (
     STEPS_MAX,
     Assumed,
     Index,
-    Resumed,
     Seen,
     indexes,
     place_of,
@@ -42,6 +42,7 @@ from chaos.model.places import Place
 
 _INFERRED = ("commit", "file", "nothing")
 _Of = tuple[int, int]  # an attempt and a rank
+Found: TypeAlias = Mapping[_Of, Resumed]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,20 +52,26 @@ class _Move:
 
     def __call__(self, epoch: int, step: int | None) -> dict[str, int]:
         """Return the fields of a place that is recorded as this one."""
-        fields = {"epoch": epoch + self.to.place.epoch - self.start.epoch}
+        to = Place(*self.to.place)
+        fields = {"epoch": epoch + to.epoch - self.start.epoch}
         if step is not None:
             is_first = epoch == self.start.epoch
-            fields["step"] = step + (self.to.place.step - self.start.step if is_first else 0)
+            fields["step"] = step + (to.step - self.start.step if is_first else 0)
         return fields
 
 
-def placed(history: History, baseline: History) -> History:
-    """Return a run with its later attempts at the places where they resumed."""
-    moves = _moves(history, baseline)
+def placed(history: History, baseline: History) -> tuple[History, Found]:
+    """Return a run with its later attempts at the places where they resumed, and these.
+
+    They are those of ranks whose place no event tells as well; starts stay as they were recorded.
+    """
+    found = _moves(history, baseline)
+    moves = {of: move for of, move in found.items() if move.start != move.to.place}
+    resumed = {of: move.to for of, move in found.items()}
     if not moves:
-        return history
+        return history, resumed
     entries = [_moved(entry, moves) for entry in history]
-    return History(entries, torn=history.torn, hidden=history.hidden)
+    return History(entries, torn=history.torn, hidden=history.hidden), resumed
 
 
 def _moves(history: History, baseline: History) -> Mapping[_Of, _Move]:
@@ -91,8 +98,7 @@ def _moves(history: History, baseline: History) -> Mapping[_Of, _Move]:
 def _found(steps: list[Seen], index: Index, start: Start, own: Index) -> Resumed | None:
     by = start.by or ("nothing" if start.checkpoint is None else "commit")
     found = resumed_at(steps, index, Assumed(Place(*start.place), by, start.path), own)
-    is_known = found.by in _INFERRED or (found.place, found.by) == (start.place, start.by)
-    return None if is_known and not found.others else found
+    return None if found.by in _INFERRED else found
 
 
 def _first_steps(history: History, attempt: Attempt, rank: int, *, is_resized: bool) -> list[Seen]:
@@ -134,14 +140,11 @@ def _fields(what: AnyEvent, moves: Mapping[_Of, _Move]) -> Iterator[tuple[str, o
     """Yield the fields of an event's new place."""
     rank = 0 if isinstance(what, Committed) else getattr(what, "rank", None)
     move = moves.get((getattr(what, "attempt", -1), rank if rank is not None else -1))
-    if move is not None and isinstance(what, WorkerEvent | Committed):
+    is_start = isinstance(what, WorkerStarted | Repositioned)
+    if move is not None and isinstance(what, WorkerEvent | Committed) and not is_start:
         epoch = getattr(what, "epoch", None)
         if epoch is not None:
             yield from move(epoch, getattr(what, "step", None)).items()
-        if isinstance(what, Repositioned):
-            yield "by", move.to.by
-            yield "others", tuple(move.to.others)
-            yield "path", None
     if isinstance(what, FileLoaded) and what.saved_epoch is not None:
         saver = moves.get((what.saved_attempt or 0, what.saved_rank or 0))
         if saver is not None:

@@ -4,14 +4,15 @@ from collections.abc import Iterator, Mapping
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.attempt import Commit, Start
-from chaos.check.files import is_own
+from chaos.check.files import Save, is_own
 from chaos.check.own_saves import beyond_sight, own_files
 from chaos.check.restarts import Restart
 from chaos.check.result import conclude, own_check, without_restart
 from chaos.check.state_at_resume import group_of
 from chaos.check.state_snapshots import parts_of
 from chaos.check.state_snapshots import place_of as seen_at
-from chaos.model.event import CheckpointRead, FileLoaded, FitCalled
+from chaos.model.event import CheckpointRead, FileLoaded, FitCalled, PartUploaded
+from chaos.model.places import Place
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.words import plural
 
@@ -344,7 +345,8 @@ def check_resume_point(analysis: RunAnalysis) -> CheckResult:
 
     The promise of the resume point. An attempt has no checkpoint only if none was committed. Known
     defects: an older one (ray-project/ray#9036: resume and retention disagree), none although there
-    is one (ray-project/ray#5734), one that is handed and not used (ray-project/ray#46814). In Ray
+    is one (ray-project/ray#5734), one that is handed and not used (ray-project/ray#46814), or one
+    whose files are younger than the place at which training is seen to go on. In Ray
     2.60 a report that returned is no commit yet: the controller records it at its next poll. A job
     that keeps files of its own continues from the newest save that was there as the attempt began,
     whole and with the part of every rank, of the series that it reads (latest by name:
@@ -359,8 +361,10 @@ def check_resume_point(analysis: RunAnalysis) -> CheckResult:
     for restart in analysis.restarts:
         if len(set(restart.handed.values())) > 1:
             continue  # a finding of `agreement`
-        found = list(_handed_older(analysis, restart, analysis.run.committed)) or list(
-            _left_alone(analysis, restart)
+        found = (
+            list(_handed_older(analysis, restart, analysis.run.committed))
+            or list(_left_alone(analysis, restart))
+            or list(_went_back(analysis, restart))
         )
         anomalies += found or list(own_files(analysis, restart))
     doubts = [
@@ -411,3 +415,30 @@ def _left_alone(analysis: RunAnalysis, restart: Restart) -> Iterator[Anomaly]:
         message=f"attempt {attempt.index} started from scratch: it was handed {handed}, {why}",
         events=tuple(start.number for start in attempt.starts.values()),
     )
+
+
+def _went_back(analysis: RunAnalysis, restart: Restart) -> Iterator[Anomaly]:
+    """Yield an attempt whose training shows an older place than the files that it was handed.
+
+    A checkpoint may be older than its report, so the place of its files counts, as far as they were
+    seen to be saved.
+    """
+    for rank, start in sorted(restart.attempt.starts.items()):
+        saved = None if start.checkpoint is None else _saved_at(analysis, start.checkpoint)
+        if saved is None or not start.moved or start.place >= saved.place:
+            continue
+        yield Anomaly(
+            message=f"rank {rank} of attempt {restart.attempt.index} was handed "
+            f"{start.checkpoint}, whose files were saved at {Place(*saved.place)}, and resumed at "
+            f"{Place(*start.place)}: {restart.attempt.grounds}",
+            events=(start.number, saved.number),
+        )
+        return
+
+
+def _saved_at(analysis: RunAnalysis, checkpoint: str) -> Save | None:
+    """Return the youngest save among the files of a checkpoint of Ray's; None: none is known."""
+    parts = analysis.history.of(PartUploaded)
+    digests = {d for _, e in parts if e.checkpoint == checkpoint for d in e.files.values()}
+    known = [save for save in analysis.run.files.saves if save.digest in digests]
+    return max(known, key=lambda save: save.place, default=None)

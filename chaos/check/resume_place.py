@@ -15,17 +15,19 @@ or the numbers do not repeat, the place is inferred: from Ray's commit, from the
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
 
-from chaos.check.attempt import Step, attempts
+from chaos.check.attempt import Resumed, Step, attempts
 from chaos.check.state_at_resume import group_of
 from chaos.model.event import Component, ResumeEvidence, StateSeen
 from chaos.model.history import History
 from chaos.model.places import START, Place
 
+_NUMBER = re.compile(r"\.\d+")
 STEPS_MAX = 64  # of an attempt that are looked up; data that repeat longer than that fit anywhere
 
 
@@ -53,15 +55,6 @@ class Assumed:
     place: Place = START
     by: ResumeEvidence = "nothing"
     path: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Resumed:
-    """The place at which a rank resumed, and the evidence; `others` fit equally well."""
-
-    place: Place
-    by: ResumeEvidence
-    others: tuple[Place, ...] = ()
 
 
 @dataclass
@@ -192,10 +185,12 @@ def state_keys(parts: Iterable[Component]) -> tuple[str, str]:
     models, others = list[str](), list[str]()
     for part in parts:
         group = group_of(part.name)
+        # The number in a name is that of the moment: another attempt may have an optimizer more.
+        key = f"{_NUMBER.sub('', part.name)} {part.structure}={part.digest}"
         if group == "model":
-            models.append(f"{part.name}={part.digest}")
+            models.append(key)
         elif group == "optimizer" and part.digest:
-            others.append(f"{part.name}={part.digest}")
+            others.append(key)
     model = ",".join(sorted(models))
     return model, ",".join([model, *sorted(others)]) if model else ""
 
@@ -256,6 +251,8 @@ def _chosen(
         due = {place: index.following(place, at + 1)[at:] for place in fits}
         fits = [p for p in fits if [s.inputs for s in due[p]] == [seen.inputs]] or fits
         fits = [p for p in fits if [s.losses for s in due[p]] == [seen.losses]] or fits
+    if by == "state":  # that of an epoch's end is that of the next one's head
+        fits = [p for p in fits if not (p.step and Place(p.epoch + 1, 0) in fits)] or fits
     if assumed.place in fits:
         return Resumed(assumed.place, by)
     return Resumed(fits[-1], by, tuple(fits[:-1]))

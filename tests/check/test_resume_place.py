@@ -2,17 +2,21 @@
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chaos.check.attempt import Resumed
 from chaos.check.placed import placed
-from chaos.check.resume_place import Assumed, Index, Resumed, Seen, indexes, resumed_at
+from chaos.check.resume_place import Assumed, Index, Seen, indexes, resumed_at
 from chaos.model import event as ev
+from chaos.model.history import History
 from chaos.model.places import START, Place
 from tests.check.story import Story, Strike
-from tests.check.tamper import analysis_of, changed, without
+from tests.check.tamper import analysis_of, changed, result_on, told, without
+from tests.check.tamper import resumed_at as resumed_at_place
 
 NOTHING = Assumed()
 
@@ -160,3 +164,34 @@ def test_an_attempt_that_was_recorded_elsewhere_is_placed_where_its_training_is(
     assert moved.restarts[0].attempt.place == (2, 0)
     assert moved.run.lineage.lost == analysis_of(OWN).run.lineage.lost
     assert placed(OWN.history(), OWN.baseline()) is not None
+
+
+def test_an_attempt_that_goes_on_behind_what_it_was_handed_is_named() -> None:
+    story = Story((Strike(3, 3, 1),))
+    history = story.history()
+    saved, uploaded = _saved_for(history, epoch=2)
+    later = told(told(history, *saved, before=ev.WorkerGroupStarted), *uploaded)
+    back = resumed_at_place(later, epoch=2, attempt=1)
+
+    assert result_on("resume-point", story, later).status == "pass"
+    found = result_on("resume-point", story, back)
+    assert found.status == "fail"
+    assert "whose files were saved at epoch 2, step 6, and resumed at epoch 2, step 0" in (
+        found.summary
+    )
+
+
+def _saved_for(
+    history: History, *, epoch: int
+) -> tuple[tuple[ev.AnyEvent, ...], tuple[ev.AnyEvent, ...]]:
+    """Return that rank 0 saved a file at the end of an epoch, and uploaded it with its report."""
+    done = [e for _, e in history.of(ev.Committed) if e.epoch == epoch]
+    at: dict[str, Any] = {"attempt": 0, "rank": 0, "epoch": epoch, "step": 6}
+    begun = ev.FileSaveBegun(**at, path="/own/model.pt")
+    saved = ev.FileSaved(**at, path="/own/model.pt", digest="d1", bytes=9)
+    name = done[-1].checkpoint
+    assert name is not None
+    part = ev.PartUploaded(
+        attempt=0, rank=0, epoch=epoch, checkpoint=name, files={"model.pt": "d1"}
+    )
+    return (begun, saved), (part,)

@@ -29,10 +29,16 @@ def test_restarts_are_counted_by_where_they_went_on(story: Story, counted: Resta
     assert verdict_on(story).restarts == counted
 
 
-def test_what_was_handed_and_not_asked_for_is_no_resume() -> None:
-    deaf = without(KILLED.history(), ev.CheckpointRead)
+@pytest.mark.parametrize(
+    ("watch", "counted"), [(False, Restarts(from_scratch=1)), (True, Restarts(resumed=1))]
+)
+def test_what_was_handed_and_not_asked_for_is_a_resume_only_if_training_shows_it(
+    watch: bool, counted: Restarts
+) -> None:
+    story = Story(KILLED.strikes, watch=watch)
+    deaf = without(story.history(), ev.CheckpointRead)
 
-    assert verdict_on(KILLED, deaf).restarts == Restarts(from_scratch=1)
+    assert verdict_on(story, deaf).restarts == counted
 
 
 def test_what_was_asked_for_and_left_alone_is_no_resume() -> None:

@@ -71,7 +71,7 @@ class Rank:
     def resumes(self, *, is_fresh: bool) -> None:
         """Begin the first step, with the model that the run began with, or with another."""
         self.saves.keep_state(0, self.rank, START, [Component(name="model", digest="first")])
-        model = "model=first" if is_fresh else "model=later"
+        model = "model =first" if is_fresh else "model =later"
         self.files.step_begins(lambda: Seen(model=model))
 
     def of(self, kind: type[E]) -> list[E]:

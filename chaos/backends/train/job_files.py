@@ -116,7 +116,7 @@ class JobFiles:
         What is written before the first step of a job that makes steps is data, and no save.
         """
         cursor = self._cursor
-        is_data = (cursor.epoch, cursor.step) == (0, 0) and self._due.get(0, 0) > 0
+        is_data = (cursor.epoch, cursor.step) == (0, 0) and any(self._due.values())
         return None if is_data else self.halfway_of(cursor.epoch)
 
     def save_handed_over(self, folder: Path) -> None:
@@ -338,10 +338,11 @@ class JobFiles:
         files = []
         for laid in self._saves.laid():
             is_elsewhere = laid.tmp not in (None, self._tmp)
-            state: Literal["there", "gone"] = "there" if laid.is_there() else "gone"
+            where = laid.where()
+            state: Literal["there", "gone"] = "gone" if where is None else "there"
             files.append(
                 SeenFile(
-                    path=laid.path,
+                    path=where or laid.path,
                     digest=laid.digest,
                     state="elsewhere" if is_elsewhere else state,
                 )
@@ -381,7 +382,8 @@ class JobFiles:
         self._since_step.append(save)
 
     def _save_of(self, path: Path, place: Place, digest: str, *, is_log: bool = False) -> Save:
-        who, ends, is_data = self._cursor, self._ends_epoch(place), not self._has_stepped
+        who, ends = self._cursor, self._ends_epoch(place)
+        is_data = not self._has_stepped and any(self._due.values())  # in a job that makes steps
         return Save(digest, who.attempt, who.rank, *place, str(path), ends, is_log, is_data)
 
     def _part(self, checkpoint: str, folder: Path, files: Mapping[str, str]) -> None:

@@ -36,7 +36,8 @@ class GoingOn:
         What was written before training is data, of which no place follows.
         """
         cursor = self._cursor
-        if self.may_move and save.attempt < cursor.attempt and not save.is_data:
+        is_training = not save.is_data and save.goes_on_at() > (0, 0)
+        if self.may_move and save.attempt < cursor.attempt and is_training:
             self._reads.append(Position.of(save, attempt=cursor.attempt, rank=cursor.rank))
             self._saves.keep_reads(cursor.attempt, cursor.rank, self._reads)
 

@@ -196,7 +196,7 @@ class Probe:
 
     def step_begins(self, optimizer: Any) -> None:  # noqa: ANN401 - see `kind_of`
         """Stop at an op of this attempt's first step; look at the state before the step."""
-        self._watchers.resumes()
+        self._watchers.resumes(optimizer)
         for index in self._places.stages.pop("first_step", ()):
             self._look(partial(self._arrive, index))
         self._watchers.step_begins(optimizer)

@@ -69,15 +69,21 @@ class Laid:
     size: int
     changed_ns: int
     tmp: str | None
+    #: where it was before a renaming, which may have failed
+    was: str | None = None
 
-    def is_there(self) -> bool:
-        """Return whether the file has this content now."""
+    def where(self) -> str | None:
+        """Return the path at which the file has this content now; None: it is gone."""
+        return next((p for p in (self.path, self.was) if p is not None and self._is_at(p)), None)
+
+    def _is_at(self, path: str) -> bool:
         try:
-            found = os.stat(self.path)  # noqa: PTH116 - the path is a string
-        except OSError:
+            found = os.stat(path)  # noqa: PTH116 - the path is a string
+            return found.st_size == self.size and (
+                found.st_mtime_ns == self.changed_ns or self.digest == file_digest(Path(path))
+            )
+        except OSError:  # another rank may remove it meanwhile
             return False
-        is_one = found.st_mtime_ns == self.changed_ns or self.digest == file_digest(Path(self.path))
-        return found.st_size == self.size and is_one
 
 
 @dataclass(frozen=True)
@@ -151,11 +157,15 @@ class Saves:
         for laid in every:
             if is_below(laid.path, path):
                 self.drop(laid.path)
-                self._lay(replace(laid, path=to + laid.path.removeprefix(path)))
+                self._lay(replace(laid, path=to + laid.path.removeprefix(path), was=laid.path))
 
     def drop(self, path: str) -> None:
-        """Record that a file was removed."""
+        """Record that a file is removed; one whose renaming failed stays where it was."""
+        fields = read_fields(self._laid(path))
         self._laid(path).unlink(missing_ok=True)
+        was = None if fields is None else Laid(**fields).was
+        if fields is not None and was is not None and os.path.lexists(was):
+            self._lay(replace(Laid(**fields), path=was, was=None))
 
     def laid(self) -> Iterator[Laid]:
         """Yield the files that were laid down and not removed since."""

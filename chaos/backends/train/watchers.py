@@ -13,7 +13,7 @@ from chaos.backends.train.saves import Saves
 from chaos.backends.train.state.files import sharded_part, watch_files, watch_libraries
 from chaos.backends.train.state.inputs import Given, InputWindow
 from chaos.backends.train.state.roots import Owner, Roots
-from chaos.backends.train.state.watch import StateWatch
+from chaos.backends.train.state.watch import StateWatch, kind_of
 from chaos.check.resume_place import Seen, place_of
 from chaos.model.event import (
     AnyEvent,
@@ -117,9 +117,11 @@ class Watchers:
             with self.cost.watching:
                 self._state.gradients_due()
 
-    def resumes(self) -> None:
+    def resumes(self, optimizer: Any) -> None:  # noqa: ANN401 - see `kind_of`
         """Find out, before a step is looked at or stopped at, where the attempt resumed."""
         if self._files is not None:
+            if self._state is not None:
+                self._state.found.add(kind_of(optimizer), optimizer)
             with self.cost.watching:
                 self._files.step_begins(self._first_seen)
 
