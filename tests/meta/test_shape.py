@@ -60,7 +60,7 @@ def test_a_function_fits_on_a_screen(package: Path) -> None:
 
 
 def test_most_functions_are_short() -> None:
-    """The budget of the house style, beside the two limits above: files have none but the largest's.
+    """The budget of the house style, beside the two limits above.
 
     Limits on the median and the ninth decile of files glued two subjects into one.
     """
