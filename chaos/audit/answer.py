@@ -92,7 +92,7 @@ def reasons(card: "Card") -> Iterator[str]:
         )
         return
     if card.retries.source == "unknown":
-        yield "no fault was injected under the job's own retries, so whether it restarts is unknown"
+        yield "one fault under the job's own retries did not show whether it restarts"
     if not card.runs:
         yield f"no fault was injected{_why_cut(card)}, so nothing is known"
         return

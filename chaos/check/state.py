@@ -44,7 +44,9 @@ def check_state(analysis: RunAnalysis) -> CheckResult:
         return nothing_due(STATE, analysis.why_no_step_was_due)
     compared = [row for row in analysis.components if row.standing != "not compared"]
     if not compared and _losses_show_it(analysis) and not [*_unlooked_at(analysis)]:
-        return nothing_due(STATE, "the state was not looked at there, and every loss is the same")
+        return nothing_due(
+            STATE, "no part of the state could be compared there, and every loss is the same"
+        )
     guilty = {row.component for row in broken_rows(analysis)}
     quiet = sorted({row.component for row in idle_rows(analysis)} - guilty)
     note = f"; {', '.join(quiet)} did not come back, and nothing was seen to depend on it"

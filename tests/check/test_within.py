@@ -73,7 +73,9 @@ def test_where_the_baseline_was_not_looked_at_equal_losses_show_the_state() -> N
     )
 
     assert state.status == "pass"
-    assert state.summary == "the state was not looked at there, and every loss is the same"
+    assert (
+        state.summary == "no part of the state could be compared there, and every loss is the same"
+    )
 
 
 def test_where_the_baseline_was_not_looked_at_the_state_says_so() -> None:

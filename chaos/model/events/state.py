@@ -302,9 +302,10 @@ class Repositioned(StepEvent, frozen=True, kw_only=True):
 def resume_grounds(by: ResumeEvidence, path: str | None = None) -> str:
     """Return in words the evidence for the place of a resume."""
     match by:
-        case "state and inputs" | "inputs and losses" | "state" | "inputs":
-            are = "is" if by == "state" else "are"
-            return f"{by} {are} the baseline's there"
+        case "state":
+            return "its state was seen there before"
+        case "state and inputs" | "inputs and losses" | "inputs":
+            return f"{by} are the baseline's there"
         case "commit":
             return "its checkpoint was committed there"
         case "file":
