@@ -169,6 +169,26 @@ class Files:
         saves = list(self.published(before=before))
         if attempt not in self.seen:
             return saves
+        return self._found_there(saves, attempt)
+
+    def left_last(self, attempt: int, *, before: int) -> list[Save]:
+        """Return the saves that were there, and that their ranks had left as the last they did.
+
+        Whether such a file was in use already is not known: a pointer to it, or a mark, may have
+        been next. So it counts only under a name of files that were in use.
+        """
+        names = {series_of(save.name) for save in self.published(before=before)}
+        first = self._first_steps
+        last = [
+            save
+            for save in self.saves
+            if save.digest is not None
+            and first.get((save.attempt, save.rank), math.inf) < save.number < before
+        ]
+        return [s for s in self._found_there(last, attempt) if series_of(s.name) in names]
+
+    def _found_there(self, saves: Sequence[Save], attempt: int) -> list[Save]:
+        """Return those of some saves that an attempt found, by the names at which they lie."""
         latest = {(save.digest, save.rank, save.name): save for save in saves}.values()
         found = []
         for path, digest in {(f.path, f.digest) for f in self.found(attempt) if f.state == "there"}:

@@ -90,9 +90,10 @@ def remedy(analysis: RunAnalysis, row: Row) -> str | None:
         return structure_words(analysis, row)
     if row.group != "model":
         return None
-    if is_in_file(analysis, row):
+    saved = saved_wrong(analysis, row)  # of several files, what came back is that of this one
+    if saved is None and is_in_file(analysis, row):
         return f"the file that was read holds it: {_FIXES['model']}"
-    return saved_wrong(analysis, row)
+    return saved
 
 
 def values(row: Row, terms: Terms) -> str:

@@ -140,7 +140,8 @@ class _Sources:
         starts = attempt.starts.values()
         if not all(start.place == (0, 0) for start in starts):
             return None
-        newest = self._newest_of(self.there)
+        left = self.files.left_last(self._index, before=self.since)
+        newest = self._newest_of(self.there or left)
         head = f"attempt {attempt.index} started from scratch"
         events = tuple(start.number for start in starts)
         if newest is not None:

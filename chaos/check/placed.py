@@ -107,8 +107,8 @@ def _first_steps(history: History, attempt: Attempt, rank: int, *, is_resized: b
     seen = [Seen() if is_resized else seen_of(step) for step in steps]
     for _, state in history.of(StateSeen) if seen else ():
         if (state.attempt, state.rank, state.moment) == (attempt.index, rank, "entered"):
-            model, whole = state_keys(state.components)
-            return [replace(seen[0], model=model, state=whole), *seen[1:]]
+            model, optimizer = state_keys(state.components)
+            return [replace(seen[0], model=model, optimizer=optimizer), *seen[1:]]
     return seen
 
 

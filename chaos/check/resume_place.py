@@ -35,12 +35,11 @@ STEPS_MAX = 64  # of an attempt that are looked up; data that repeat longer than
 class Seen:
     """One step of a rank: the state before it, its inputs and its losses, each as a key.
 
-    A key is empty where the thing was not seen. `model` is a part of `state`, which also has what
-    the optimizer holds.
+    A key is empty where the thing was not seen, that of an optimizer where it holds nothing.
     """
 
     model: str = ""
-    state: str = ""
+    optimizer: str = ""
     inputs: str = ""
     losses: tuple[Any, ...] = ()
 
@@ -65,18 +64,18 @@ class Index:
     steps: list[tuple[Place, Seen]] = field(default_factory=list)
     #: the places at which a model was seen, by its key
     models: dict[str, set[Place]] = field(default_factory=dict)
-    #: the same for model and optimizer together
-    states: dict[str, set[Place]] = field(default_factory=dict)
+    #: the same for what optimizers hold, at places at which a model was seen
+    optimizers: dict[str, set[Place]] = field(default_factory=dict)
 
     def add_state(self, place: Place, parts: Iterable[Component]) -> None:
         """Add a state that was seen at a place."""
         self.add_keys(place, *state_keys(parts))
 
-    def add_keys(self, place: Place, model: str, state: str) -> None:
+    def add_keys(self, place: Place, model: str, optimizer: str) -> None:
         """Add a state by its keys (see `state_keys`)."""
         if model:
             self.models.setdefault(model, set()).add(place)
-            self.states.setdefault(state, set()).add(place)
+            self.optimizers.setdefault(optimizer, set()).add(place)
 
     @cached_property
     def by_inputs(self) -> Mapping[str, set[Place]]:
@@ -104,7 +103,7 @@ class Index:
         def moved(places: Mapping[str, set[Place]]) -> dict[str, set[Place]]:
             return {key: {known.get(p, p) for p in of} for key, of in places.items()}
 
-        return replace(self, models=moved(self.models), states=moved(self.states))
+        return replace(self, models=moved(self.models), optimizers=moved(self.optimizers))
 
     def _borders(self) -> Iterator[tuple[tuple[Place, Seen], tuple[Place, Seen]]]:
         pairs = zip(self.steps, self.steps[1:], strict=False)
@@ -116,7 +115,7 @@ class Index:
             "ranks": ranks,
             "steps": [[*place, seen.inputs, seen.losses] for place, seen in self.steps],
             "models": {key: sorted(of) for key, of in self.models.items()},
-            "states": {key: sorted(of) for key, of in self.states.items()},
+            "optimizers": {key: sorted(of) for key, of in self.optimizers.items()},
         }
 
     @classmethod
@@ -132,7 +131,7 @@ class Index:
                 if fields["ranks"] == ranks
             ],
             {key: {Place(*p) for p in of} for key, of in fields["models"].items()},
-            {key: {Place(*p) for p in of} for key, of in fields["states"].items()},
+            {key: {Place(*p) for p in of} for key, of in fields["optimizers"].items()},
         )
 
 
@@ -178,7 +177,7 @@ def place_of(seen: StateSeen) -> Place:
 
 
 def state_keys(parts: Iterable[Component]) -> tuple[str, str]:
-    """Return the key of a model, and that of model and optimizer; empty where none was seen.
+    """Return the key of a model, and that of what optimizers hold; empty where none was seen.
 
     Buffers and settings are left out: a forward call, or a schedule, moves them before a step.
     """
@@ -191,8 +190,7 @@ def state_keys(parts: Iterable[Component]) -> tuple[str, str]:
             models.append(key)
         elif group == "optimizer" and part.digest:
             others.append(key)
-    model = ",".join(sorted(models))
-    return model, ",".join([model, *sorted(others)]) if model else ""
+    return ",".join(sorted(models)), ",".join(sorted(others))
 
 
 def resumed_at(
@@ -204,36 +202,70 @@ def resumed_at(
     its own state, also where its numbers are not the baseline's.
     """
     first = steps[0]
-    models, states = _states(first, index, own)
+    models, optimizers = _states(first, index, own)
     inputs = index.by_inputs.get(first.inputs, set())
     alike = {
         place
         for place in inputs
         if first.losses and [s.losses for s in index.following(place, 1)] == [first.losses]
     }
-    is_lost = START in models and assumed.place not in models and assumed.place in inputs
-    for by, places in (
-        ("state and inputs", set() if is_lost else models & inputs),
-        ("state", states - {START}),
+    if _is_lost(first, models, optimizers, inputs, assumed):
+        models, alike = set(), set()
+    evidence: tuple[tuple[ResumeEvidence, set[Place]], ...] = (
+        ("state and inputs", models & optimizers & inputs or models & inputs),
+        ("state", models & optimizers - {START}),
         # From another state no loss is the same: a state that is known elsewhere outweighs it.
         ("inputs and losses", set() if models else alike),
-    ):
+    )
+    for by, places in evidence:
         if places:
-            return _chosen(places, by, steps, index, assumed)  # type: ignore[arg-type]
+            return _chosen(places, by, steps, index, assumed)
     if assumed.by == "nothing" and START not in models:
-        # Nothing that was read tells of a place. A model that training came to was read somewhere.
-        if models:
-            return _chosen(models, "state", steps, index, assumed)
-        if inputs:
-            return _chosen(inputs, "inputs", steps, index, assumed)
+        return _unread(steps, index, assumed, models, optimizers, inputs)
     return Resumed(assumed.place, assumed.by)
 
 
 def _states(first: Seen, index: Index, own: Index | None) -> tuple[set[Place], set[Place]]:
     known = [index] if own is None else [index, own]
     models = (of.models.get(first.model, set()) for of in known)
-    states = (of.states.get(first.state, set()) for of in known)
-    return set().union(*models), set().union(*states)
+    optimizers = (of.optimizers.get(first.optimizer, set()) for of in known)
+    return set().union(*models), set().union(*optimizers)
+
+
+def _is_lost(
+    first: Seen, models: set[Place], optimizers: set[Place], inputs: set[Place], assumed: Assumed
+) -> bool:
+    """Return whether a model at its first values was lost by a job that did not begin anew.
+
+    The inputs are those of the place of its commit or its file, or its optimizer holds what only
+    training gives it.
+    """
+    if models != {START}:
+        return False
+    is_elsewhere = assumed.place != START and assumed.place in inputs
+    return is_elsewhere or bool(first.optimizer and optimizers and START not in optimizers)
+
+
+def _unread(
+    steps: Sequence[Seen],
+    index: Index,
+    assumed: Assumed,
+    models: set[Place],
+    optimizers: set[Place],
+    inputs: set[Place],
+) -> Resumed:
+    """Return the place of a rank of which nothing was seen to be read.
+
+    A state that only training gives was read somewhere.
+    """
+    trained = optimizers - {START} if steps[0].optimizer else set()
+    evidence: tuple[tuple[ResumeEvidence, set[Place]], ...] = (
+        ("state", models),
+        ("optimizer", trained & inputs or trained),
+        ("inputs", inputs),
+    )
+    by, places = next(((by, places) for by, places in evidence if places), ("nothing", set()))
+    return _chosen(places, by, steps, index, assumed) if places else Resumed(assumed.place, by)
 
 
 def _chosen(
@@ -251,8 +283,9 @@ def _chosen(
         due = {place: index.following(place, at + 1)[at:] for place in fits}
         fits = [p for p in fits if [s.inputs for s in due[p]] == [seen.inputs]] or fits
         fits = [p for p in fits if [s.losses for s in due[p]] == [seen.losses]] or fits
-    if by == "state":  # that of an epoch's end is that of the next one's head
+    if by in ("state", "optimizer"):  # that of an epoch's end is that of the next one's head
         fits = [p for p in fits if not (p.step and Place(p.epoch + 1, 0) in fits)] or fits
     if assumed.place in fits:
-        return Resumed(assumed.place, by)
+        others = [p for p in fits if p != assumed.place and assumed.by == "nothing"]
+        return Resumed(assumed.place, by, tuple(others))
     return Resumed(fits[-1], by, tuple(fits[:-1]))

@@ -27,7 +27,7 @@ def course(inputs: str, *, epoch_steps: int, frozen: bool = False) -> Index:
     for at, letter in enumerate(inputs):
         place = Place(*divmod(at, epoch_steps))
         model = "m" if frozen else f"m{at}"
-        found.add_keys(place, model, f"{model} o{at}")
+        found.add_keys(place, model, f"o{at}")
         found.steps.append((place, Seen(inputs=letter, losses=(float(at),))))
     return found
 
@@ -36,9 +36,9 @@ def first_steps(index: Index, at: int, count: int = 3) -> list[Seen]:
     """Return what a right job shows that resumed after so many steps."""
     place, _ = index.steps[at]
     model = next((key for key, places in index.models.items() if place in places), "")
-    state = next((key for key, places in index.states.items() if place in places), "")
+    held = next((key for key, places in index.optimizers.items() if place in places), "")
     first, *rest = index.following(place, count)
-    return [replace(first, model=model, state=state), *rest]
+    return [replace(first, model=model, optimizer=held), *rest]
 
 
 @given(st.integers(0, 11), st.text("ab", min_size=12, max_size=12), st.sampled_from([3, 4, 12]))
@@ -75,7 +75,7 @@ def test_a_model_of_one_place_with_the_optimizer_of_another_is_no_evidence_again
     None
 ):
     index = course("abcdefgh", epoch_steps=4)
-    mixed = Seen(model="m2", state="m2 o4", inputs="e", losses=(0.5,))
+    mixed = Seen(model="m2", optimizer="o4", inputs="e", losses=(0.5,))
 
     assert resumed_at([mixed], index, Assumed(Place(1, 0), "commit")) == Resumed(
         Place(1, 0), "commit"
@@ -84,7 +84,7 @@ def test_a_model_of_one_place_with_the_optimizer_of_another_is_no_evidence_again
 
 def test_a_lost_model_does_not_move_a_job_whose_data_go_on() -> None:
     index = course("abcdefgh", epoch_steps=4)
-    lost = Seen(model="m0", state="m0 o0", inputs="e", losses=(0.5,))
+    lost = Seen(model="m0", optimizer="o0", inputs="e", losses=(0.5,))
 
     found = resumed_at([lost], index, Assumed(Place(1, 0), "commit"))
 
@@ -97,6 +97,37 @@ def test_a_job_that_begins_anew_is_at_the_beginning_whatever_it_was_handed() -> 
     found = resumed_at(first_steps(index, 0), index, Assumed(Place(1, 0), "commit"))
 
     assert found == Resumed(START, "state and inputs")
+
+
+def test_a_model_that_does_not_change_at_first_is_placed_by_what_its_optimizer_holds() -> None:
+    index = course("abcdabcd", epoch_steps=4, frozen=True)
+
+    assert resumed_at(first_steps(index, 4), index, NOTHING) == Resumed(
+        Place(1, 0), "state and inputs"
+    )
+
+
+def test_a_model_that_does_not_change_at_first_is_placed_by_the_steps_that_follow() -> None:
+    index = course("abcdabcd", epoch_steps=4, frozen=True)
+    index = replace(index, optimizers={"": index.models["m"]})
+    steps = first_steps(index, 4)
+    alike = [replace(steps[0], losses=index.steps[0][1].losses), *steps[1:]]
+
+    assert resumed_at(alike[:1], index, NOTHING) == Resumed(START, "state and inputs")
+    assert resumed_at(alike, index, NOTHING).place == START
+    unseen = [replace(steps[0], losses=()), *steps[1:]]
+    assert resumed_at(unseen[:1], index, NOTHING) == Resumed(
+        START, "state and inputs", others=(Place(1, 0),)
+    )
+    assert resumed_at(unseen, index, NOTHING) == Resumed(Place(1, 0), "state and inputs")
+
+
+def test_a_model_that_was_read_and_not_used_is_placed_by_its_optimizer() -> None:
+    index = course("abcdabcd", epoch_steps=4)
+    lost = Seen(model="m0", optimizer="o4", inputs="a", losses=(0.0,))
+
+    assert resumed_at([lost], index, NOTHING) != Resumed(START, "state and inputs")
+    assert resumed_at([lost], index, NOTHING).place == Place(1, 0)
 
 
 def test_data_that_are_the_same_in_every_epoch_leave_a_lost_model_where_the_commit_was() -> None:
@@ -113,8 +144,8 @@ def test_numbers_that_do_not_repeat_are_placed_by_the_runs_own_state(
 ) -> None:
     index, own = course("abcdabcd", epoch_steps=4), Index()
     place = index.steps[at][0]
-    own.add_keys(place, "mine", "mine too")
-    seen = Seen(model="mine", state="mine too", inputs="", losses=(drawn.random() + 100,))
+    own.add_keys(place, "mine", "held")
+    seen = Seen(model="mine", optimizer="held", inputs="", losses=(drawn.random() + 100,))
 
     assert resumed_at([seen], index, NOTHING, own) == Resumed(place, "state")
 
@@ -130,8 +161,8 @@ def test_inputs_alone_place_a_job_of_which_nothing_else_is_known() -> None:
 
 
 def test_equal_losses_place_a_state_that_was_not_looked_at() -> None:
-    index = replace(course("abcdabcd", epoch_steps=4), models={}, states={})
-    seen = Seen(model="other", state="other too", inputs="c", losses=(6.0,))
+    index = replace(course("abcdabcd", epoch_steps=4), models={}, optimizers={})
+    seen = Seen(model="other", optimizer="held", inputs="c", losses=(6.0,))
 
     assert resumed_at([seen], index, NOTHING) == Resumed(Place(1, 2), "inputs and losses")
 
@@ -140,7 +171,7 @@ def test_an_index_is_read_as_it_was_written_and_without_steps_for_other_ranks() 
     index = indexes(Story().baseline())[0]
 
     assert Index.of_fields(index.as_fields(ranks=2), ranks=2) == replace(
-        index, steps=[(place, replace(seen, model="", state="")) for place, seen in index.steps]
+        index, steps=[(place, replace(seen, model="", optimizer="")) for place, seen in index.steps]
     )
     assert Index.of_fields(index.as_fields(ranks=2), ranks=3).steps == []
 

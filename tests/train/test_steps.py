@@ -52,6 +52,8 @@ def _own_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     optimizer = sys.modules["torch.optim.optimizer"]
     monkeypatch.setattr(torch.Tensor, "backward", torch.Tensor.backward)
     monkeypatch.setattr(StepHook, "_installed", None)
+    for owner in (torch.optim.Optimizer, torch.nn.Module):
+        monkeypatch.setattr(owner, "zero_grad", owner.zero_grad)
     for hooks in ("_global_optimizer_pre_hooks", "_global_optimizer_post_hooks"):
         monkeypatch.setattr(optimizer, hooks, type(getattr(optimizer, hooks))())
 
@@ -154,3 +156,18 @@ def test_an_empty_step_has_neither_rate_nor_gradient() -> None:
     weight.grad += 1
     assert not empty(lr=0.0)
     assert not is_empty_step(object())
+
+
+def test_a_backward_whose_gradients_are_thrown_away_is_no_part_of_a_step() -> None:
+    job = Job()
+    job.hook.has_gradients = lambda: any(waiting([job.optimizer]))
+
+    job.backward(0.5)
+    job.optimizer.zero_grad()  # a trial, before training begins
+    for factor in (1.0, 2.0):
+        job.backward(factor)
+    job.optimizer.step()
+    job.optimizer.zero_grad()
+
+    assert job.steps == [(1.0, 2.0)]
+    assert job.waited == [0, 0]

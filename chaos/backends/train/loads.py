@@ -54,7 +54,7 @@ class GoingOn:
         self.is_to_find, cursor = False, self._cursor
         own = self._saves.states(before=cursor.attempt)
         index = self._saves.index(cursor.rank, ranks=self._ranks)
-        assumed = self._assumed(is_fresh=START in own.models.get(first.model, ()))
+        assumed = self._assumed(is_fresh=own.models.get(first.model) == {START})
         found = resumed_at([first], index, assumed, own)
         if found.by == "nothing":
             return None

@@ -184,6 +184,7 @@ class Probe:
             gradients_due=self._watchers.gradients_due,
         )
         self._watchers.losses = self._steps.open_losses
+        self._steps.has_gradients = self._watchers.has_gradients
         self._steps.install()
         watch_loaders(self.loaders_changed)
         keep_first_buckets(ranks)

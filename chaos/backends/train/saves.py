@@ -263,8 +263,8 @@ class Saves:
             if int(path.name.split("-")[1]) < before:
                 for line in path.read_text(encoding="utf-8").splitlines():
                     if line.endswith("]"):  # a killed process may leave half a line
-                        epoch, step, model, state = json.loads(line)
-                        found.add_keys(Place(epoch, step), model, state)
+                        epoch, step, model, optimizer = json.loads(line)
+                        found.add_keys(Place(epoch, step), model, optimizer)
         return found
 
     def index(self, rank: int, *, ranks: int) -> Index:

@@ -8,6 +8,7 @@ GPU would make the host wait for the GPU. So it stays there, and is read at the 
 report, or when `PENDING_MAX` of them have gathered.
 """
 
+import functools
 import math
 import os
 from collections.abc import Callable
@@ -38,6 +39,7 @@ class StepHook:
 
     `gradients_due` is called before the first `backward()` of an attempt, and before the
     first one after a report that came while gradients were accumulated for a step.
+    `has_gradients`, set later, returns whether any gradient is left for a step.
     """
 
     _installed: ClassVar["StepHook | None"] = None
@@ -58,8 +60,9 @@ class StepHook:
         self._step_begins = step_begins
         self._given = given
         self._gradients_due = gradients_due
+        self.has_gradients: Callable[[], bool] = lambda: True
         self._may_wait = gradients_due is not None
-        self._is_empty = False
+        self._is_empty = self._is_stepping = False
         self.has_trained = False
         self._since_step: list[Any] = []
         self._pending: list[tuple[int, int, tuple[Any, ...], GivenInputs | None]] = []
@@ -87,9 +90,32 @@ class StepHook:
             return result
 
         torch.Tensor.backward = backward
+        for owner in (torch.optim.Optimizer, torch.nn.Module):
+            owner.zero_grad = self._dropping(owner.zero_grad)
         register_optimizer_step_pre_hook(lambda optimizer, *_: self._begins(optimizer))
         register_optimizer_step_post_hook(lambda *_: self._stepped())
         StepHook._installed = self
+
+    def _dropping(self, zero_grad: Callable[..., None]) -> Callable[..., None]:
+        """Return a `zero_grad` that drops an open window if no gradient of it is left.
+
+        A job may try its model before it trains, at each start; no step has part of that.
+        """
+
+        @functools.wraps(zero_grad)
+        def dropping(owner: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+            zero_grad(owner, *args, **kwargs)
+            if self._since_step and os.getpid() == self._pid and not self._is_stepping:
+                self._drop_if_empty()
+
+        return dropping
+
+    def _drop_if_empty(self) -> None:
+        try:
+            if not self.has_gradients():
+                self._forget()
+        except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's call
+            self._failed("gradients", error)
 
     def install_libraries(self) -> None:
         """Watch boosting rounds and Keras's batches from now on, of libraries imported by now."""
@@ -146,6 +172,7 @@ class StepHook:
     def _begins(self, optimizer: Any) -> None:  # noqa: ANN401 - see `kind_of`
         if os.getpid() != self._pid:
             return
+        self._is_stepping = True  # L-BFGS calls its closure, which clears gradients, in its step
         try:
             # Libraries call `step()` to make an optimizer's state: that is no step of training.
             self._is_empty = not self._since_step and is_empty_step(optimizer)
@@ -159,6 +186,7 @@ class StepHook:
     def _stepped(self) -> None:
         if os.getpid() != self._pid:
             return  # a forked child, such as a data loader's, is not this rank
+        self._is_stepping = False
         if self._is_empty:
             self._is_empty = False
             return

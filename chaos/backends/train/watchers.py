@@ -11,6 +11,7 @@ from chaos.backends.train.cursor import Record
 from chaos.backends.train.job_files import JobFiles
 from chaos.backends.train.saves import Saves
 from chaos.backends.train.state.files import sharded_part, watch_files, watch_libraries
+from chaos.backends.train.state.gradients import waiting
 from chaos.backends.train.state.inputs import Given, InputWindow
 from chaos.backends.train.state.roots import Owner, Roots
 from chaos.backends.train.state.watch import StateWatch, kind_of
@@ -116,6 +117,13 @@ class Watchers:
         if self._state is not None:
             with self.cost.watching:
                 self._state.gradients_due()
+
+    def has_gradients(self) -> bool:
+        """Return whether any gradient is left for a step; True where state is not watched."""
+        if self._state is None:
+            return True
+        with self.cost.watching:
+            return any(waiting(self._state.optimizers()))
 
     def resumes(self, optimizer: Any) -> None:  # noqa: ANN401 - see `kind_of`
         """Find out, before a step is looked at or stopped at, where the attempt resumed."""
@@ -264,10 +272,10 @@ class Watchers:
 
     def _first_seen(self) -> Seen:
         """Return what is seen of the first step of an attempt before it is made."""
-        model, state = ("", "") if self._state is None else self._state.keys()
+        model, optimizer = ("", "") if self._state is None else self._state.keys()
         given = None if self._inputs is None else self._inputs.given(*self._trained()).read()
         inputs = "" if given is None else given.digest
-        return Seen(model=model, state=state, inputs=inputs, losses=self.losses())
+        return Seen(model=model, optimizer=optimizer, inputs=inputs, losses=self.losses())
 
     def _close_inputs(self) -> Given:
         assert self._inputs is not None

@@ -280,7 +280,14 @@ class ProcessSeen(WorkerEvent, frozen=True, kw_only=True):
 
 
 ResumeEvidence = Literal[
-    "state and inputs", "inputs and losses", "state", "inputs", "commit", "file", "nothing"
+    "state and inputs",
+    "inputs and losses",
+    "state",
+    "optimizer",
+    "inputs",
+    "commit",
+    "file",
+    "nothing",
 ]
 
 
@@ -302,8 +309,8 @@ class Repositioned(StepEvent, frozen=True, kw_only=True):
 def resume_grounds(by: ResumeEvidence, path: str | None = None) -> str:
     """Return in words the evidence for the place of a resume."""
     match by:
-        case "state":
-            return "its state was seen there before"
+        case "state" | "optimizer":
+            return f"its {by} was seen there before"
         case "state and inputs" | "inputs and losses" | "inputs":
             return f"{by} are the baseline's there"
         case "commit":
