@@ -292,7 +292,7 @@ class JobFiles:
         """
         if returned and self.going_on.is_to_find:
             self.look()
-            self._guarded("load", lambda: self._go_on(Seen()))
+            self._guarded("load", lambda: self._go_on(Seen(), is_over=True))
         self._guarded("files", lambda: self._look(at_rest=True, at_end=True))
         self._tell_texts()
 
@@ -481,9 +481,9 @@ class JobFiles:
         for text in texts.values():
             self._guarded("files", lambda text=text: self._write(text))  # type: ignore[misc]
 
-    def _go_on(self, first: Seen) -> None:
+    def _go_on(self, first: Seen, *, is_over: bool = False) -> None:
         """Move the cursor to where this attempt resumed, as far as that is known."""
-        found = self.going_on.resumes(first)
+        found = self.going_on.resumes(first, is_over=is_over)
         if found is not None:
             self._write(found)
 

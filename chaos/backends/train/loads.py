@@ -46,15 +46,16 @@ class GoingOn:
         """Whether the place may still follow from a file: Ray handed no checkpoint."""
         return self._may_read and self.is_to_find
 
-    def resumes(self, first: Seen) -> Repositioned | None:
+    def resumes(self, first: Seen, *, is_over: bool = False) -> Repositioned | None:
         """Move the cursor, once, to the place at which the rank resumed; None: nothing tells it.
 
-        `first` is what was seen of its first step.
+        `first` is what was seen of its first step; `is_over`: it made none.
         """
         self.is_to_find, cursor = False, self._cursor
         own = self._saves.states(before=cursor.attempt)
         index = self._saves.index(cursor.rank, ranks=self._ranks)
-        assumed = self._assumed(is_fresh=own.models.get(first.model) == {START})
+        is_fresh = own.models.get(first.model) == {START}
+        assumed = self._assumed(is_fresh=is_fresh, is_over=is_over)
         found = resumed_at([first], index, assumed, own)
         if found.by == "nothing":
             return None
@@ -64,19 +65,20 @@ class GoingOn:
         at = cursor.place()
         return Repositioned(**at, path=path, by=found.by, others=found.others)
 
-    def _assumed(self, *, is_fresh: bool) -> Assumed:
+    def _assumed(self, *, is_fresh: bool, is_over: bool) -> Assumed:
         """Return the place by the file that was read, or by Ray's commit."""
-        read = self.furthest(is_fresh=is_fresh)
+        read = self.furthest(is_fresh=is_fresh, is_over=is_over)
         if read is not None:
             return Assumed(Place(*read.place), "file", read.path)
         place = Place(self._cursor.epoch, self._cursor.step)
         return Assumed(place, "nothing" if self._may_read else "commit")
 
-    def furthest(self, *, is_fresh: bool) -> Position | None:
+    def furthest(self, *, is_fresh: bool, is_over: bool = False) -> Position | None:
         """Return the place by the files that were read, if it is later than the rank's own.
 
         `is_fresh`: the model is the one that the run began with. Then a file that the ranks do not
-        agree on has not become part of it.
+        agree on has not become part of it. `is_over`: the rank found that nothing was left to
+        train; others may still be reading.
         """
         reads = self._saves.reads(self._cursor.attempt)
         # Logs count only if no rank has read anything else.
@@ -85,7 +87,8 @@ class GoingOn:
             reads = {rank: of for rank, of in of_state.items() if of}
         # The places that every rank has read: none if they differ, or if only some ranks read.
         places = [{read.place for read in of} for of in reads.values()]
-        agreed = set.intersection(*places) if len(places) == self._ranks else set()
+        is_all = len(places) == self._ranks and not is_over
+        agreed = set.intersection(*places) if is_all else set()
         ours = reads.get(self._cursor.rank, ()) or [read for of in reads.values() for read in of]
         may = [read for read in ours if read.place in agreed or not agreed]
         to = max(may, key=lambda read: read.place, default=None)
