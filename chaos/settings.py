@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 from chaos.errors import ScenarioError
-from chaos.model.scenario import Sampling
 
 FILE, TABLE = "pyproject.toml", "tool.chaos"
 REPORTS_ENV = "CHAOS_REPORTS_DIR"
@@ -62,6 +61,12 @@ def _is_backend(value: object) -> bool:
     return value in get_args(BackendName)
 
 
+def _is_sampling(value: object) -> bool:
+    from chaos.model.scenario import Sampling  # noqa: PLC0415 - likewise
+
+    return value in get_args(Sampling)
+
+
 def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
@@ -86,7 +91,7 @@ KEYS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "time-limit": ("a time such as 90s or 5m", _is_time),
     "retries": ("a number from 1", lambda value: _is_count(value) and value > 0),
     "accept": ("a list of severities", _are_texts),
-    "sampling": ("exactly_once, at_least_once or resampled", lambda v: v in get_args(Sampling)),
+    "sampling": ("exactly_once, at_least_once or resampled", _is_sampling),
     "tolerance": ("a number", lambda value: isinstance(value, int | float)),
 }
 
