@@ -30,8 +30,8 @@ _FIXES = {
     "(LightGBM: `init_model`)",
     "model.weights": "the checkpoint was not read, or holds no weights under the model's name in "
     "`tf.train.Checkpoint`; or the model was built anew after it",
-    "optimizer": "`optimizer.load_state_dict` was not called, or came before the optimizer was "
-    "given its parameters",
+    "optimizer": "it was not saved, or `optimizer.load_state_dict` was not called, or came before "
+    "the optimizer was given its parameters",
     **dict.fromkeys(
         ("optimizer.iterations", "optimizer.slots"),
         "`model.save_weights` to `.h5` and `get_weights` leave the optimizer out, and so does "
@@ -39,9 +39,10 @@ _FIXES = {
     ),
     "optimizer settings": "the optimizer's settings were set anew after its state was loaded, or "
     "its state was not loaded",
-    "schedule": "`scheduler.load_state_dict` was not called, or its state was saved before "
-    "`scheduler.step()`",
-    "scaler": "`scaler.load_state_dict` was not called, or the scaler was made after it",
+    "schedule": "it was not saved, or `scheduler.load_state_dict` was not called, or its state was "
+    "saved before `scheduler.step()`",
+    "scaler": "it was not saved, or `scaler.load_state_dict` was not called, or the scaler was "
+    "made after it",
     "averaged model": "the averaged weights, and how many they average, belong in the checkpoint; "
     "they were built anew from the model",
     "declared": "it belongs in the checkpoint, and was not saved or not loaded",

@@ -67,7 +67,7 @@ def test_all_causes_are_in_the_headline_with_what_follows_from_the_first() -> No
     assert "; from epoch 2, step 1 on the loss differs: " in verdict.headline
     assert "; besides, schedule did not come back" in verdict.headline
     fixes = [a.message.rpartition("; ")[2] for a in verdict.broken[0].anomalies]
-    assert fixes[1].startswith("`scheduler.load_state_dict` was not called")
+    assert fixes[1].startswith("it was not saved, or `scheduler.load_state_dict` was not called")
 
 
 @pytest.mark.parametrize(
