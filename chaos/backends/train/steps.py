@@ -11,6 +11,7 @@ report, or when `PENDING_MAX` of them have gathered.
 import functools
 import math
 import os
+import sys
 from collections.abc import Callable
 from typing import Any, ClassVar, Protocol, TypeAlias
 
@@ -105,6 +106,8 @@ class StepHook:
         @functools.wraps(zero_grad)
         def dropping(owner: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
             zero_grad(owner, *args, **kwargs)
+            if sys.modules["torch"].compiler.is_compiling():
+                return  # nothing of chaos becomes a part of a compiled step
             if self._since_step and os.getpid() == self._pid and not self._is_stepping:
                 self._drop_if_empty()
 
