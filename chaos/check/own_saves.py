@@ -37,9 +37,14 @@ def own_files(analysis: RunAnalysis, restart: Restart) -> Iterator[Anomaly]:
 
 
 def took_all_there_was(analysis: RunAnalysis, restart: Restart) -> bool:
-    """Return whether an attempt was seen to go on from the newest of the job's own saves."""
-    is_seen = restart.attempt.index in analysis.run.files.seen
-    has_read = bool(_loads(analysis, restart.attempt))
+    """Return whether an attempt was seen to go on from the newest of the job's own saves.
+
+    Or to begin anew, as there was none.
+    """
+    attempt = restart.attempt
+    is_seen = attempt.index in analysis.run.files.seen
+    is_anew = all(start.place == (0, 0) for start in attempt.starts.values())
+    has_read = is_anew or bool(_loads(analysis, attempt))
     is_own = is_seen and has_read and analysis.run.keeps_own_files
     return is_own and not any(own_files(analysis, restart))
 
