@@ -171,3 +171,18 @@ def test_a_backward_whose_gradients_are_thrown_away_is_no_part_of_a_step() -> No
 
     assert job.steps == [(1.0, 2.0)]
     assert job.waited == [0, 0]
+
+
+def test_gradients_that_moved_the_parameters_before_they_are_cleared_are_part_of_the_step() -> None:
+    job = Job()
+    job.hook.has_gradients = lambda: any(waiting([job.optimizer]))
+    job.hook.versions = lambda: (job.weight._version,)
+
+    job.backward(0.5)
+    with torch.no_grad():
+        job.weight.add_(0.1)
+    job.optimizer.zero_grad()
+    job.backward(2.0)
+    job.optimizer.step()
+
+    assert job.steps == [(0.5, 2.0)]

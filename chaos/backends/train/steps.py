@@ -40,7 +40,8 @@ class StepHook:
 
     `gradients_due` is called before the first `backward()` of an attempt, and before the
     first one after a report that came while gradients were accumulated for a step.
-    `has_gradients`, set later, returns whether any gradient is left for a step.
+    `has_gradients`, set later, returns whether any gradient is left for a step, `versions`
+    counts how often parameters were changed.
     """
 
     _installed: ClassVar["StepHook | None"] = None
@@ -62,6 +63,8 @@ class StepHook:
         self._given = given
         self._gradients_due = gradients_due
         self.has_gradients: Callable[[], bool] = lambda: True
+        self.versions: Callable[[], tuple[int, ...]] = tuple
+        self._versions: tuple[int, ...] = ()
         self._may_wait = gradients_due is not None
         self._is_empty = self._is_stepping = False
         self.has_trained = False
@@ -86,6 +89,8 @@ class StepHook:
         def backward(tensor: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
             if self._may_wait:
                 self._backward_begins()
+            if not self._since_step:
+                self._window_begins()
             result = original(tensor, *args, **kwargs)
             self._backward_called(tensor)
             return result
@@ -113,9 +118,16 @@ class StepHook:
 
         return dropping
 
+    def _window_begins(self) -> None:
+        try:
+            self._versions = self.versions()
+        except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
+            self._failed("gradients", error)
+
     def _drop_if_empty(self) -> None:
         try:
-            if not self.has_gradients():
+            # Sharpness-aware training moves the parameters by gradients that it then throws away.
+            if self.versions() == self._versions and not self.has_gradients():
                 self._forget()
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's call
             self._failed("gradients", error)

@@ -125,6 +125,13 @@ class Watchers:
         with self.cost.watching:
             return any(waiting(self._state.optimizers()))
 
+    def versions(self) -> tuple[int, ...]:
+        """Return how often the first parameter of each group was changed, as torch counts it."""
+        optimizers = [] if self._state is None else self._state.optimizers()
+        groups = (group for optimizer in optimizers for group in optimizer.param_groups)
+        first = [p for group in groups for p in group["params"][:1] if not p.is_inference()]
+        return tuple(p._version for p in first)  # noqa: SLF001 - torch has no public name
+
     def resumes(self, optimizer: Any) -> None:  # noqa: ANN401 - see `kind_of`
         """Find out, before a step is looked at or stopped at, where the attempt resumed."""
         if self._files is not None:
