@@ -16,7 +16,7 @@ from chaos.record import Record
 from chaos.words import plural
 
 # From the least that a reproduction needs to the most.
-# What tells of a place in the data, each where the others do not show.
+# The checks that tell of a place in the data, each where the others do not show.
 _DATA = frozenset({CURSOR, SAMPLE_ORDER, SAMPLES, EPOCHS})
 HEADS_MIN = 2  # right resumes, without which nothing shows that places matter
 _FAULTS = ("kill_worker", "kill_loader", "fail_save", "kill_node", "preempt_node")

@@ -13,7 +13,7 @@ from chaos.check.analysis import RunAnalysis, RunTables
 from chaos.check.attempt import Attempt
 from chaos.check.files import SAVERS, Save, is_own, place_of, series_of
 from chaos.check.restarts import Restart
-from chaos.model.event import FileCopied, FileLoaded, FileSaved, SeenFile, StateSeen
+from chaos.model.event import FileCopied, FileLoaded, FileSaved, StateSeen
 from chaos.model.verdict import Anomaly
 from chaos.words import plural
 
@@ -251,11 +251,16 @@ class _Sources:
     # -- words ---------------------------------------------------------------------------------
 
     def _lies_there(self, save: Save) -> bool:
-        return any(f.state == "there" for f in self.files.found(self._index) if _is_of(f, save))
+        return "there" in self._states(save)
+
+    def _states(self, save: Save) -> set[str]:
+        """Return how the ranks found the files with a save's bytes."""
+        found = self.files.found(self._index)
+        return {file.state for file in found if file.digest == save.digest}
 
     def _lack(self, save: Save) -> str:
         """Return, in words, the reason why a save that was made was not there."""
-        states = {f.state for f in self.files.found(self._index) if _is_of(f, save)}
+        states = self._states(save)
         if "elsewhere" in states:
             return "lay in the temporary folder of another node, on which no rank runs now"
         if "gone" in states and not self._nodes_of(save).isdisjoint(self._lost_nodes()):
@@ -346,10 +351,6 @@ def _by_folder(paths: Iterable[str]) -> Mapping[str, Counter[str]]:
 
 def _file_of(save: Save) -> _File:
     return save.rank, series_of(PurePath(save.name).name)
-
-
-def _is_of(file: SeenFile, save: Save) -> bool:
-    return file.digest == save.digest
 
 
 def _is_constant(pool: list[Save]) -> bool:

@@ -105,8 +105,8 @@ def test_several_broken_promises_are_told_after_the_first() -> None:
 
     assert verdict_on(story).headline == (
         "Rank 1 was killed at epoch 2, step 3; rank 0 repeated 2 steps of epoch 2 after the "
-        "restart: 8 instead of 6; it resumed at epoch 2, step 0: state and inputs are the "
-        "baseline's there (also broken: epochs)."
+        "restart: 8 instead of 6; it resumed at epoch 2, step 0: model and inputs are "
+        "those of that place (also broken: epochs)."
     )
 
 

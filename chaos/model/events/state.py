@@ -311,7 +311,9 @@ def resume_grounds(by: ResumeEvidence, path: str | None = None) -> str:
     match by:
         case "state" | "optimizer":
             return f"its {by} was seen there before"
-        case "state and inputs" | "inputs and losses" | "inputs":
+        case "state and inputs":  # of the state the model at least, the baseline's or the run's own
+            return "model and inputs are those of that place"
+        case "inputs and losses" | "inputs":
             return f"{by} are the baseline's there"
         case "commit":
             return "its checkpoint was committed there"
