@@ -49,7 +49,8 @@ from chaos.report.ci import suite_of, summary_of
 from chaos.report.html import render_run, render_suite
 from chaos.report.live import Display
 from chaos.report.markdown import suite_in_markdown
-from chaos.report.outcome import FinishedRun, SuiteRow, in_words, row_of, without_verdict
+from chaos.report.outcome import FinishedRun, SuiteRow, row_of, without_verdict
+from chaos.report.sections import in_words
 from chaos.run.clock import Clock, seconds_since, stamp
 from chaos.run.directory import DRAWN, RunDirectory, create, fresh, room_in
 from chaos.run.environment import decisive_versions, environment

@@ -26,7 +26,8 @@ from chaos.audit.table import (
     part_rows,
 )
 from chaos.report.markdown import SIGNS, code, fitted, plain, table
-from chaos.report.page import Fact, Tone
+from chaos.report.outcome import Tone
+from chaos.report.page import Fact
 from chaos.words import plural
 
 PLACES_SHOWN, PLACES_IN_MARKDOWN = 12, 6

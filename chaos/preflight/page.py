@@ -28,7 +28,7 @@ from chaos.preflight.render import (
 from chaos.preflight.verdict import Word
 from chaos.report import chart as ch
 from chaos.report.html import drawings, pages
-from chaos.report.page import Tone
+from chaos.report.outcome import Tone
 from chaos.words import plural
 
 HEIGHT = 240

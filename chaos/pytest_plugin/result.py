@@ -24,8 +24,9 @@ from chaos.model.plan import Plan
 from chaos.model.verdict import Verdict
 from chaos.pytest_plugin.options import FINISHED
 from chaos.report import terminal
-from chaos.report.outcome import FinishedRun, in_words, row_of
-from chaos.report.terminal import line_of, plain_text
+from chaos.report.outcome import FinishedRun, row_of
+from chaos.report.sections import in_words, line_of
+from chaos.report.terminal import plain_text
 from chaos.words import plural
 
 LINE_MAX = 120

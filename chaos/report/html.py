@@ -16,8 +16,18 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from chaos.report import page
-from chaos.report.outcome import FinishedRun, Runs, SuiteRow, by_scenario, in_words, resume_table
+from chaos.report.outcome import (
+    FinishedRun,
+    Runs,
+    SuiteRow,
+    Tone,
+    by_scenario,
+    tone,
+    tone_of,
+    tone_of_all,
+)
 from chaos.report.page import excerpt, settings
+from chaos.report.sections import in_words, resume_table
 
 if TYPE_CHECKING:
     from chaos.report import chart as ch
@@ -57,7 +67,7 @@ def render_run(run: FinishedRun) -> str:
         run=run,
         verdict=run.verdict,
         word=in_words(run.verdict),
-        tone=page.tone(run.verdict),
+        tone=tone(run.verdict),
         facts=page.facts(run),
         ops=ops,
         loss=loss,
@@ -99,7 +109,7 @@ def render_suite(
         tallies=[runs.tally for runs in groups for _ in runs.rows],
         rows=rows,
         words_of=[_word(row) for row in rows],
-        tones=[page.tone_of(row) for row in rows],
+        tones=[tone_of(row) for row in rows],
         links=[_link(row, folder) for row in rows],
         counts=Counter(runs.worst.standing for runs in groups),
         flaky=sum(runs.is_flaky for runs in groups),
@@ -118,8 +128,8 @@ def drawings(charts: "Sequence[ch.Chart]") -> dict[str, Any]:
     }
 
 
-def _tone_of_all(rows: Sequence[SuiteRow]) -> page.Tone:
-    return page.tone_of_all(
+def _tone_of_all(rows: Sequence[SuiteRow]) -> Tone:
+    return tone_of_all(
         [(row.standing, row.verdict.status if row.verdict else None) for row in rows]
     )
 

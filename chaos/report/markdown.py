@@ -8,15 +8,15 @@ from chaos.model.verdict import CheckResult
 from chaos.report import page
 from chaos.report.outcome import (
     FinishedRun,
-    PartRow,
     Runs,
     SuiteRow,
     by_scenario,
-    in_words,
     known,
-    lost,
+    tone,
+    tone_of,
 )
 from chaos.report.screen import on_one_line
+from chaos.report.sections import PartRow, in_words, lost
 from chaos.words import plural
 
 LIMIT_BYTES = 1_000_000  # GitHub refuses a step summary of more than 1 MiB
@@ -32,7 +32,7 @@ def run_in_markdown(run: FinishedRun) -> str:
     """Return one run: verdict, proof of the fault's effect, findings, time by phase."""
     verdict, facts = run.verdict, page.facts(run)
     lines = [
-        f"# {SIGNS[page.tone(verdict)]} {in_words(verdict)}: {plain(run.plan.scenario)}",
+        f"# {SIGNS[tone(verdict)]} {in_words(verdict)}: {plain(run.plan.scenario)}",
         "",
         plain(verdict.headline),
     ]
@@ -182,4 +182,4 @@ def _goodput(run: FinishedRun) -> list[str]:
 
 
 def _sign(row: SuiteRow) -> str:
-    return SKIPPED if row.standing == "skipped" else SIGNS[page.tone_of(row)]
+    return SKIPPED if row.standing == "skipped" else SIGNS[tone_of(row)]

@@ -1,24 +1,22 @@
-"""Finished runs, rows of a suite, and the state at a resume as rows: the input of every page."""
+"""Finished runs and rows of a suite, with their standing and look: the input of every report."""
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.goodput import ledger_of
 from chaos.check.restarts import lost_steps
 from chaos.errors import ChaosError, UnmetNeedError
-from chaos.model.diagnosis import Part, Resume
-from chaos.model.diagnosis import Standing as PartStanding
 from chaos.model.history import History
 from chaos.model.plan import Plan
-from chaos.model.scenario import Launcher
+from chaos.model.scenario import VerdictStatus
 from chaos.model.verdict import Standing, Verdict
-from chaos.words import ranks
 
 Figure = TypeVar("Figure", int, float)
+Tone: TypeAlias = Literal["good", "bad", "calm", "open"]
 
 
 @dataclass(frozen=True)
@@ -165,26 +163,34 @@ def standing(verdict: Verdict) -> Standing:
     return "undecided" if verdict.status == "inconclusive" else "unexpected"
 
 
+def tone_of(row: SuiteRow) -> Tone:
+    """Return the look of a row of a suite."""
+    if row.verdict is None:
+        return "bad" if row.skipped is None else "open"
+    return tone(row.verdict)
+
+
+def tone_of_all(runs: Collection[tuple[Standing, VerdictStatus | None]]) -> Tone:
+    """Return the look of a suite, by the standing of its runs and the status of their verdicts."""
+    standings = {standing for standing, _ in runs}
+    if standings & {"unexpected", "not_run"}:
+        return "bad"
+    is_open = standings <= {"skipped"} or any(status == "inconclusive" for _, status in runs)
+    return "open" if is_open else "good"
+
+
+def tone(verdict: Verdict) -> Tone:
+    """Return the look of a verdict; an inconclusive one never looks like success."""
+    if verdict.status == "inconclusive":
+        return "open"
+    if not verdict.as_expected:
+        return "bad"
+    return "good" if verdict.status == "pass" else "calm"
+
+
 def known(value: float | None, form: str) -> str:
     """Return a figure in this form; a dash if it is not known."""
     return "-" if value is None else form.format(value)
-
-
-def in_words(verdict: Verdict) -> str:
-    """Return the verdict for display: its word, and whether it was expected."""
-    if verdict.is_news:
-        return "pass: fixed?"
-    if verdict.as_expected:
-        if verdict.status == "pass":
-            return f"pass{no_resume(verdict)}"
-        return f"{verdict.status}, as the scenario expects"
-    is_surprise = verdict.status == "pass"
-    return "pass, against the scenario's expectation" if is_surprise else verdict.status
-
-
-def no_resume(verdict: Verdict) -> str:
-    """Return the ending of the word of a right run without a resume from a checkpoint."""
-    return "" if verdict.restarts.resumed else ", no resume"
 
 
 def row_of(run: FinishedRun) -> SuiteRow:
@@ -228,95 +234,3 @@ def versions(env: Mapping[str, Any]) -> dict[str, str]:
     named = env.get("versions", env)
     plain = named.items() if isinstance(named, Mapping) else ()
     return {str(key): str(value) for key, value in plain if isinstance(value, str | int | float)}
-
-
-# The look of a standing; a difference without consequence is shown, but not in red.
-_TONES: dict[PartStanding, str] = {
-    "restored": "good",
-    "reset": "bad",
-    "not restored": "bad",
-    "different": "bad",
-    "not compared": "open",
-}
-
-
-@dataclass(frozen=True)
-class PartRow:
-    """One part of the state, as it was on the ranks in `who`."""
-
-    group: str
-    component: str
-    standing: str
-    tone: str
-    who: str
-    ours: str
-    baseline: str
-
-    @property
-    def found(self) -> str:
-        """The ranks, and the two values if both are known."""
-        both = f": {self.ours} instead of {self.baseline}" if self.ours and self.baseline else ""
-        return f"({self.who}){both}"
-
-
-@dataclass(frozen=True)
-class ResumeTable:
-    """One resume: a title, a sentence, and its parts."""
-
-    title: str
-    sentence: str
-    tone: str
-    word: str
-    rows: tuple[PartRow, ...]
-
-
-def resume_table(resume: Resume, launcher: Launcher = "ray") -> ResumeTable:
-    """Return the table of one resume; only Ray Train hands an attempt a checkpoint, or none."""
-    place = f"epoch {resume.epoch}" + (f", step {resume.step}" if resume.step else "")
-    none = " without a checkpoint" if launcher == "ray" else ""
-    start = f" with {resume.checkpoint}" if resume.checkpoint else none
-    grounds = f": {resume.grounds}" if resume.grounds else ""
-    is_known = any(part.standing != "not compared" for part in resume.parts)
-    if not resume.sound:
-        tone, word = "bad", "broken"
-    else:
-        tone, word = ("good", "sound") if is_known else ("open", "unknown")
-    return ResumeTable(
-        title=f"Attempt {resume.attempt} resumed at {place}{start}{grounds}",
-        sentence=resume.sentence[:1].upper() + resume.sentence[1:].removesuffix(".") + ".",
-        tone=tone,
-        word=word,
-        rows=rows(resume),
-    )
-
-
-def rows(resume: Resume) -> tuple[PartRow, ...]:
-    """Return the parts of one resume, in the order of its diagnosis; equal ranks share a row."""
-    everyone = {part.rank for part in resume.parts}
-    alike: dict[tuple[str, str, PartStanding, bool, str, str], list[int]] = {}
-    for part in resume.parts:
-        alike.setdefault(_look(part), []).append(part.rank)
-    return tuple(
-        PartRow(
-            group=group,
-            component=component,
-            standing=standing if matters else f"{standing}, no consequence seen",
-            tone=_TONES[standing] if matters else "open",
-            who="all ranks" if set(who) == everyone and len(who) > 1 else ranks(who),
-            ours=ours,
-            baseline=baseline,
-        )
-        for (group, component, standing, matters, ours, baseline), who in alike.items()
-    )
-
-
-def lost(resume: Resume) -> tuple[PartRow, ...]:
-    """Return the rows of parts that were lost with a consequence."""
-    return tuple(row for row in rows(resume) if row.tone == "bad")
-
-
-def _look(part: Part) -> tuple[str, str, PartStanding, bool, str, str]:
-    """Return the key by which ranks share a row; norms of restored shards may differ."""
-    same = part.standing in ("restored", "not compared")
-    values = ("", "") if same else (part.ours, part.baseline)
-    return (part.group, part.component, part.standing, part.matters, *values)

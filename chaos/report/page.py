@@ -2,9 +2,9 @@
 
 import json
 import statistics
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.goodput import Ledger, Phase, ledger_of
@@ -14,10 +14,9 @@ from chaos.check.restarts import Restart
 from chaos.model.event import FitCalled, WatchCost, WorkersPrestarted, WorkerStarted
 from chaos.model.history import History
 from chaos.model.masked import masked
-from chaos.model.scenario import VerdictStatus
-from chaos.model.verdict import Anomaly, CheckResult, Restarts, Standing, Verdict
+from chaos.model.verdict import Anomaly, CheckResult, Restarts, Verdict
 from chaos.report.live import is_notable
-from chaos.report.outcome import FinishedRun, SuiteRow, known, row_of
+from chaos.report.outcome import FinishedRun, known, row_of
 from chaos.words import plural
 
 AROUND = 2
@@ -83,8 +82,6 @@ SHORT_NS = 60 * 10**9  # most of a shorter run is start-up, and its goodput mean
 ENDED_IN: tuple[Phase, ...] = ("detect", "teardown")  # of the attempt before
 BEGUN_WITH: tuple[Phase, ...] = ("schedule", "start", "restore")
 
-Tone: TypeAlias = Literal["good", "bad", "calm", "open"]
-
 
 @dataclass(frozen=True)
 class Fact:
@@ -144,31 +141,6 @@ class CheckRow:
     def is_told(self) -> bool:
         """Whether it found something, or is inconclusive."""
         return self.result.status != "pass" or bool(self.anomalies)
-
-
-def tone_of(row: SuiteRow) -> Tone:
-    """Return the look of a row of a suite."""
-    if row.verdict is None:
-        return "bad" if row.skipped is None else "open"
-    return tone(row.verdict)
-
-
-def tone_of_all(runs: Collection[tuple[Standing, VerdictStatus | None]]) -> Tone:
-    """Return the look of a suite, by the standing of its runs and the status of their verdicts."""
-    standings = {standing for standing, _ in runs}
-    if standings & {"unexpected", "not_run"}:
-        return "bad"
-    is_open = standings <= {"skipped"} or any(status == "inconclusive" for _, status in runs)
-    return "open" if is_open else "good"
-
-
-def tone(verdict: Verdict) -> Tone:
-    """Return the look of a verdict; an inconclusive one never looks like success."""
-    if verdict.status == "inconclusive":
-        return "open"
-    if not verdict.as_expected:
-        return "bad"
-    return "good" if verdict.status == "pass" else "calm"
 
 
 def facts(run: FinishedRun) -> tuple[Fact, ...]:

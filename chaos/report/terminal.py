@@ -17,13 +17,11 @@ from chaos.report.outcome import (
     Runs,
     SuiteRow,
     by_scenario,
-    in_words,
     known,
-    lost,
-    no_resume,
     standing,
 )
 from chaos.report.screen import bare_table, labelled, numbers, screen
+from chaos.report.sections import by_reason, in_words, lost, no_resume
 from chaos.words import plural
 
 ANOMALIES_SHOWN = 5
@@ -272,26 +270,6 @@ def _how_far(run: FinishedRun) -> str:
     landed = f"; {plural(len(reached.faults), 'fault')} had been injected" if reached.faults else ""
     where = f"training stood at epoch {epoch}, step {step} of attempt {reached.attempt}"
     return f"{alone}{where}, after {reached.elapsed_s:.1f} s{landed}".capitalize()
-
-
-def line_of(verdict: Verdict) -> str:
-    """Return the finding on one line: its check and its message."""
-    if verdict.broken:
-        first = verdict.broken[0]
-        found = first.anomalies[0].message if first.anomalies else first.summary
-        return f"{in_words(verdict)}, {first.check}: {found}"
-    if verdict.undecided:
-        first = verdict.undecided[0]
-        return f"{in_words(verdict)}, {first.check}: {first.summary}"
-    return f"{in_words(verdict)}: {verdict.headline}"
-
-
-def by_reason(undecided: Sequence[CheckResult]) -> dict[str, list[str]]:
-    """Return the inconclusive checks by their reason: many lack the same restart."""
-    reasons: dict[str, list[str]] = {}
-    for result in undecided:
-        reasons.setdefault(result.summary, []).append(result.check)
-    return reasons
 
 
 def plain_text(words: RenderableType, *, width: int) -> str:

@@ -12,7 +12,7 @@ import altair as alt
 from chaos.model.summary import RunSummary, SuiteSummary
 from chaos.model.verdict import Standing
 from chaos.report import chart as ch
-from chaos.report.page import Tone, tone_of_all
+from chaos.report.outcome import Tone, tone_of_all
 from chaos.words import plural
 
 SCENARIOS_DRAWN = 8

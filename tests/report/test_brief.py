@@ -7,7 +7,8 @@ from chaos.model.event import StepDone
 from chaos.model.history import History
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.report.outcome import FinishedRun
-from chaos.report.terminal import broken_off, explanation, line_of, plain_text
+from chaos.report.sections import line_of
+from chaos.report.terminal import broken_off, explanation, plain_text
 
 
 def lines(run: FinishedRun) -> list[str]:

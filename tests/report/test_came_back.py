@@ -3,7 +3,7 @@
 import pytest
 
 from chaos.model.diagnosis import Part, Resume
-from chaos.report.outcome import resume_table
+from chaos.report.sections import resume_table
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from chaos.report import loss_chart
 from chaos.report import timeline as timelines
 from chaos.report.html import render_run
 from chaos.report.loss_chart import step_series
-from chaos.report.outcome import FinishedRun, in_words, not_run, row_of, versions
+from chaos.report.outcome import FinishedRun, not_run, row_of, versions
 from chaos.report.page import (
     EVENTS_PER_ANOMALY,
     Gap,
@@ -34,6 +34,7 @@ from chaos.report.page import (
     restart_rows,
     settings,
 )
+from chaos.report.sections import in_words
 from chaos.report.timeline import LANES, swimlane, timeline, worker_spans
 from tests.check.tamper import changed, without
 
