@@ -36,7 +36,7 @@ def chaos(*words: str | Path, folder: Path) -> Done:
         mock.patch.dict(os.environ, {**ours, **PLAIN}, clear=True),
         mock.patch.object(sys, "argv", ["chaos", *map(str, words)]),
         # The root of another hash seed stays as well: the next audit has its imports.
-        mock.patch("chaos.backends.fork.backend.end_root"),
+        mock.patch("chaos.launch.forked.backend.end_root"),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
     ):

@@ -24,14 +24,6 @@ from chaos.audit.page import card_in_markdown
 from chaos.audit.places import STEP_PLACES_MAX
 from chaos.audit.plans import ONE_NODE, base_plan, under_torchrun
 from chaos.audit.terminal import AuditDisplay, print_card
-from chaos.backends.open import (
-    nodes_at,
-    open_backend,
-    open_lanes,
-    open_scripts,
-    open_torchrun,
-    why_not_forked,
-)
 from chaos.cli.cluster import refuse_no_address
 from chaos.cli.documents import Document, Form, Format, Output, plain
 from chaos.cli.options import (
@@ -49,6 +41,14 @@ from chaos.cli.options import (
 )
 from chaos.errors import MissingExtraError, UsageError
 from chaos.harness import Harness
+from chaos.launch.open import (
+    nodes_at,
+    open_backend,
+    open_lanes,
+    open_scripts,
+    open_torchrun,
+    why_not_forked,
+)
 from chaos.model.bounds import Tolerance
 from chaos.model.masked import masked_words
 from chaos.model.plan import Confined, Plan, PlanBackend

@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from chaos.backends.open import nodes_at
 from chaos.errors import UsageError
 from chaos.faults.world import RefusedError
 from chaos.harness import plan_of
+from chaos.launch.open import nodes_at
 from chaos.model.plan import Plan, PlanBackend
 from chaos.model.scenario import platform_in
 from chaos.plan.permitted import ClusterOverrides, NodeFacts

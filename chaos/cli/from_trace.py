@@ -9,11 +9,11 @@ from rich.console import Console
 
 from chaos.audit.job_profile import JobProfile, job_profile
 from chaos.audit.plans import with_own_workers
-from chaos.backends.open import open_backend
 from chaos.cli.options import REPORTS, Reports, Scale, Seed, Words
 from chaos.cli.streams import write_document
 from chaos.errors import UsageError
 from chaos.harness import Harness
+from chaos.launch.open import open_backend
 from chaos.model.plan import Plan
 from chaos.model.scenario import FailureBudget, Limits
 from chaos.preflight.calibration import plan_without_faults

@@ -12,12 +12,12 @@ from rich.console import Console
 from rich.text import Text
 
 from chaos import __version__
-from chaos.backends.open import open_backend
 from chaos.cli.cluster import AllowFaultsOn, AllowNodeLoss, PrestartWorkers
 from chaos.cli.options import REPORTS, Reports
 from chaos.cli.run import KeepStorage, exit_code
 from chaos.errors import UsageError
 from chaos.harness import Harness, check_again
+from chaos.launch.open import open_backend
 from chaos.model.arguments import command_line
 from chaos.model.event import LossResolved, StepDone
 from chaos.model.history import History

@@ -16,7 +16,6 @@ from rich.console import Console
 
 from chaos import __version__
 from chaos.audit.lanes import side_by_side
-from chaos.backends.open import open_backend
 from chaos.cli import signals
 from chaos.cli.cluster import (
     Address,
@@ -35,6 +34,7 @@ from chaos.cli.options import REPORTS, AnyBackend, Jobs, Reports, Seed, lanes_as
 from chaos.cli.soak import Soak
 from chaos.errors import UsageError
 from chaos.harness import Harness, write_suite
+from chaos.launch.open import open_backend
 from chaos.model.plan import Plan, PlanBackend
 from chaos.model.summary import SUITE
 from chaos.plan.permitted import ClusterOverrides, Permissions

@@ -19,7 +19,6 @@ from chaos.audit.folder import AuditFolder
 from chaos.audit.plans import base_plan, under_torchrun
 from chaos.audit.run_row import RunRow
 from chaos.audit.terminal import AuditDisplay
-from chaos.backends.open import open_scripts, open_torchrun
 from chaos.cli.audit import (
     AllowWrites,
     Fit,
@@ -33,6 +32,7 @@ from chaos.cli.audit import (
 from chaos.cli.documents import Document, Format, Output, plain
 from chaos.cli.options import REPORTS, Reports, Seed, StartedBy, Words, launcher_told
 from chaos.errors import MissingExtraError, UsageError
+from chaos.launch.open import open_scripts, open_torchrun
 from chaos.model.masked import masked_words
 from chaos.model.plan import Plan
 from chaos.plan.draw import DRAWN

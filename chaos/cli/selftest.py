@@ -11,11 +11,11 @@ import typer
 from chaos import __version__
 from chaos.audit.folder import AuditFolder
 from chaos.audit.lanes import lanes_for
-from chaos.backends.open import open_backend, refuse_without_ray
 from chaos.cli import signals
 from chaos.cli.documents import Output
 from chaos.cli.options import REPORTS, Backend, Jobs, Reports, Seed
 from chaos.errors import UsageError
+from chaos.launch.open import open_backend, refuse_without_ray
 from chaos.model.plan import BackendName
 from chaos.report.screen import screen
 from chaos.run.clock import SystemClock, seconds_since, stamp

@@ -1,6 +1,6 @@
 """The base of storage faults: armed at their place, and done by the run's wrapped file system.
 
-The harm is done in the process that writes or reads there (`backends/train/wrapped`). So `inject`
+The harm is done in the process that writes or reads there (`launch/raytrain/wrapped`). So `inject`
 arms the fault, lets the held rank go on, and waits until the file system reports the effect.
 """
 

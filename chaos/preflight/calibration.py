@@ -13,10 +13,10 @@ from chaos import runner
 from chaos.audit.job_profile import JobProfile, job_profile
 from chaos.audit.launcher import found_launcher
 from chaos.audit.plans import base_plan, with_own_workers
-from chaos.backends.open import open_backend
 from chaos.check.analysis import RunAnalysis
 from chaos.errors import UsageError
 from chaos.harness import Harness
+from chaos.launch.open import open_backend
 from chaos.model.event import FaultEnded, FaultInvoked, FitReturned
 from chaos.model.history import HISTORY
 from chaos.model.plan import BackendName, Op, Plan

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from _pytest.outcomes import Failed
 
-from chaos.backends.open import open_backend
 from chaos.errors import ChaosError, UsageError
 from chaos.harness import Harness
+from chaos.launch.open import open_backend
 from chaos.model.plan import Plan
 from chaos.model.scenario import Scenario
 from chaos.plan.make import make_plan
@@ -72,7 +72,7 @@ class Runs:
         """End the backend."""
         self._open.close()
         if self._backend is not None and self._config.getoption(Option.BACKEND.dest) == "fork":
-            from chaos.backends.fork.root_handle import end_roots
+            from chaos.launch.forked.root_handle import end_roots
 
             end_roots()
         self._backend = None

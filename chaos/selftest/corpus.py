@@ -22,8 +22,8 @@ from chaos.audit.group import chosen_groups
 from chaos.audit.lanes import lanes_for
 from chaos.audit.plans import base_plan, under_torchrun
 from chaos.audit.retries import SETTINGS
-from chaos.backends.open import open_scripts, open_torchrun
 from chaos.errors import ChaosError, UsageError
+from chaos.launch.open import open_scripts, open_torchrun
 from chaos.model.plan import Confined, Plan
 from chaos.model.scenario import Launcher
 from chaos.model.severity import Severity

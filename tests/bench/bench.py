@@ -24,12 +24,9 @@ from chaos.audit.job_profile import job_profile
 from chaos.audit.lanes import lanes_for, side_by_side
 from chaos.audit.places import kill_map
 from chaos.audit.plans import base_plan, plans
-from chaos.backends.fork.backend import ForkBackend
-from chaos.backends.ray.backend import RayBackend
-from chaos.backends.train.cursor import Cursor, Record
-from chaos.backends.train.steps import StepHook
-from chaos.backends.train.watchers import Watchers
 from chaos.check.judge import judge
+from chaos.launch.forked.backend import ForkBackend
+from chaos.launch.ray.backend import RayBackend
 from chaos.model.event import StepDone, WatchCost
 from chaos.model.history import History
 from chaos.model.plan import Plan
@@ -37,6 +34,9 @@ from chaos.model.watch import Watch
 from chaos.preflight.forecast import simulate
 from chaos.preflight.market import preset
 from chaos.preflight.question import changed
+from chaos.probe.cursor import Cursor, Record
+from chaos.probe.steps import StepHook
+from chaos.probe.watchers import Watchers
 from chaos.run.clock import SystemClock
 from chaos.run.directory import create
 from chaos.run.journal import Journal, read_history

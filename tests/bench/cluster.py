@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from chaos.audit.plans import base_plan
-from chaos.backends.fork.backend import ForkBackend
-from chaos.backends.ray.backend import RayBackend
-from chaos.backends.ray.settings import TRAIN_ENV
 from chaos.faults.kill_worker import KillWorker
+from chaos.launch.forked.backend import ForkBackend
+from chaos.launch.ray.backend import RayBackend
+from chaos.launch.ray.settings import TRAIN_ENV
 from chaos.model.event import (
     ControllerState,
     FailureDecided,

@@ -14,8 +14,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Shard
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from chaos.backends.train.state.canonical import Encoding
-from chaos.backends.train.state.part import share_of
+from chaos.probe.state.canonical import Encoding
+from chaos.probe.state.part import share_of
 
 ROWS, COLUMNS, LAYERS, TIMES = 1000, 1000, 5, 9
 

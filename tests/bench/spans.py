@@ -13,7 +13,7 @@ from chaos.model.event import (
 )
 from chaos.model.history import History
 
-ROOT_MODULE = "chaos.backends.fork.root"
+ROOT_MODULE = "chaos.launch.forked.root"
 
 
 def restart_s(history: History) -> float:

@@ -15,10 +15,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from chaos.backends.fork.backend import ForkBackend
-from chaos.backends.fork.root_handle import end_root
-from chaos.backends.fork.settings import HASH_SEED
 from chaos.errors import ChaosError
+from chaos.launch.forked.backend import ForkBackend
+from chaos.launch.forked.root_handle import end_root
+from chaos.launch.forked.settings import HASH_SEED
 from chaos.model.event import DeadlinePassed, DriverExited, WorkerStarted
 from chaos.model.history import History
 from chaos.model.plan import Plan, Shape

@@ -170,7 +170,7 @@ def _to_part(which: Callable[[psutil.Process], list[psutil.Process]]) -> Callabl
 
 
 def _roots(harness: psutil.Process) -> list[psutil.Process]:
-    return [p for p in harness.children() if "chaos.backends.fork.root" in p.cmdline()]
+    return [p for p in harness.children() if "chaos.launch.forked.root" in p.cmdline()]
 
 
 def _zygotes(harness: psutil.Process) -> list[psutil.Process]:

@@ -23,7 +23,7 @@ RUN_ELSEWHERE = {
     "--allow-faults-on 10.0.0.1:6379 --allow-node-loss": "tests/ray/test_reclaimed_nodes.py",
     "chaos audit train_ddp.py -- --epochs 3": "tests/torchrun/test_audit.py",
     "chaos preflight train.py --market hot-4h --validate -- --epochs 12": (
-        "tests/fork/test_preflight.py"
+        "tests/forked/test_preflight.py"
     ),
 }
 
@@ -46,11 +46,11 @@ NOT_RUN = {
     "pip install ray-train-chaos": "it is not on PyPI yet",
     "pip install 'ray-train-chaos[ray,search]'": "it is not on PyPI yet",
     "chaos search train.py --time-limit 300s -- --epochs 4": (
-        "five minutes; tests/fork/test_search.py runs shorter ones"
+        "five minutes; tests/forked/test_search.py runs shorter ones"
     ),
     "chaos run my.chaos.yaml": "the same with --backend fork is run",
     "chaos preflight train.py --validate --losses nodes --backend ray --validation-runs 20": (
-        "a quarter of an hour on a cluster; tests/fork/test_preflight.py runs a short one"
+        "a quarter of an hour on a cluster; tests/forked/test_preflight.py runs a short one"
     ),
 }
 

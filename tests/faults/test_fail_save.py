@@ -4,10 +4,10 @@ import errno
 
 import pytest
 
-from chaos.backends.train.obedience import Obedience
 from chaos.errors import InjectedWriteError
 from chaos.faults.fail_save import FailSave
 from chaos.faults.order import FailWrite
+from chaos.probe.obedience import Obedience
 from chaos.run.clock import SystemClock
 from tests.faults.conftest import Release
 from tests.world import RANK_1, FakeWorld

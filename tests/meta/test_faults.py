@@ -21,9 +21,9 @@ STORAGE = "the wrapped file system does the harm of storage faults, inside the j
 MAY_NAME = {
     "audit/finding.py": "the order in which an audit's own faults are preferred for a reproduction",
     "audit/place_groups.py": WRITES,
-    "backends/ray/existing/world.py": "a method of the node's agent has a fault's name",
-    "backends/train/wrapped/due.py": STORAGE,
-    "backends/train/wrapped/filesystem.py": STORAGE,
+    "launch/ray/existing/world.py": "a method of the node's agent has a fault's name",
+    "launch/raytrain/wrapped/due.py": STORAGE,
+    "launch/raytrain/wrapped/filesystem.py": STORAGE,
     "faults/poison_step.py": "its strikes are those of two other faults",
     "plan/draw.py": "of a node that is taken at random from torchrun, another one comes",
     "plugins.py": "the order in which the known faults stand in plan.json",

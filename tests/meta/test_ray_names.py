@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-BACKENDS = ROOT / "chaos" / "backends"
+LAUNCH = ROOT / "chaos" / "launch"
 PLANTED = ROOT / "chaos" / "selftest" / "planted"
-COMPATS = sorted(BACKENDS.glob("*/compat.py"))
+COMPATS = sorted(LAUNCH.glob("*/compat.py"))
 PRIVATE = (
     "ray._private",
     "ray._raylet",
@@ -30,11 +30,11 @@ def imported(module: Path) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def test_only_backends_and_jobs_import_ray() -> None:
+def test_only_launchers_and_jobs_import_ray() -> None:
     found = [
         str(module.relative_to(ROOT))
         for module in MODULES
-        if not module.is_relative_to(BACKENDS)
+        if not module.is_relative_to(LAUNCH)
         and not module.is_relative_to(PLANTED)
         and any(name.partition(".")[0] == "ray" for name in imported(module))
     ]

@@ -216,7 +216,7 @@ def test_a_ray_that_was_never_tested_and_what_a_backend_says_reach_the_terminal(
     pytester: pytest.Pytester,
 ) -> None:
     (pytester.path / "test_said.py").write_text(
-        "from chaos.backends.ray import compat\n"
+        "from chaos.launch.ray import compat\n"
         "from chaos.pytest_plugin.runs import runs_of\n"
         "def test_opens(pytestconfig, monkeypatch):\n"
         "    monkeypatch.setattr(compat, 'untested_version', lambda: 'Ray 9 is unknown')\n"

@@ -56,6 +56,6 @@ def strays() -> list[str]:
     found = []
     for process in psutil.process_iter(["cmdline"]):
         line = " ".join(process.info["cmdline"] or [])
-        if "chaos-ray-" in line or "chaos.backends.ray.driver" in line:
+        if "chaos-ray-" in line or "chaos.launch.ray.driver" in line:
             found.append(line[:160])
     return found

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.backends.ray.authentication import FILE, MODE, TOKEN
+from chaos.launch.ray.authentication import FILE, MODE, TOKEN
 from tests.ray.command import DEMO, SAMPLE, Ran, chaos
 
 

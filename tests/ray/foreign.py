@@ -14,8 +14,8 @@ from pathlib import Path
 
 import psutil
 
-from chaos.backends.ray.authentication import MODE
-from chaos.backends.ray.settings import CLUSTER_ENV
+from chaos.launch.ray.authentication import MODE
+from chaos.launch.ray.settings import CLUSTER_ENV
 from chaos.run.clock import SystemClock, seconds_since
 
 ROOT = Path(__file__).parents[2]

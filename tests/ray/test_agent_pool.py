@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import ray
 
-from chaos.backends.ray.existing import agent as pools
-from chaos.backends.ray.existing.agent import AgentPool
-from chaos.backends.ray.existing.terms import Terms
+from chaos.launch.ray.existing import agent as pools
+from chaos.launch.ray.existing.agent import AgentPool
+from chaos.launch.ray.existing.terms import Terms
 from chaos.model.event import StepDone
 from chaos.plan.permitted import Guard, Permissions
 from chaos.run.apart import news, unpack

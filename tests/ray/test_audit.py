@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fork.audits import BROKEN, audit
+from tests.forked.audits import BROKEN, audit
 from tests.ray.command import chaos, strays
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]

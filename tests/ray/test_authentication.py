@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from chaos.backends.ray import compat
-from chaos.backends.ray.authentication import FILE, MODE, TOKEN, Authentication
 from chaos.errors import ClusterError
+from chaos.launch.ray import compat
+from chaos.launch.ray.authentication import FILE, MODE, TOKEN, Authentication
 
 ADDRESS = "127.0.0.1:6379"
 RIGHT = "00" * 32

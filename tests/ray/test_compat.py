@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos.backends.fork.compat import WARM
-from chaos.backends.ray import compat
+from chaos.launch.forked.compat import WARM
+from chaos.launch.ray import compat
 
 SOURCES = sorted(Path(compat.__file__).parents[1].glob("*/compat.py"))
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from chaos.backends.ray.deaths import Death, Deaths, JobDeaths, is_gone
+from chaos.launch.ray.deaths import Death, Deaths, JobDeaths, is_gone
 from chaos.model.event import (
     AnyEvent,
     ControllerState,

@@ -11,9 +11,9 @@ from typing import Any
 import psutil
 import pytest
 
-from chaos.backends.ray import compat
-from chaos.backends.ray.authentication import FILE, MODE
-from chaos.backends.ray.cluster import LocalCluster
+from chaos.launch.ray import compat
+from chaos.launch.ray.authentication import FILE, MODE
+from chaos.launch.ray.cluster import LocalCluster
 from chaos.model.event import DriverExited, RunStarted
 from chaos.model.plan import Shape
 from chaos.run.clock import SystemClock, seconds_since
@@ -219,7 +219,7 @@ def test_a_run_whose_chaos_actor_is_killed_is_tried_again(tmp_path: Path) -> Non
 @pytest.mark.nightly
 def test_a_run_whose_driver_is_killed_from_outside_is_tried_again(tmp_path: Path) -> None:
     with harness(tmp_path) as running:
-        running.child("chaos.backends.ray.driver").kill()
+        running.child("chaos.launch.ray.driver").kill()
 
         code = running.wait()
 

@@ -11,8 +11,8 @@ from typing import Any
 import psutil
 import pytest
 
-from chaos.backends.ray import compat
-from chaos.backends.ray.authentication import MODE
+from chaos.launch.ray import compat
+from chaos.launch.ray.authentication import MODE
 from chaos.run.clock import SystemClock, seconds_since
 from chaos.run.journal import read_history
 from tests.ray.command import ROOT, Ran, command, ended

@@ -9,8 +9,8 @@ import pytest
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from chaos.backends.ray import compat
-from chaos.backends.ray.cluster import LocalCluster
+from chaos.launch.ray import compat
+from chaos.launch.ray.cluster import LocalCluster
 from chaos.model.plan import Shape
 
 pytestmark = [pytest.mark.ray, pytest.mark.nightly, pytest.mark.timeout(300)]

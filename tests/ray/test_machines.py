@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from chaos.backends.ray import compat
-from chaos.backends.ray.existing import world as worlds
-from chaos.backends.ray.existing.machines import Machines
-from chaos.backends.ray.existing.terms import Terms
-from chaos.backends.ray.existing.world import ExistingWorld
 from chaos.faults.world import RefusedError, Target
+from chaos.launch.ray import compat
+from chaos.launch.ray.existing import world as worlds
+from chaos.launch.ray.existing.machines import Machines
+from chaos.launch.ray.existing.terms import Terms
+from chaos.launch.ray.existing.world import ExistingWorld
 from chaos.model.event import NodeReclaimed
 from chaos.plan.permitted import Guard, NodeFacts, Permissions
 from chaos.reclaim.pods import KubernetesPods

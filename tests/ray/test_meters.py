@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from chaos.backends.ray import compat, meters
-from chaos.backends.ray.meters import Meters
+from chaos.launch.ray import compat, meters
+from chaos.launch.ray.meters import Meters
 from chaos.model.history import Entry
 from chaos.report.prometheus import METRICS, Metric
 from tests.check.story import Story, Strike
@@ -136,9 +136,9 @@ def say_nothing_of(entries: Sequence[Entry]) -> None:
 def test_this_process_sends_metrics_on_every_second_and_nobody_whom_it_starts() -> None:
     code = (
         "import os, io\nfrom rich.console import Console\n"
-        "from chaos.backends.open import open_backend\n"
+        "from chaos.launch.open import open_backend\n"
         "open_backend('ray', Console(file=io.StringIO()))\n"
-        "from chaos.backends.ray import compat\n"
+        "from chaos.launch.ray import compat\n"
         "print(compat.metrics_interval_s(), 'RAY_metrics_report_interval_ms' in os.environ)"
     )
     done = subprocess.run(

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from chaos.backends.ray.world import RayWorld
 from chaos.faults.world import RefusedError
+from chaos.launch.ray.world import RayWorld
 from chaos.run.armed import ArmedFaults
 
 

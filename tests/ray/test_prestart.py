@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from chaos.backends.open import open_backend
-from chaos.backends.ray import compat, leftovers, prestart
-from chaos.backends.ray.leftovers import Leftovers
-from chaos.backends.ray.prestart import FORE, Pool, Prestart, may_restart, to_ask, why_not
 from chaos.faults.world import Target
+from chaos.launch.open import open_backend
+from chaos.launch.ray import compat, leftovers, prestart
+from chaos.launch.ray.leftovers import Leftovers
+from chaos.launch.ray.prestart import FORE, Pool, Prestart, may_restart, to_ask, why_not
 from chaos.model.event import Leftover, WorkersPrestarted
 from chaos.model.plan import Plan
 from chaos.run.clock import SystemClock

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos.backends.ray import compat
 from chaos.check.analysis import RunAnalysis
+from chaos.launch.ray import compat
 from chaos.model.event import Leftover, WorkersPrestarted
 from chaos.model.history import History
 from chaos.run.directory import RunDirectory

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from chaos.backends.ray.backend import RayBackend
+from chaos.launch.ray.backend import RayBackend
 from chaos.model.event import (
     ControllerState,
     FailureDecided,

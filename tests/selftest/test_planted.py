@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from chaos.audit.job_profile import job_profile
-from chaos.backends.fork.backend import ForkBackend
 from chaos.check.judge import judge
 from chaos.faults.kill_worker import KillWorker
+from chaos.launch.forked.backend import ForkBackend
 from chaos.model.event import Committed
 from chaos.model.history import History
 from chaos.model.plan import Op

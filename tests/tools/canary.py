@@ -22,7 +22,7 @@ from typing import Any
 import ray
 
 ROOT = Path(__file__).parents[2]
-COMPATS = sorted((ROOT / "chaos/backends").glob("*/compat.py"))
+COMPATS = sorted((ROOT / "chaos/launch").glob("*/compat.py"))
 # Methods that chaos replaces, or whose parameters it reads.
 REPLACED = (
     ("ray.train.v2._internal.execution.context", "TrainContext.get_checkpoint"),

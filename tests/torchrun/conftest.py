@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from chaos import runner
-from chaos.backends.torchrun.backend import TorchrunBackend
+from chaos.launch.torchrun.backend import TorchrunBackend
 from chaos.model.fault_entry import FaultEntry
 from chaos.model.history import History
 from chaos.model.plan import Plan, PlanBackend

@@ -15,9 +15,9 @@ from unittest.mock import Mock
 import psutil
 import pytest
 
-from chaos.backends.torchrun import roots
-from chaos.backends.torchrun.backend import TorchrunBackend
-from chaos.backends.torchrun.roots import why_not_forked
+from chaos.launch.torchrun import roots
+from chaos.launch.torchrun.backend import TorchrunBackend
+from chaos.launch.torchrun.roots import why_not_forked
 from chaos.model.event import (
     FailureDecided,
     FileLoaded,
@@ -153,7 +153,7 @@ if os.environ["RANK"] == "0":
 """
 
 
-@pytest.mark.nightly  # `tests/fork/test_backend.py` finds one in CI, by the same search
+@pytest.mark.nightly  # `tests/forked/test_backend.py` finds one in CI, by the same search
 def test_processes_that_a_worker_leaves_behind_are_found(runs: Runs) -> None:
     script = runs.folder / "escapes.py"
     script.write_text(ESCAPES)
@@ -167,7 +167,7 @@ HARNESS = """
 import sys
 from pathlib import Path
 from tests.torchrun.conftest import Runs, plan_of
-from chaos.backends.torchrun.backend import TorchrunBackend
+from chaos.launch.torchrun.backend import TorchrunBackend
 with TorchrunBackend() as backend:
     folder = Path(sys.argv[1])
     Runs(folder, backend).of(plan_of(folder / "waits.py", cwd=folder, backend="fork"))

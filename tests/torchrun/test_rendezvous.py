@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from chaos.backends.torchrun.job import job_called, job_ended
-from chaos.backends.torchrun.rendezvous import launch_options
 from chaos.errors import ScenarioError
+from chaos.launch.torchrun.job import job_called, job_ended
+from chaos.launch.torchrun.rendezvous import launch_options
 from chaos.model.event import AgentEnded, FitRaised, FitReturned
 from chaos.model.plan import Plan
 from chaos.model.scenario import ClusterShape, FailureBudget, Job, Scenario

@@ -6,9 +6,9 @@ from unittest.mock import Mock
 import pytest
 from torch.distributed.run import get_args_parser
 
-from chaos.backends.torchrun.agent import _words
-from chaos.backends.torchrun.roots import NOWHERE
-from chaos.backends.torchrun.settings import environment_of
+from chaos.launch.torchrun.agent import _words
+from chaos.launch.torchrun.roots import NOWHERE
+from chaos.launch.torchrun.settings import environment_of
 from chaos.model.plan import Plan
 from tests.torchrun.test_rendezvous import plan
 

@@ -6,11 +6,11 @@ import msgspec
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 
 from chaos.audit.plans import MEETING_S, SHUTDOWN_S
-from chaos.backends.torchrun.rendezvous import SHUTDOWN_ENV, launch_options, times_of
 from chaos.check.analysis import CLOSED, WAITED_IN_VAIN
 from chaos.check.judge import judge
 from chaos.check.time_limits import RECOVERY_S
 from chaos.faults.return_capacity import PROOF_WITHIN_S
+from chaos.launch.torchrun.rendezvous import SHUTDOWN_ENV, launch_options, times_of
 from chaos.model import event as ev
 from chaos.model.history import Entry, History
 from tests.check.story import Story, Strike

@@ -1,1 +1,0 @@
-"""Backends, which execute plans. A backend writes journals and changes nothing else of chaos."""

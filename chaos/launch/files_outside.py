@@ -1,0 +1,60 @@
+"""The files that an audited job wrote outside the audit's folder, recorded and removed.
+
+A run that found the files of the one before would continue where that one ended.
+Output of training is removed; data that a job has fetched or prepared stays, and
+so does everything that was there before.
+"""
+
+import contextlib
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from chaos.launch.node_disk import HEAD, NodeDisk, disks
+from chaos.model.event import WroteOutside
+from chaos.probe.address import RunAddress
+from chaos.probe.written import Confines, Written, is_below, is_spared
+from chaos.run.journal import Journal
+
+_Told: TypeAlias = Literal["refused", "created", "replaced", "extended", "opened"]
+_TOLD: tuple[_Told, ...] = ("refused", "created", "replaced", "extended", "opened")  # worst first
+
+
+def settle(run: RunAddress, confines: Confines, journal: Journal) -> None:
+    """Record what a run's processes wrote outside, and remove their output."""
+    lines = [line for disk in disks(run) for line in disk.written()]
+    heads = NodeDisk(run, HEAD).written()
+    for event in outside(lines, confines.folder, after_fit={line.path for line in heads}):
+        journal.add(event)
+        if event.removed:
+            with contextlib.suppress(OSError):  # gone, or not removable any more
+                Path(event.path).unlink()
+    for folder in _folders(lines, confines.folder):
+        with contextlib.suppress(OSError):  # something else is in it
+            Path(folder).rmdir()
+
+
+def outside(
+    lines: Iterable[Written], folder: Path, *, after_fit: Collection[str] = ()
+) -> Iterator[WroteOutside]:
+    """Yield one event, with the worst that was done, for each file outside a folder.
+
+    `after_fit` are the paths that the script's own process has written.
+    """
+    by_path: dict[str, list[Written]] = {}
+    for line in lines:
+        if line.how in _TOLD and not is_below(line.path, str(folder)) and not is_spared(line.path):
+            by_path.setdefault(line.path, []).append(line)
+    for path, of_path in sorted(by_path.items()):
+        worst = next(how for how in _TOLD if any(line.how == how for line in of_path))
+        made = any(line.how == "created" for line in of_path)
+        is_output = any(line.is_output for line in of_path)
+        yield WroteOutside(
+            path=path, how=worst, removed=made and is_output, after_fit=path in after_fit
+        )
+
+
+def _folders(lines: Iterable[Written], folder: Path) -> list[str]:
+    """Return the folders made outside, the deepest first."""
+    made = {line.path for line in lines if line.how == "folder" and line.is_output}
+    return sorted((path for path in made if not is_below(path, str(folder))), reverse=True)

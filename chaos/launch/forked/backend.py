@@ -1,0 +1,131 @@
+"""The backend without a cluster: a warm start of the script per job, forked for each run."""
+
+import os
+import threading
+from pathlib import Path
+
+from chaos.errors import HarnessError
+from chaos.launch.forked.execution import Run
+from chaos.launch.forked.lane_handle import LaneHandle
+from chaos.launch.forked.root_handle import end_root, root_for
+from chaos.launch.forked.settings import HASH_SEED, OTHER_HASH_SEED
+from chaos.launch.forked.zygote_handle import ZygoteHandle
+from chaos.model.plan import Plan
+from chaos.run.directory import RunDirectory
+from chaos.run.ports import ScriptBackend, Show
+
+
+class Starts:
+    """The zygote that all lanes are forked from; the first plan that needs it starts it.
+
+    With a hash seed other than the usual one, it has a root of its own, which ends with it.
+    """
+
+    def __init__(self, hash_seed: str = HASH_SEED) -> None:
+        self._turn = threading.Lock()
+        self._zygote: ZygoteHandle | None = None
+        self._hash_seed = hash_seed
+        self._plan: Plan | None = None
+
+    def warm_up(self, plan: Plan, log: Path) -> None:
+        """Start the root, whose imports take seconds, while the harness does other work."""
+        self._plan = plan
+        root_for(plan, log=log, hash_seed=self._hash_seed)
+
+    def of(self, plan: Plan, directory: RunDirectory) -> ZygoteHandle:
+        """Return the zygote of a plan's script: a new one when the job is not the last one's."""
+        shape, job = plan.shape, plan.job
+        cpus = str(shape.nodes * shape.cpus_per_node)  # which the script may ask for
+        key = (plan.cwd, job.source, repr(job.args), repr(job.env), cpus)
+        with self._turn:
+            if self._zygote is not None:
+                if self._zygote.job == key and self._zygote.can_be_used:
+                    return self._zygote
+                self._zygote.end()
+            self._plan = plan
+            self._zygote = ZygoteHandle(key, plan, directory, hash_seed=self._hash_seed)
+            return self._zygote
+
+    def close(self) -> None:
+        """End the zygote, and with it all that was forked from it."""
+        with self._turn:
+            if self._zygote is not None:
+                self._zygote.end()
+                self._zygote = None
+            if self._plan is not None and self._hash_seed != HASH_SEED:
+                end_root(self._plan, self._hash_seed)
+
+
+class ForkBackend(ScriptBackend):
+    """The backend, with its lane: the first plan names the job whose script is started.
+
+    `close` ends the zygote of `starts` only if it made `starts`, or if `starts_scripts` is set.
+    """
+
+    def __init__(self, starts: Starts | None = None, *, starts_scripts: bool = False) -> None:
+        self._starts = starts or Starts()
+        self._starts_scripts = starts is None or starts_scripts
+        self._lane: LaneHandle | None = None
+
+    def beside(self) -> "ForkBackend":
+        """Return a backend that executes plans at the same time, from the same zygote."""
+        return ForkBackend(self._starts)
+
+    def afresh(self, *, other_hashes: Plan | None = None) -> "ForkBackend":
+        """Return a backend that starts the script once more.
+
+        `other_hashes` is the plan that it will execute in an interpreter with another
+        hash seed, as every process of a cluster has a hash seed of its own.
+        """
+        if other_hashes is None:
+            return ForkBackend()
+        starts = Starts(OTHER_HASH_SEED)
+        starts.warm_up(other_hashes, Path(os.devnull))
+        return ForkBackend(starts, starts_scripts=True)
+
+    def close(self) -> None:
+        """End the lane, and the script that was started here."""
+        try:
+            self._end_lane()
+        finally:
+            if self._starts_scripts:
+                self._starts.close()
+
+    def execute(self, plan: Plan, directory: RunDirectory, show: Show) -> None:
+        """Execute a plan; all that was recorded is in the directory's journals.
+
+        Executes it once more if something other than chaos and the job disturbed the run.
+        """
+        try:
+            why = self._execute(plan, directory, show)
+        except HarnessError as error:
+            why = str(error)
+        if why is not None:  # the machine or chaos itself failed: one more try may succeed
+            directory.set_aside()
+            self._execute(plan, directory, show, again_after=why)
+
+    def _execute(
+        self, plan: Plan, directory: RunDirectory, show: Show, *, again_after: str | None = None
+    ) -> str | None:
+        """Execute a plan once; return what disturbed it, None if nothing did."""
+        zygote = self._starts.of(plan, directory)
+        run = Run(plan, directory, show, zygote, self._lane_of, again_after)
+        try:
+            run.execute()
+        except BaseException:  # a message may be half sent: the next run gets a new lane
+            self._end_lane()
+            raise
+        return run.disturbed_by
+
+    def _lane_of(self, zygote: ZygoteHandle) -> LaneHandle:
+        lane = self._lane
+        if lane is not None and (lane.zygote is not zygote or not lane.can_be_used):
+            self._end_lane()
+        if self._lane is None:
+            self._lane = LaneHandle(zygote)
+        return self._lane
+
+    def _end_lane(self) -> None:
+        lane, self._lane = self._lane, None
+        if lane is not None:
+            lane.end()

@@ -1,0 +1,140 @@
+"""The driver's side of the embedded backend: its workers, its objects and Ray's controller."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from ray.exceptions import OutOfMemoryError, RayError
+
+from chaos.launch.forked import core
+from chaos.launch.forked.messages import Ending, Spawn, Stuck
+from chaos.launch.forked.port import EmbeddedPort
+from chaos.launch.node_disk import NodeDisk
+from chaos.model.event import Disturbed
+from chaos.model.plan import Plan
+from chaos.processes.wire import Wire
+from chaos.run.clock import SystemClock, seconds_since
+from chaos.run.signals import START_STACKS
+
+FORK_S = 30.0
+STUCK = f"a worker did not come to its first line, twice; logs/{START_STACKS} says where it stood"
+POLL_S = 0.02
+
+
+class ForkCluster:
+    """The emulated cluster of one run, in the run's driver."""
+
+    def __init__(
+        self,
+        lane: Wire,
+        port: EmbeddedPort,
+        disk_of: Callable[[str], NodeDisk],
+        *,
+        plan: Plan,
+        log: str,
+        failed: Callable[[Disturbed], object],
+    ) -> None:
+        self._lane = lane
+        self._port = port
+        self._disk_of = disk_of
+        self._cpus_per_node = plan.shape.cpus_per_node
+        self._holds_any = plan.follows_script
+        self._log = log
+        self._failed = failed
+        self._clock = SystemClock()
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, daemon=True, name="objects").start()
+
+    def start_worker(self, node_id: str, env: dict[str, str]) -> core.ProcessActor:
+        """Start a worker, a fork of the lane, and return it once it runs.
+
+        Starts another if it does not come to its first line: Ray, too, retries a start.
+        """
+        spawn = Spawn(self._disk_of(node_id), env, self._log, core.Context.session)
+        started = self._forked(spawn) or self._forked(spawn)
+        if started is None:  # no defect of the job: no check judges a disturbed run
+            self._failed(Disturbed(why=STUCK))
+            raise core.WorkerDiedError(is_preempted=False)
+        pid, wire = started
+        self._port.placed(pid, node_id)
+        return core.ProcessActor(
+            pid, wire, lambda: self._death_of(pid, node_id), lambda: self._end(pid)
+        )
+
+    def _forked(self, spawn: Spawn) -> tuple[int, Wire] | None:
+        # The lane forks, not this process: Ray's controller has threads here, and a lock that
+        # one of them holds at a fork stays locked in the child for ever.
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._lane.send(spawn, along=theirs)
+        wire = Wire(ours, core.dumps)
+        ours.settimeout(FORK_S)
+        try:
+            pid = wire.receive()
+        except (EOFError, TimeoutError) as error:
+            if isinstance(error, TimeoutError):
+                self._lane.send(Stuck())
+            wire.close()
+            return None
+        ours.settimeout(None)
+        return pid, wire
+
+    def _end(self, pid: int) -> None:
+        """Kill a worker; announce it to the lane, which would report a foreign signal otherwise."""
+        with contextlib.suppress(OSError):  # the worker has ended, or the lane and so the worker
+            self._lane.send(Ending(pid))
+            os.kill(pid, signal.SIGKILL)
+
+    def _death_of(self, pid: int, node_id: str) -> RayError:
+        """Return the error that Ray's core raises for a call of a worker that has ended."""
+        if pid in self._port.exhausted():
+            return OutOfMemoryError("Task was killed due to the node running low on memory.")
+        return core.WorkerDiedError(is_preempted=node_id in self._port.preempted())
+
+    def start_object(self, instance: Any) -> core.ObjectActor:  # noqa: ANN401
+        """Keep an actor that needs no process of its own."""
+        return core.ObjectActor(instance, self._loop)
+
+    def slots(self, count: int, *, within_s: float) -> list[str]:
+        """Return the nodes of `count` workers, all of them alive; fewer when time runs out.
+
+        A node holds any number of workers while only the script states their number.
+        """
+        start = self._clock.now_ns()
+        while True:
+            nodes = self._port.live_nodes()
+            each = self._cpus_per_node
+            if self._holds_any and nodes:
+                each = max(each, -(-count // len(nodes)))
+            places = [node for node in nodes for _ in range(each)][:count]
+            if len(places) == count or seconds_since(start, self._clock) > within_s:
+                return places
+            self._clock.sleep(POLL_S)
+
+    def room(self) -> dict[str, dict[str, float]]:
+        """Return what each node that is alive can hold, as Ray's autoscaling coordinator would."""
+        return {node: {"CPU": float(self._cpus_per_node)} for node in self._port.live_nodes()}
+
+    def draining(self) -> dict[str, int]:
+        """Return the nodes that were announced to be lost, with deadlines (unix ms)."""
+        return self._port.draining()
+
+    def run_controller(self, controller_class: Any, arguments: dict[str, Any]) -> Any:  # noqa: ANN401
+        """Run Ray's controller to its end, in this thread; return the run's `Result`."""
+
+        async def run() -> Any:  # noqa: ANN401
+            controller = controller_class(**arguments)
+            loop = asyncio.get_running_loop()
+            core.Context.current_actor = core.ObjectActor(controller, loop)
+            await controller.run()
+            return controller.get_result()
+
+        result = asyncio.run(run())
+        if result.error:
+            raise result.error
+        return result

@@ -1,0 +1,78 @@
+"""The harness's handle to a lane, a fork of a zygote for runs one after the other."""
+
+import select
+
+import psutil
+
+from chaos.launch.forked.messages import StartRun, WorkerKilled
+from chaos.launch.forked.zygote_handle import END_S, ZygoteHandle
+from chaos.processes.forks import Exited, Started, gone
+from chaos.processes.tree import end_all, is_running, living
+
+POLL_S = 0.01
+LANE = "the process that a lane's runs are forked from"
+
+
+class LaneHandle:
+    """One lane, by its pid and the connection to it."""
+
+    def __init__(self, zygote: ZygoteHandle) -> None:
+        self.zygote = zygote
+        self.pid, self._wire = zygote.fork_lane()
+        self._exited: dict[int, int] = {}
+        self._killed: list[WorkerKilled] = []
+
+    @property
+    def can_be_used(self) -> bool:
+        """Whether its process runs."""
+        return is_running(self.pid)
+
+    def start(self, request: StartRun) -> int:
+        """Ask the lane for a driver; return its pid."""
+        try:
+            self._wire.send(request)
+        except OSError as error:
+            raise gone(LANE) from error
+        while not isinstance(message := self._receive(), Started):
+            self._note(message)
+        return message.pid
+
+    def exit_code(self, pid: int) -> int | None:
+        """Return a driver's exit code, or None while it runs."""
+        if pid not in self._exited and select.select([self._wire.end], [], [], POLL_S)[0]:
+            self._note(self._receive())
+        return self._exited.pop(pid, None)
+
+    def killed(self) -> list[WorkerKilled]:
+        """Return the workers reported, since the last call, as killed by a foreign signal."""
+        told, self._killed = self._killed, []
+        return told
+
+    def descendants(self) -> list[psutil.Process]:
+        """Return all processes below the lane, which adopts orphans."""
+        return living(self.pid)
+
+    def end(self) -> None:
+        """Kill the lane and all below it."""
+        end_all(self.pid)
+        self.zygote.exit_code(self.pid, within_s=END_S)
+        self._wire.close()
+
+    def _note(self, message: Started | Exited | WorkerKilled) -> None:
+        if isinstance(message, WorkerKilled):
+            self._killed.append(message)
+        else:
+            assert isinstance(message, Exited)
+            self._exited[message.pid] = message.code
+
+    def _receive(self) -> Started | Exited | WorkerKilled:
+        try:
+            message: Started | Exited | WorkerKilled = self._wire.receive()
+        except EOFError as error:
+            raise gone(LANE, self._signal()) from error
+        return message
+
+    def _signal(self) -> int | None:
+        """Return the signal, negative, that has ended the lane; None if it is unknown."""
+        code = self.zygote.exit_code(self.pid, within_s=END_S)
+        return code if code is not None and code < 0 else None

@@ -1,0 +1,106 @@
+"""Refusals, by name, of the calls of Ray that the embedded backend does not have.
+
+A task or an actor may be declared, and Ray Data imported: many scripts use
+them only after `fit()`. A call is refused, with the line of the script.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import traceback
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import ray
+import ray.exceptions
+
+from chaos.errors import ComputedEarlyError, NeedsClusterError
+from chaos.launch.job import line_of_script, refused_v1
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_HOOKS = ("auto_init_hook", "client_mode_hook")
+READS = ("read_", "from_", "range")
+
+
+def refuse_to_fork_tensorflow() -> None:
+    """Raise `ComputedEarlyError` if TensorFlow has computed in this process.
+
+    A fork does not copy TensorFlow's threads, and the child's first operation waits for
+    them for ever (tensorflow 2.21). An import starts none of them.
+    """
+    module = sys.modules.get("tensorflow.python.eager.context")
+    context = getattr(module, "_context", None)
+    if getattr(context, "_initialized", False):
+        raise ComputedEarlyError.of("TensorFlow")
+
+
+def remote(actor_class: Callable[[Any, dict[str, Any]], Any]) -> Callable[..., Any]:
+    """Return the replacement of `ray.remote`; `actor_class` wraps the classes of Ray itself."""
+
+    def remote(*args: Any, **options: Any) -> Any:  # noqa: ANN401
+        def make(target: Any) -> Any:  # noqa: ANN401
+            if getattr(target, "__module__", "").startswith("ray."):
+                return actor_class(target, options)
+            return Declared(target)
+
+        return make(args[0]) if args else make
+
+    return remote
+
+
+class Declared:
+    """A task or an actor of the script: it may be declared, but not started."""
+
+    def __init__(self, target: Any) -> None:  # noqa: ANN401 - a function or a class
+        self._name = getattr(target, "__name__", type(target).__name__)
+        self.__doc__ = target.__doc__
+
+    def options(self, **_: Any) -> Declared:  # noqa: ANN401
+        """Return the same object: an option starts nothing."""
+        return self
+
+    def remote(self, *_: Any, **__: Any) -> NoReturn:  # noqa: ANN401
+        """Refuse to start the task or actor."""
+        raise NeedsClusterError.of(f"`ray.remote` (`{self._name}.remote()`{line_of_script()})")
+
+    bind = remote
+
+
+def refuse_ray_data() -> None:
+    """Refuse the functions that make a dataset of Ray Data; all others need a dataset."""
+    import ray.data
+
+    for name, function in inspect.getmembers(ray.data, inspect.isfunction):
+        if name.startswith(READS):
+            setattr(ray.data, name, _refused(name, function))
+
+
+def _refused(name: str, function: Callable[..., Any]) -> Callable[..., NoReturn]:
+    @functools.wraps(function)
+    def refuse(*_: Any, **__: Any) -> NoReturn:  # noqa: ANN401
+        raise NeedsClusterError.of(f"Ray Data (`ray.data.{name}`{line_of_script()})")
+
+    return refuse
+
+
+def named(error: BaseException) -> BaseException:
+    """Return an error that names what the job uses, for one in which Ray reports its absence."""
+    if isinstance(error, DeprecationWarning) and "restore" in str(error):
+        return refused_v1(", which calls `restore` or `can_restore`")
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    names = [(frame, str(frame.f_globals.get("__name__", ""))) for frame in frames]
+    line = line_of_script(frames)
+    if isinstance(error, NeedsClusterError):
+        return error
+    if any(name.startswith("ray.data") for _, name in names):
+        return NeedsClusterError.of(f"Ray Data{line and f' ({line[2:]})'}")
+    if not isinstance(error, ray.exceptions.RaySystemError) or "not been started" not in str(error):
+        return error
+    frame, module = next(((f, n) for f, n in names if n.startswith("ray.")), (None, "ray"))
+    if frame is not None and module.endswith(_HOOKS):  # around all of Ray's own functions
+        function = getattr(frame.f_locals.get("fn") or frame.f_locals.get("func"), "__name__", None)
+        module = f"ray.{function}()" if function else "ray"
+    return NeedsClusterError.of(f"`{module}`{line and f' ({line[2:]})'}")

@@ -1,0 +1,84 @@
+"""A zygote: a process in which the script has run up to its `fit()`, and waits to be forked.
+
+One per job, forked from the root, which has a drawing. It forks lanes, which fork
+the processes of runs: random numbers that the script drew before its `fit()` are the
+same in all runs of all lanes.
+"""
+
+import gc
+import os
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from chaos.launch.forked import core
+from chaos.launch.forked import unsupported_calls as needs
+from chaos.launch.forked.first_driver import earlier_fits
+from chaos.launch.forked.lane import Lane
+from chaos.launch.forked.messages import Failed, ForkZygote, Ready
+from chaos.launch.forked.script_text import refuse_by_its_text
+from chaos.launch.job import is_clean_exit, run_job
+from chaos.launch.node_disk import record_start
+from chaos.launch.raytrain.fit import Fit, RunPart
+from chaos.model.event import ScriptRaised
+from chaos.processes.child import adopt_orphans, draw_fresh_randomness
+from chaos.processes.forks import fork_for_each
+from chaos.processes.wire import Wire
+from chaos.run.directory import RunDirectory
+
+
+def live_as_zygote(request: ForkZygote, harness: Wire) -> NoReturn:
+    """Become a zygote, in a fork of the root: run the script up to its `fit()`, and fork there."""
+    adopt_orphans()  # processes that the script starts before its `fit()` end with this one
+    draw_fresh_randomness()
+    directory = RunDirectory(Path(request.run_directory))
+    plan = directory.load_plan()
+    record_start(directory, plan)
+    core.Context.resources = {"CPU": float(plan.shape.nodes * plan.shape.cpus_per_node)}
+    fit = Fit(lambda: _serve(harness), number=plan.job.fit, earlier=earlier_fits(plan, directory))
+    fit.intercept()
+    code = 0
+    try:
+        refuse_by_its_text(plan.job.source)
+        run_job(plan)
+    except BaseException as error:  # noqa: BLE001 - the script's, whatever it is
+        if not is_clean_exit(error):
+            code = 1
+            _tell(harness, fit, error)
+    if fit.run is None and code == 0:
+        harness.send(Failed("NoFit", "ended without calling trainer.fit()"))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _serve(harness: Wire) -> RunPart:
+    """Fork lanes for ever; return only in a driver, with the run that it is to execute."""
+    # This runs inside the script's call of `fit()`. The zygote and its lanes never leave it; a
+    # driver returns, and the script goes on there as if it had been started for this run.
+    needs.refuse_to_fork_tensorflow()
+    # Nothing that exists by now becomes garbage. A collector that visited it in a child
+    # would write to its pages, and so copy them.
+    gc.collect()
+    gc.freeze()
+    harness.send(Ready())
+    _, end = fork_for_each(harness)
+    try:
+        adopt_orphans()
+        return Lane(end).serve()
+    except Exception as error:  # noqa: BLE001 - of chaos; the script must not catch it
+        sys.excepthook(type(error), error, error.__traceback__)
+        sys.stderr.flush()
+        os._exit(1)
+
+
+def _tell(harness: Wire, fit: Fit, error: BaseException) -> None:
+    # Printed first: the harness may end this process as soon as it has the message.
+    sys.excepthook(type(error), error, error.__traceback__)
+    sys.stderr.flush()
+    known = needs.named(error)
+    name, message = type(known).__name__, str(known)[:2000]
+    if fit.run is None:
+        harness.send(Failed(name, message))
+    elif error is not fit.raised:
+        fit.run.journal.add(ScriptRaised(error=name, message=message))

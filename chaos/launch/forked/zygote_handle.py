@@ -1,0 +1,91 @@
+"""The harness's handle to a zygote, which a root process forks for each job."""
+
+import threading
+
+from chaos.launch.forked.messages import Failed, ForkLane, Ready
+from chaos.launch.forked.root_handle import root_for
+from chaos.launch.forked.settings import HASH_SEED
+from chaos.model.plan import Plan
+from chaos.processes.forks import Forks, gone
+from chaos.processes.tree import end_all, is_running
+from chaos.processes.wire import Wire
+from chaos.run.directory import RunDirectory
+from chaos.run.signals import is_foreign
+from chaos.run.watch import START_S
+
+END_S = 5.0
+SCRIPT = "the start of the script that runs are forked from"
+
+
+class ZygoteHandle:
+    """One zygote; all its forks share the part of the script before `fit()`."""
+
+    def __init__(
+        self,
+        job: tuple[str, ...],
+        plan: Plan,
+        directory: RunDirectory,
+        *,
+        hash_seed: str = HASH_SEED,
+        limit_s: float | None = None,
+    ) -> None:
+        self.job = job
+        self._root = root_for(plan, log=directory.logs / "root.log", hash_seed=hash_seed)
+        self.pid, self._wire = self._root.fork_zygote(plan, directory)
+        self._forks = Forks(self._wire, SCRIPT)
+        self._limit_s = plan.limits.run_s + START_S if limit_s is None else limit_s
+        self._why = "" if limit_s else f" (limits.run_s and {START_S:g} s more)"
+        self._turn = threading.Lock()
+        self._is_ready = False
+        self._is_spent = False
+
+    @property
+    def can_be_used(self) -> bool:
+        """Whether it runs, has not failed, and its connection is intact."""
+        return not self._is_spent and self._forks.can_be_asked and is_running(self.pid)
+
+    def await_fit(self) -> Failed | None:
+        """Wait until the script has called `fit()`; return the reason if it does not."""
+        with self._turn:
+            if self._is_ready:
+                return None
+            try:
+                message = self._receive()
+            except BaseException:
+                self._is_spent = True
+                raise
+            self._is_ready = isinstance(message, Ready)
+            self._is_spent = not self._is_ready
+            return None if isinstance(message, Ready) else message
+
+    def fork_lane(self) -> tuple[int, Wire]:
+        """Return the pid of a new lane and the connection to it."""
+        return self._forks.fork(ForkLane())
+
+    def exit_code(self, pid: int, *, within_s: float) -> int | None:
+        """Wait for a lane's end and return its exit code; None if it does not end in time."""
+        return self._forks.exit_code(pid, within_s=within_s)
+
+    def end(self) -> None:
+        """Kill the zygote and all below it."""
+        end_all(self.pid)
+        self._root.exit_code(self.pid, within_s=END_S)
+        self._forks.close()
+
+    def _receive(self) -> Ready | Failed:
+        self._wire.end.settimeout(self._limit_s)
+        try:
+            message: Ready | Failed = self._wire.receive()
+        except TimeoutError:
+            return Failed(
+                "TimeoutError",
+                f"the script did not come to its fit() within {self._limit_s:g} s{self._why}; "
+                "have its data prepared beforehand",
+            )
+        except EOFError:
+            code = self._root.exit_code(self.pid, within_s=END_S)
+            if code is None or is_foreign(code):  # None: the root is gone, and its forks with it
+                raise gone(SCRIPT, code) from None
+            return Failed("Exited", f"the script ended its process with code {code}")
+        self._wire.end.settimeout(None)
+        return message

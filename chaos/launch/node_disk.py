@@ -1,0 +1,145 @@
+"""The disk of an emulated node in a run: its temporary folder, and a list of its writes.
+
+    <run>/nodes/<node>/tmp            TMPDIR of its workers, and of all that they start
+    <run>/nodes/<node>/written.jsonl  which files they have written, wherever (see `probe.written`)
+
+If the run's folder lies so deep that no socket could be bound in it (a socket's path has at
+most 107 bytes), TMPDIR is `/tmp/chaos-<token>.held/<node>`, which is removed when the harness
+ends, however it ends (see `leavings`). The loss of a node removes its TMPDIR and the files that
+it made elsewhere on its disk; the rest is removed at the end of the run.
+"""
+
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+from multiprocessing import process
+from pathlib import Path
+
+from chaos.model.plan import Plan
+from chaos.probe.address import RunAddress
+from chaos.probe.written import Confines, Ledger, Written, is_below, read_ledger, record
+from chaos.run import leavings
+from chaos.run.directory import RunDirectory
+
+HEAD, START, LEDGER = "head", "start", "written.jsonl"
+LONGEST = "node-new-999"  # see `ForkWorld`: this name decides for all nodes of a run
+SOCKET_PATH_MAX = 107
+IN_TMP = len("/torch-shm-dir-XXXXXX/manager.sock") + 10  # the longest that torch and Python bind
+INDUCTOR_ENV = "TORCHINDUCTOR_CACHE_DIR"
+HOSTS = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - nothing is made there
+SESSION = ".session"
+OURS = ("journals", "logs", "saves", "storage-faults", "trials", "nodes")
+
+
+@dataclass(frozen=True)
+class NodeDisk:
+    """One node of one run; `confines` are those of the run's processes, None for none."""
+
+    run: RunAddress
+    node_id: str
+    confines: Confines | None = None
+
+    @property
+    def tmp(self) -> Path:
+        """The temporary folder of the node's processes."""
+        return _short(self.run) / self.node_id if _is_deep(self.run) else self._folder / "tmp"
+
+    def written(self) -> list[Written]:
+        """Return the writes of the node's processes so far."""
+        return read_ledger(self._ledger)
+
+    def use(self) -> None:
+        """Let this process, and all forked from it, use this node's disk."""
+        before = tempfile.gettempdir()
+        self.tmp.mkdir(parents=True, exist_ok=True)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        # torch's compiled code is no state of a job; in TMPDIR each run would compile it anew.
+        os.environ.setdefault(INDUCTOR_ENV, f"{before}/torchinductor_{os.getuid()}")
+        os.environ["TMPDIR"] = str(self.tmp)
+        tempfile.tempdir = None
+        process.current_process()._config.pop("tempdir", None)  # type: ignore[attr-defined]  # noqa: SLF001
+        ours = [self.run.directory / name for name in OURS]
+        record(Ledger(self._ledger, [*ours, self.tmp], self.confines))
+
+    def lose(self) -> None:
+        """Remove the files that were on the node's own disk, as far as that is known.
+
+        They are its temporary folder, and files that only this node's processes made: output
+        below the host's temporary folders, and files in their working directory. Any other
+        path may lie on a disk that all nodes share, and is left.
+        """
+        shutil.rmtree(self.tmp, ignore_errors=True)
+        others = [disk for disk in disks(self.run) if disk.node_id != self.node_id]
+        theirs = {line.path for disk in others for line in disk.written()}
+        for line in self.written():
+            is_made = line.how == "created" and line.path not in theirs
+            is_gone = line.is_output and self._is_on_the_nodes_disk(line.path)
+            if is_made and (is_gone or self._is_in_the_working_directory(line.path)):
+                Path(line.path).unlink(missing_ok=True)
+
+    def _is_on_the_nodes_disk(self, path: str) -> bool:
+        real = os.path.realpath(path)
+        if is_below(real, str(self.run.directory.resolve())):
+            return False
+        return any(is_below(real, folder) for folder in HOSTS)
+
+    def _is_in_the_working_directory(self, path: str) -> bool:
+        """Return whether a path lies in the working directory of a worker.
+
+        Ray Train makes that folder in Ray's session, of which each node has one of its
+        own (2.60: `StorageContext.local_working_directory`).
+        """
+        session = self.run.directory.resolve() / "storage" / SESSION
+        return is_below(os.path.realpath(path), str(session))
+
+    @property
+    def _folder(self) -> Path:
+        return self.run.directory / "nodes" / self.node_id
+
+    @property
+    def _ledger(self) -> Path:
+        return self._folder / LEDGER
+
+
+def confines_of(plan: Plan) -> Confines | None:
+    """Return the confines of the processes of a plan's run, None if nothing is forbidden."""
+    if plan.confined is None:
+        return None
+    allowed = tuple(Path(path) for path in plan.confined.may_write)
+    return Confines(Path(plan.confined.folder), allowed)
+
+
+def record_start(directory: RunDirectory, plan: Plan) -> None:
+    """Record the script's writes up to its `fit()`, beside those of this run's nodes."""
+    ledger = directory.path / "nodes" / START / LEDGER
+    ledger.parent.mkdir(parents=True, exist_ok=True)  # a killed driver's script starts once more
+    record(Ledger(ledger, [directory.path / name for name in OURS], confines_of(plan)))
+
+
+def disks(run: RunAddress) -> list[NodeDisk]:
+    """Return the disks of all nodes that had a process of a run, and that of the script's start."""
+    folders = sorted((run.directory / "nodes").glob(f"*/{LEDGER}"))
+    return [NodeDisk(run, folder.parent.name) for folder in folders]
+
+
+def make_room(run: RunAddress) -> None:
+    """Hold, in the harness, the folder that a run's nodes need outside of the run's own."""
+    if _is_deep(run):
+        leavings.hold(_short(run))
+
+
+def remove_disks(run: RunAddress) -> None:
+    """Remove the disks of a run's nodes."""
+    shutil.rmtree(run.directory / "nodes", ignore_errors=True)
+    leavings.drop(_short(run))
+
+
+def _is_deep(run: RunAddress) -> bool:
+    """Return whether a run's folder lies too deep for sockets: of all its nodes, or of none."""
+    longest = run.directory / "nodes" / LONGEST / "tmp"
+    return len(os.fsencode(longest)) + IN_TMP > SOCKET_PATH_MAX
+
+
+def _short(run: RunAddress) -> Path:
+    return leavings.named(f"chaos-{run.token}")

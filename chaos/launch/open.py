@@ -1,0 +1,132 @@
+"""The choice of a backend by its name, imported only then: the import of Ray takes a second."""
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+
+from rich.console import Console
+from rich.text import Text
+
+from chaos.errors import MissingExtraError
+from chaos.model.plan import BackendName, PlanBackend
+from chaos.plan.permitted import NodeFacts, Permissions
+from chaos.run.machine import has_ray
+from chaos.run.ports import Backend, OpenBackend, Say, ScriptBackend
+
+
+def open_backend(
+    name: PlanBackend,
+    console: Console,
+    permissions: Permissions | None = None,
+    *,
+    prestart: bool = False,
+) -> OpenBackend:
+    """Return a backend as a context manager; warn if Ray's version is an untested one.
+
+    A job that torchrun starts has a backend of its own, and `torchrun` names it alone: Ray is then
+    not imported. Where Ray is not installed there is no other, and the harness refuses Ray Train's
+    jobs by name. `permissions` are those for clusters that chaos did not start. `prestart`: a local
+    cluster's workers are started before they are needed.
+    """
+    from chaos.launch.by_launcher import ByLauncher
+
+    if name == "torchrun" or not has_ray():
+        return open_torchrun()
+    return ByLauncher(_open_rays(name, console, permissions, prestart=prestart))
+
+
+def _open_rays(
+    name: BackendName, console: Console, permissions: Permissions | None, *, prestart: bool
+) -> OpenBackend:
+    say = _ready(console)
+    if name == "fork":
+        from chaos.launch.forked.backend import ForkBackend
+
+        if prestart:
+            say("--prestart-workers: off, forked workers have their imports done already")
+        return ForkBackend()
+    from chaos.launch.ray.backend import RayBackend
+
+    return RayBackend(permissions, say, prestart=prestart)
+
+
+def open_scripts(console: Console) -> ScriptBackend:
+    """Return the embedded backend, of which several may share one start of a script."""
+    _ready(console)
+    from chaos.launch.forked.backend import ForkBackend
+
+    return ForkBackend()
+
+
+def why_not_forked(env: Mapping[str, str]) -> str | None:
+    """Return why torchrun's workers cannot be forked in this environment, None if they can."""
+    from chaos.launch.torchrun import roots
+
+    return roots.why_not_forked(env)
+
+
+def open_torchrun() -> ScriptBackend:
+    """Return the backend of jobs that torchrun starts; Ray is not imported."""
+    from chaos.launch.torchrun.backend import TorchrunBackend
+
+    return TorchrunBackend()
+
+
+def open_lanes(
+    address: str, *, workers: int, most: int, check: Callable[[Backend], None]
+) -> AbstractContextManager[list[Backend]]:
+    """Return embedded backends on the nodes of a running cluster; `check` is called with each."""
+    refuse_without_ray("--address")
+    from chaos.launch.ray.lanes import lanes_at
+
+    return lanes_at(address, workers=workers, most=most, check=check)
+
+
+def refuse_without_ray(who: str) -> None:
+    """Raise `MissingExtraError` where Ray is not installed."""
+    if not has_ray():
+        raise MissingExtraError.of(who, "Ray", "ray")
+
+
+def _ready(console: Console) -> Say:
+    refuse_without_ray("a job of Ray Train's")
+    with _sending_metrics_every_second():
+        from chaos.launch.ray import compat
+
+    def say(words: str) -> None:
+        console.print(Text(words), soft_wrap=True)
+
+    warning = compat.untested_version()
+    if warning:
+        console.print(Text.assemble(("warning: ", "yellow"), warning), soft_wrap=True)
+    return say
+
+
+@contextlib.contextmanager
+def _sending_metrics_every_second() -> Iterator[None]:
+    """Send this process's metrics ten times as often as Ray's processes do.
+
+    Ray 2.60 reads the variable as it is imported. It is unset then: no child gets it.
+    """
+    name = "RAY_metrics_report_interval_ms"
+    is_ours = name not in os.environ
+    if is_ours:
+        os.environ[name] = "1000"
+    try:
+        yield
+    finally:
+        if is_ours:
+            del os.environ[name]
+
+
+def nodes_at(address: str) -> list[NodeFacts]:
+    """Return the nodes of a running cluster; raises `ClusterError` if none can be joined."""
+    refuse_without_ray("--address")
+    from chaos.launch.ray.existing.cluster import connect, nodes
+
+    connection = connect(address)
+    try:
+        return nodes()
+    finally:
+        connection.close()

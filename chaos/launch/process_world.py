@@ -1,0 +1,228 @@
+"""Faults on the embedded backend: real signals to forked workers, nodes as groups of workers."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Mapping
+
+import psutil
+
+from chaos.faults.world import RefusedError, Target
+from chaos.launch.node_disk import NodeDisk
+from chaos.processes.tree import is_running
+from chaos.run.armed import ArmedFaults
+from chaos.run.below import pids_below, stands_still
+from chaos.run.clock import Clock, came
+from chaos.run.world import RunWorld
+
+POLL_S = 0.002
+END_S = 2.0
+
+
+class ForkWorld(RunWorld):
+    """The nodes and workers of one run. A node is a name that some workers are started under."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        nodes: int,
+        armed: ArmedFaults,
+        disk_of: Callable[[str], NodeDisk] | None = None,
+    ) -> None:
+        super().__init__(clock, armed)
+        self._disk_of = disk_of
+        self._lock = threading.Lock()
+        self._live = [f"node-{number}" for number in range(nodes)]
+        self._joined = list(self._live)
+        self._placed: dict[int, str] = {}  # of a group that is being started: nodes by pid
+        self._deadlines: dict[str, int] = {}
+        self._frozen: dict[str, tuple[int, ...]] = {}
+        self._added = 0
+        self._exhausted: list[int] = []
+        self.signalled: set[int] = set()  # the pids that a fault has sent a signal to
+
+    # -- asked by the driver ---------------------------------------------------------------
+
+    def learn_group(self, group: Mapping[int, Target]) -> None:
+        """Set the worker of each rank."""
+        super().learn_group(group)
+        with self._lock:
+            self._placed.clear()
+
+    def placed(self, pid: int, node_id: str) -> None:
+        """Set the node of a worker of the next group; kill it if the node was lost meanwhile."""
+        with self._lock:
+            self._placed[pid] = node_id
+            is_lost = node_id not in self._live
+        if is_lost and is_running(pid):
+            self.signalled.add(pid)
+            os.kill(pid, signal.SIGKILL)
+
+    def live_nodes(self) -> list[str]:
+        """Return the nodes that new workers may be placed on."""
+        with self._lock:
+            return [node for node in self._live if node not in self._deadlines]
+
+    def draining(self) -> dict[str, int]:
+        """Return the nodes that were announced to be lost, with deadlines (unix ms)."""
+        with self._lock:
+            return dict(self._deadlines)
+
+    def preempted(self) -> list[str]:
+        """Return the nodes that were lost after their loss had been announced."""
+        with self._lock:
+            return [node for node in self._deadlines if node not in self._live]
+
+    def exhausted(self) -> list[int]:
+        """Return the pids whose end is to look like one by Ray's memory monitor."""
+        return list(self._exhausted)
+
+    # -- asked by the faults ---------------------------------------------------------------
+
+    def signal_worker(self, target: Target, signal_name: str) -> None:
+        """Send a signal to the target's process."""
+        if not is_running(target.pid):
+            raise ProcessLookupError(f"pid {target.pid}")
+        self.signalled.add(target.pid)
+        os.kill(target.pid, signal.Signals[f"SIG{signal_name}"])
+
+    def processes_below(self, target: Target, *, name: str | None = None) -> list[int]:
+        """Return the pids of the living processes below the target's, oldest first."""
+        return pids_below(target.pid, name)
+
+    def worker_is_stopped(self, target: Target, *, within_s: float) -> bool:
+        """Wait until the target's process is stopped; return whether it is."""
+        return self._until(lambda: _is_stopped(target.pid), within_s)
+
+    def end_worker_actor(self, target: Target) -> None:
+        """End the worker as `ray.kill` does: its process is killed."""
+        self.signal_worker(target, "KILL")
+
+    def blame_memory(self, target: Target) -> None:
+        """Let the driver's calls to the target fail with `OutOfMemoryError` once it has ended."""
+        self._exhausted.append(target.pid)
+
+    def worker_is_gone(self, target: Target, *, within_s: float) -> bool:
+        """Wait until the target's process has ended; return whether it has."""
+        return self._until(lambda: not is_running(target.pid), within_s)
+
+    def give_notice(self, node_id: str, *, notice_s: float) -> int:
+        """Announce the loss of a node; Ray's own watcher polls for it and informs every rank."""
+        with self._lock:
+            if node_id not in self._live:
+                raise ProcessLookupError(f"{node_id} is lost already")
+            unix_ms = (self._clock.wall_ns() + int(notice_s * 1e9)) // 1_000_000
+            self._deadlines[node_id] = unix_ms
+        return self._clock.now_ns() + int(notice_s * 1e9)
+
+    def lose_node(self, node_id: str, *, raylet_only: bool = False) -> None:
+        """End every worker of the node, and place none there again; there is no raylet here.
+
+        Removes the node's disk: its temporary folder, and what it wrote to the host's.
+        """
+        del raylet_only
+        with self._lock:
+            if node_id not in self._live:
+                raise ProcessLookupError(f"{node_id} is lost already")
+            self._live.remove(node_id)
+            struck = self._workers_on(node_id)
+        self.signalled.update(struck)
+        for pid in struck:
+            if is_running(pid):
+                os.kill(pid, signal.SIGKILL)
+        if self._disk_of is not None:  # removed only once no process is left that could write
+            self._until(lambda: not any(map(is_running, struck)), END_S)
+            self._disk_of(node_id).lose()
+
+    def freeze_node(self, node_id: str, *, within_s: float) -> int | None:
+        """Stop every worker of the node."""
+        with self._lock:
+            workers = self._workers_on(node_id)
+        struck = tuple(pid for pid in workers if is_running(pid))
+        if not struck:
+            raise ProcessLookupError(f"nothing runs on {node_id}")
+        self._frozen[node_id] = struck
+        for pid in struck:
+            os.kill(pid, signal.SIGSTOP)
+        is_still = self._until(lambda: all(map(stands_still, struck)), within_s)
+        return len(struck) if is_still else None
+
+    def thaw_node(self, node_id: str) -> None:
+        """Continue the stopped workers."""
+        for pid in filter(is_running, self._frozen.pop(node_id)):
+            os.kill(pid, signal.SIGCONT)
+
+    def joined_nodes(self) -> list[str]:
+        """Return every node of the run, lost ones too, oldest first."""
+        with self._lock:
+            return list(self._joined)
+
+    def idle_nodes(self) -> list[str]:
+        """Return the nodes that hold no worker and are neither lost nor announced to be."""
+        with self._lock:
+            used = {target.node_id for target in self.group().values()} | set(self._deadlines)
+            return [node for node in self._live if node not in used]
+
+    def add_nodes(self, count: int, *, within_s: float) -> list[str]:
+        """Add nodes, which are names only and are there at once."""
+        del within_s
+        with self._lock:
+            fresh = [f"node-new-{self._added + number}" for number in range(count)]
+            self._added += count
+            self._live += fresh
+            self._joined += fresh
+            return fresh
+
+    def end_driver(self) -> int:
+        """Kill the driver, in which Ray's controller lives; its workers end with it."""
+        pid = self.driver
+        if pid is None or not is_running(pid):
+            raise ProcessLookupError("there is no driver")
+        self.signalled.add(pid)
+        os.kill(pid, signal.SIGKILL)
+        while is_running(pid):  # no limit: a killed process always ends
+            self._clock.sleep(POLL_S)
+        return pid
+
+    def end_controller(self) -> int:
+        """Refuse: Ray's controller is no process of its own here."""
+        raise RefusedError("on the embedded backend Ray's controller lives in the driver")
+
+    def terminate_node(self, node_id: str, *, drains_s: float) -> int:
+        """Refuse: the nodes are names, and have no first process."""
+        del node_id, drains_s
+        raise RefusedError("the embedded backend has no `ray start`, the first process of a pod")
+
+    def end_node(self, node_id: str) -> None:
+        """Never asked: a node that could not be terminated is not ended either."""
+        raise AssertionError(node_id)  # refused in `terminate_node`
+
+    def end_gcs(self) -> int:
+        """Refuse: there is no cluster here, and so no control service."""
+        raise RefusedError("the embedded backend has no GCS")
+
+    def start_gcs(self, *, within_s: float) -> int | None:
+        """Return None: there is no GCS to start."""
+        del within_s
+        return None
+
+    def node_is_dead(self, node_id: str, *, within_s: float) -> bool:
+        """Return whether the node is lost; no wait is needed here."""
+        del within_s
+        with self._lock:
+            return node_id not in self._live
+
+    def _until(self, is_there: Callable[[], bool], within_s: float) -> bool:
+        """Wait for a proof, even beyond the end of the run; return whether it came."""
+        return came(is_there, self._clock, within_s=within_s, poll_s=POLL_S)
+
+    def _workers_on(self, node_id: str) -> list[int]:
+        held = [target.pid for target in self.group().values() if target.node_id == node_id]
+        return held + [pid for pid, node in self._placed.items() if node == node_id]
+
+
+def _is_stopped(pid: int) -> bool:
+    try:
+        return bool(psutil.Process(pid).status() == psutil.STATUS_STOPPED)
+    except psutil.NoSuchProcess as error:
+        raise ProcessLookupError(f"pid {pid}") from error

@@ -1,0 +1,154 @@
+"""The chaos controller as an actor on the harness's node."""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from chaos.faults.world import Target
+from chaos.launch.ray import compat
+from chaos.launch.ray.existing.agent import AgentPool
+from chaos.launch.ray.existing.machines import machines_of
+from chaos.launch.ray.existing.terms import Terms
+from chaos.launch.ray.existing.world import ExistingWorld
+from chaos.launch.ray.prestart import Pool
+from chaos.launch.ray.world import GcsErrand, RayWorld, call
+from chaos.launch.raytrain.storage import look_for
+from chaos.model.event import FailureDecided
+from chaos.run.apart import pack
+from chaos.run.armed import ArmedFaults
+from chaos.run.clock import SystemClock
+from chaos.run.controller import ChaosController
+from chaos.run.directory import RunDirectory
+from chaos.run.journal import Journal, Trained
+from chaos.run.world import answers, metadata_of
+
+
+@ray.remote(num_cpus=0, max_restarts=0)
+class ChaosActor:
+    """The actor by which observer, workers and harness call the `ChaosController`."""
+
+    def __init__(
+        self,
+        directory: str,
+        address: str,
+        agents: dict[str, Any],
+        terms: Terms | None,
+        *,
+        prestarts: bool = False,
+    ) -> None:
+        self._run = run = RunDirectory(Path(directory))
+        self._journal = Journal(run.journals, "chaos", role="chaos", clock=SystemClock())
+        armed = ArmedFaults(run.storage_faults)
+        self._agent_pool = None if terms is None else AgentPool(run, terms)
+        self._world = (
+            RayWorld(address, agents, armed)
+            if terms is None or self._agent_pool is None
+            else ExistingWorld(
+                address, self._agent_pool, terms, armed, machines_of(terms, self._journal)
+            )
+        )
+        has_trained = self._world.has_trained = Trained(run.journals)
+        plan = run.load_plan()
+        self._serving = ExitStack()
+        self._variables = self._serving.enter_context(metadata_of(plan, self._world, run))
+        look = look_for(plan, run)
+        self._pool = Pool(plan, self._journal, SystemClock()) if prestarts else None
+        self._controller = ChaosController(
+            plan, self._world, self._journal, look=look, has_trained=has_trained
+        )
+        self._answers: dict[str, Callable[..., Any]] = {
+            **answers(self._controller, self._world),
+            "group_started": self._group_started,
+            "failure_decided": self._failure_decided,
+        }
+
+    def ready(self) -> dict[str, str]:
+        """Return, once the actor is up, the variables of the run's metadata service."""
+        return self._variables
+
+    def driver_started(self, pid: int) -> None:
+        """Note that a process runs the user's script."""
+        self._world.driver_started(pid)
+
+    def driver_ended(self, pid: int) -> None:
+        """Note that such a process has ended."""
+        self._world.driver_ended(pid)
+
+    def driver_wanted(self) -> bool:
+        """Return whether a fault asks for a second driver; a second call returns False."""
+        return self._world.driver_wanted()
+
+    def nodes_wanted(self) -> int:
+        """Return the number of nodes that the harness is to start; a second call returns 0."""
+        return self._world.capacity.take_order()
+
+    def nodes_joined(self, agents: dict[str, Any]) -> None:
+        """Add the agents of the nodes that were started."""
+        self._world.nodes_joined(agents)
+
+    def struck_nodes(self) -> frozenset[str]:
+        """Return the nodes that faults have affected so far."""
+        return frozenset(self._world.struck)
+
+    def gcs_errand(self) -> GcsErrand | None:
+        """Return the harness's next task with the GCS, only once."""
+        return self._world.gcs.take_errand()
+
+    def gcs_done(self, pid: int) -> None:
+        """Note that the harness has done its task with the GCS."""
+        self._world.gcs.done(pid)
+
+    def ask(self, question: str, *arguments: object) -> Any:  # noqa: ANN401 - the question's answer
+        """Answer a question of a process of the run, by its name."""
+        return self._answers[question](*arguments)
+
+    def run_files(self) -> dict[str, bytes]:
+        """Return the files of the run that a process needs on a host that does not see them."""
+        return pack(self._run)
+
+    def renew(self) -> None:
+        """Renew the leases of the agents, on behalf of the harness."""
+        if self._agent_pool is not None:
+            self._agent_pool.renew()
+
+    def ask_for_stack(self, node_id: str, pid: int) -> None:
+        """Ask a worker for its stacks, by a signal through the agent of its node."""
+        if self._agent_pool is not None:
+            call(self._agent_pool.agents[node_id].send_signal.remote(pid, "USR2"))
+
+    def finish(self, within_s: float) -> None:
+        """End all waits; wait for faults that are being injected."""
+        self._world.end()
+        self._serving.close()
+        self._controller.finish(within_s=within_s)
+        if self._pool is not None:
+            self._pool.finish()
+
+    def retire(self) -> frozenset[str]:
+        """End the agents, record leftovers and cut journals, and return the run's Ray jobs."""
+        if self._agent_pool is not None:
+            leftovers, cuts = self._agent_pool.retire()
+            for leftover in leftovers:
+                self._journal.add(leftover)
+            for cut in cuts:
+                self._journal.add(cut)
+        return frozenset(compat.job_of(handle) for handle in self._world.handles.values())
+
+    def _group_started(self, group: dict[int, tuple[Target, Any]]) -> None:
+        for rank, (target, handle) in group.items():
+            self._world.handles[target.attempt, rank] = handle
+        workers = {rank: target for rank, (target, _) in group.items()}
+        if self._agent_pool is not None:
+            self._agent_pool.attend((target.node_id, target.pid) for target in workers.values())
+        self._world.learn_group(workers)
+        if self._pool is not None:
+            self._pool.group_started(workers, next(handle for _, handle in group.values()))
+        self._controller.group_started(workers)
+
+    def _failure_decided(self, event: FailureDecided) -> None:
+        self._world.failure_decided(event)
+        if self._pool is not None:
+            self._pool.failure_decided()

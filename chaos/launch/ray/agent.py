@@ -1,0 +1,166 @@
+"""The node agent, which injects faults on one node.
+
+It signals only processes of its own node's raylet, by pid. The head's agent may
+also stop and continue the raylets of its host, which cannot continue themselves.
+"""
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import psutil
+import ray
+
+from chaos.declared import TOKEN_ENV
+from chaos.launch.ray.settings import NAMESPACE
+from chaos.run.below import pids_below, stands_still
+from chaos.run.clock import SystemClock, came
+
+POLL_S = 0.02
+
+
+class NodeHands:
+    """The operations of an agent on its node."""
+
+    def __init__(self) -> None:
+        self._clock = SystemClock()
+        self._raylet = _raylet_above(psutil.Process())
+
+    def ready(self) -> int:
+        """Return the raylet's pid, once the agent is up."""
+        return int(self._raylet.pid)
+
+    def send_signal(self, pid: int, signal_name: str) -> None:
+        """Send a signal to a process below this node's raylet; `ProcessLookupError` if gone."""
+        process = self._own(pid)
+        process.send_signal(signal.Signals[f"SIG{signal_name}"])
+
+    def is_gone(self, pid: int, within_s: float) -> bool:
+        """Wait until a process has ended (a zombie has); return whether it has."""
+        return self._came(lambda: not is_running(pid), within_s)
+
+    def processes_below(self, pid: int, name: str | None) -> list[int]:
+        """Return the pids of the living processes below a process of this node, oldest first."""
+        return pids_below(self._own(pid).pid, name)
+
+    def is_stopped(self, pid: int, within_s: float) -> bool:
+        """Wait until a process of this node is stopped; return whether it is."""
+        process = self._own(pid)
+        return self._came(lambda: process.status() == psutil.STATUS_STOPPED, within_s)
+
+    def lose_node(self) -> None:
+        """End the raylet and everything below it, this agent last. Does not return."""
+        below = self._raylet.children(recursive=True)
+        self._raylet.kill()
+        for process in below:
+            if process.pid != os.getpid():
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def lose_raylet(self) -> None:
+        """End only the raylet; its processes, this agent too, end by themselves."""
+        self._raylet.kill()
+
+    def freeze(self, raylet: int) -> tuple[int, ...]:
+        """Stop a raylet of this host and all below it; return the pids."""
+        above = psutil.Process(raylet)
+        above.suspend()  # first, so that it starts nothing meanwhile
+        stopped = [raylet]
+        for process in above.children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.suspend()
+                stopped.append(process.pid)
+        return tuple(stopped)
+
+    def are_stopped(self, pids: tuple[int, ...], within_s: float) -> bool:
+        """Wait until processes are stopped; return whether all are."""
+        return self._came(lambda: all(map(stands_still, pids)), within_s)
+
+    def thaw(self, pids: tuple[int, ...]) -> None:
+        """Continue stopped processes, the raylet last."""
+        for pid in reversed(pids):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                psutil.Process(pid).resume()
+
+    def first_process(self, raylet: int) -> int:
+        """Return the pid of the `ray start --block` that started a raylet of this host."""
+        above = psutil.Process(raylet).parent()
+        if above is None or "--block" not in above.cmdline():
+            raise ProcessLookupError(f"raylet {raylet} was not started by `ray start --block`")
+        return int(above.pid)
+
+    def end_tree(self, pid: int) -> None:
+        """End a process of this host and all below it; nothing to do if it has ended."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            end_tree(psutil.Process(pid))
+
+    def processes_of(self, token: str) -> list[tuple[int, str]]:
+        """Return (pid, command) of the processes on this host that a run started."""
+        return processes_of(token)
+
+    def _came(self, is_there: Callable[[], bool], within_s: float) -> bool:
+        return came(is_there, self._clock, within_s=within_s, poll_s=POLL_S)
+
+    def _own(self, pid: int) -> psutil.Process:
+        for process in self._raylet.children(recursive=True):
+            if process.pid == pid:
+                return process
+        raise ProcessLookupError(f"pid {pid} is not below raylet {self._raylet.pid}")
+
+
+@ray.remote(num_cpus=0, max_concurrency=8, max_restarts=0)
+class NodeAgent(NodeHands):
+    """The agent of a node of a local cluster, as an actor."""
+
+
+def start_agents(node_ids: list[str]) -> dict[str, Any]:
+    """Start an agent on each node; return their handles without waiting for them."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    return {
+        node_id: NodeAgent.options(  # type: ignore[attr-defined]
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, soft=False),
+            namespace=NAMESPACE,
+        ).remote()
+        for node_id in node_ids
+    }
+
+
+def processes_of(token: str) -> list[tuple[int, str]]:
+    """Return (pid, command) of this host's processes that have a run's token.
+
+    The token is in the environment, so a child that made a session of its own is
+    found as well.
+    """
+    found = []
+    for process in psutil.process_iter(["pid", "name"]):
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get(TOKEN_ENV) == token and is_running(process.pid):
+                found.append((process.pid, " ".join(process.cmdline())[:120]))
+    return found
+
+
+def is_running(pid: int) -> bool:
+    """Return whether a process exists and is no zombie."""
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def end_tree(first: psutil.Process) -> None:
+    """End a process and all below it in one instant, as the end of a pod does."""
+    below = first.children(recursive=True)
+    for process in (first, *below):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+
+
+def _raylet_above(process: psutil.Process) -> psutil.Process:
+    for parent in process.parents():
+        if parent.name().startswith("raylet"):
+            return parent
+    raise ProcessLookupError("this agent was not started by a raylet")

@@ -1,0 +1,88 @@
+"""The token by which this process, and all that it starts, is authenticated at a Ray cluster.
+
+Ray 2.60 reads from the environment whether a cluster authenticates (RAY_AUTH_MODE) and
+where its token is: in RAY_AUTH_TOKEN, in the file RAY_AUTH_TOKEN_PATH, or in
+~/.ray/auth_token. `ray start` turns authentication on if it finds a token; `ray.init()`
+with an address never does. Here a client follows its cluster. A local cluster gets a token
+of its own: its ports are open to every user of this machine, and a user who can submit
+work to it can run code as the user who started it.
+
+Drivers, raylets and workers inherit the environment. It gets the path of a file and never
+a token, since an environment may be written to a log.
+"""
+
+import os
+import secrets
+from pathlib import Path
+
+from chaos.errors import ClusterError
+from chaos.launch.ray import compat
+
+MODE, TOKEN, FILE = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
+WAYS = "RAY_AUTH_TOKEN_PATH (a file), RAY_AUTH_TOKEN or ~/.ray/auth_token"
+
+
+class Authentication:
+    """The settings of authentication in the environment, for one cluster; `restore` undoes them."""
+
+    def __init__(self) -> None:
+        self._before = {name: os.environ.get(name) for name in (MODE, TOKEN, FILE)}
+
+    def use_own(self, folder: Path) -> None:
+        """Make a token for the cluster about to start, in a folder of its own.
+
+        A mode that the user has set stays: `disabled` needs no token.
+        """
+        if self._before[MODE] == "disabled":
+            return
+        file = folder / "token"
+        file.touch(mode=0o600)
+        file.write_text(secrets.token_hex(32), encoding="ascii")
+        _set({MODE: "token", TOKEN: None, FILE: str(file)})
+
+    def follow(self, address: str) -> None:
+        """Authenticate if the cluster at an address requires it, unless the user has set a mode.
+
+        Raises `ClusterError` if it requires a token and there is none here.
+        """
+        mode = self._before[MODE]
+        if mode is None:
+            _set({MODE: "disabled"})
+        if not compat.is_refused(address):
+            return
+        if mode == "disabled":
+            raise ClusterError(
+                f"the cluster at {address} asks for a token, and {MODE}=disabled sends none",
+                f"Unset {MODE}; the token is taken from {WAYS}.",
+            )
+        _set({MODE: "token", FILE: self._file()})
+        if not compat.has_token():
+            raise ClusterError(
+                f"the cluster at {address} asks for a token, and none was found here",
+                f"Give it in {WAYS}; `ray get-auth-token` prints it on a node of the cluster.",
+            )
+        if compat.is_refused(address):
+            raise ClusterError(
+                f"the cluster at {address} refuses the token that was found here",
+                f"Ray takes the first of {WAYS}; `ray get-auth-token` prints the right one on a "
+                "node of the cluster.",
+            )
+
+    def restore(self) -> None:
+        """Restore the environment, and have Ray read it again."""
+        _set(self._before)
+
+    def _file(self) -> str | None:
+        """Return the token's file, so that a job with another HOME finds it as well."""
+        at_home = Path.home() / ".ray" / "auth_token"
+        is_named = self._before[TOKEN] or self._before[FILE] or not at_home.exists()
+        return self._before[FILE] if is_named else str(at_home)
+
+
+def _set(wanted: dict[str, str | None]) -> None:
+    for name, value in wanted.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    compat.read_authentication()

@@ -1,0 +1,367 @@
+"""The backend on a Ray cluster: one driver process per run, one warm cluster per shape."""
+
+import contextlib
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import psutil
+import ray
+
+from chaos.errors import HarnessError
+from chaos.launch.ray.actor import ChaosActor
+from chaos.launch.ray.cluster import LocalCluster
+from chaos.launch.ray.deaths import Deaths, JobDeaths, lost
+from chaos.launch.ray.existing.cluster import ExistingCluster
+from chaos.launch.ray.existing.machines import GONE_WITHIN_S
+from chaos.launch.ray.existing.terms import Terms, leases_renewed
+from chaos.launch.ray.leftovers import Leftovers, record_bystanders
+from chaos.launch.ray.meters import Meters
+from chaos.launch.ray.prestart import Prestart
+from chaos.launch.ray.settings import NAMESPACE, TRAIN_ENV
+from chaos.launch.raytrain import CALLBACK
+from chaos.launch.raytrain.compat import CALLBACKS_ENV
+from chaos.launch.raytrain.preimport import WANTED_ENV
+from chaos.model.event import Disturbed, FaultInvoked, NoticeGiven, ObserverFailed
+from chaos.model.plan import Plan, Shape
+from chaos.plan.again import env_at_start
+from chaos.plan.permitted import Permissions
+from chaos.probe.address import RunAddress
+from chaos.run import leavings
+from chaos.run.clock import SystemClock, seconds_since
+from chaos.run.directory import RunDirectory
+from chaos.run.ports import OpenBackend, Say, Show
+from chaos.run.signals import STACK_SIGNAL, is_foreign, killed
+from chaos.run.watch import RunWatch
+
+POLL_S = 0.1
+FINISH_S = 45.0
+STACKS_S = 1.0
+
+RayCluster: TypeAlias = LocalCluster | ExistingCluster
+
+
+def cluster_of(shape: Shape, permissions: Permissions) -> RayCluster:
+    """Return the cluster that a shape names, or a local one of that shape.
+
+    First removes the folders of clusters whose harness was killed.
+    """
+    leavings.sweep()
+    if shape.address is not None:
+        return ExistingCluster.connect(shape, permissions)
+    return LocalCluster.start(shape)
+
+
+def needs_fresh_nodes(plan: Plan, cluster: RayCluster) -> bool:
+    """Return whether an elastic job might begin with fewer workers than there is room for.
+
+    Ray 2.60's autoscaling coordinator sees a node some seconds after it has joined;
+    an elastic job begins without it, and grows afterwards.
+    """
+    return cluster.is_mended and plan.job.min_workers is not None
+
+
+class RayBackend(OpenBackend):
+    """The backend, with the cluster of its last plan: the first plan has the shape."""
+
+    def __init__(
+        self,
+        permissions: Permissions | None = None,
+        say: Say = lambda _: None,
+        *,
+        prestart: bool = False,
+    ) -> None:
+        self._permissions = permissions or Permissions()
+        self._say = say
+        self._prestart = Prestart(say, is_wanted=prestart)
+        self._cluster: RayCluster | None = None
+        self._meters = Meters(say, SystemClock())
+
+    def close(self) -> None:
+        """End the cluster, if there is one."""
+        if self._cluster is not None:
+            if not self._cluster.is_ours:
+                self._meters.await_export()
+            self._cluster.close()
+            self._cluster = None
+
+    def execute(self, plan: Plan, directory: RunDirectory, show: Show) -> None:
+        """Execute a plan; all that was recorded is in the directory's journals.
+
+        Executes it once more, on a new cluster, if a process of chaos or of its cluster was
+        ended from outside. Raises `HarnessError` or `ClusterError` if there is no cluster, and
+        passes KeyboardInterrupt on after the run has been ended.
+        """
+        try:
+            why = self._execute(plan, directory, show)
+        except _ActorLostError as error:
+            if plan.shape.address is not None:
+                raise
+            why = str(error)
+        if why is not None and plan.shape.address is None:
+            directory.set_aside()
+            self._execute(plan, directory, show, again_after=why)
+
+    def _execute(
+        self, plan: Plan, directory: RunDirectory, show: Show, *, again_after: str | None = None
+    ) -> str | None:
+        """Execute a plan once; return what disturbed it, None if nothing did."""
+        cluster = self._cluster_for(plan)
+        prestarts = self._prestart.serves(plan)
+        shown = self._meters.beside(show, plan)
+        run = Run(plan, directory, shown, cluster, prestarts=prestarts, again_after=again_after)
+        try:
+            run.execute()
+        except ray.exceptions.RayActorError as error:  # of chaos: the driver has those of the job
+            run.has_lost_a_part = True
+            raise _ActorLostError(lost(error)) from error
+        finally:
+            if prestarts:
+                self._prestart.look_back(run.seen())
+            if run.has_lost_a_part:
+                self.close()
+        return run.disturbed_by
+
+    def _cluster_for(self, plan: Plan) -> RayCluster:
+        if self._cluster is not None and (
+            self._cluster.shape != plan.shape or needs_fresh_nodes(plan, self._cluster)
+        ):
+            self.close()
+        if self._cluster is None:
+            self._cluster = cluster_of(plan.shape, self._permissions)
+            self._meters = Meters(self._say, SystemClock())  # of this connection
+            if self._cluster.dashboard is not None:
+                self._say(f"Ray dashboard: {self._cluster.dashboard}")
+        return self._cluster
+
+
+class _ActorLostError(HarnessError):
+    """A part of chaos on the cluster does not answer any more."""
+
+
+@dataclass
+class Run(RunWatch["subprocess.Popen[bytes]"]):
+    """One execution of one plan, from the harness's side."""
+
+    cluster: RayCluster
+    prestarts: bool = False
+    again_after: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        token = os.urandom(4).hex()
+        self.address = RunAddress(self.directory.path, token, f"ray:chaos-{token}")
+        self.jobs: frozenset[str] = frozenset()
+        self.controller: Any = None  # an actor handle
+        self.deaths = Deaths(
+            self.cluster.deaths, self._struck_nodes, ends_gcs=self.plan.shape.keeps_gcs
+        )
+        self.job_deaths = JobDeaths()
+        self.is_headless = self.has_lost_a_part = False
+
+    def execute(self) -> None:
+        """Start controller and driver, watch, clean up; the outcome is in the journals."""
+        plan, token = self.plan, self.address.token
+        terms = self.cluster.prepare(plan, self.directory, token)
+        self.begin(again_after=self.again_after)
+        leftovers = Leftovers.before(token, is_cluster_ours=self.cluster.is_ours)
+        self.controller = self._start_controller(terms)
+        interrupted = True
+        with contextlib.nullcontext() if terms is None else leases_renewed(self.controller):
+            try:
+                self.watch()
+                interrupted = False
+            finally:
+                # From the last callback to the first; each step is taken, even if one raises.
+                with contextlib.ExitStack() as closing:
+                    closing.callback(self.end, interrupted=interrupted)
+                    if not self.is_headless:  # otherwise no process would answer
+                        closing.callback(self._search, leftovers)
+                        closing.callback(self._finish)
+        if not self.has_lost_a_part:
+            self.cluster.heal({e.node_id for e in self.seen() if isinstance(e, NoticeGiven)})
+
+    def _search(self, leftovers: Leftovers) -> None:
+        record_bystanders(self.journal, self.directory)
+        replace(leftovers, jobs=self.jobs, prestarts=self.prestarts).search(
+            self.journal, self.seen(), self.directory, files=self.plan.watch.files
+        )
+
+    def _start_controller(self, terms: Terms | None) -> Any:  # noqa: ANN401 - an actor handle
+        head = ray.get_runtime_context().get_node_id()
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        controller = ChaosActor.options(  # type: ignore[attr-defined]
+            name=f"chaos-{self.address.token}",
+            namespace=NAMESPACE,
+            max_concurrency=32 + 4 * len(self.plan.ops),
+            scheduling_strategy=NodeAffinitySchedulingStrategy(head, soft=False),
+        ).remote(
+            str(self.directory.path),
+            self.cluster.address,
+            self.cluster.agents,
+            terms,
+            prestarts=self.prestarts,
+        )
+        variables = ray.get(controller.ready.remote(), timeout=60)
+        self.address = replace(self.address, metadata=variables)
+        return controller
+
+    def start_driver(self) -> "subprocess.Popen[bytes]":
+        """Start the process that runs the user's script."""
+        log = (self.directory.logs / "driver.log").open("ab")
+        module, me = "chaos.launch.ray.driver", str(os.getpid())
+        command = [sys.executable, "-m", module, str(self.directory.path), me]
+        with log:
+            return subprocess.Popen(
+                command,
+                env=self._driver_env(),
+                cwd=self.plan.cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C reaches the harness alone, which ends the driver
+            )
+
+    def _driver_env(self) -> dict[str, str]:
+        callbacks = [os.environ.get(CALLBACKS_ENV, ""), CALLBACK]
+        return {
+            **TRAIN_ENV,
+            **os.environ,
+            "PYTHONUNBUFFERED": "1",
+            **self.cluster.driver_env,
+            CALLBACKS_ENV: ",".join(name for name in callbacks if name),
+            **({WANTED_ENV: "1"} if self.prestarts else {}),
+            **self.address.as_env(),
+            **env_at_start(self.plan, self.seen()),
+        }
+
+    def driver_started(self, driver: "subprocess.Popen[bytes]") -> None:
+        """Send the driver's pid to the chaos controller."""
+        ray.get(self.controller.driver_started.remote(driver.pid))
+
+    def driver_ended(self, driver: "subprocess.Popen[bytes]") -> None:
+        """Note the end for a fault that waits for it."""
+        if self._starts_driver:
+            ray.get(self.controller.driver_ended.remote(driver.pid))
+
+    def driver_wanted(self) -> bool:
+        """Return whether a fault asks for a second driver."""
+        return self._starts_driver and ray.get(self.controller.driver_wanted.remote())
+
+    @property
+    def _starts_driver(self) -> bool:
+        return any(op.fault.starts_driver for op in self.plan.ops)
+
+    def exit_code(self, driver: "subprocess.Popen[bytes]") -> int | None:
+        """Return the driver's exit code, None while it runs."""
+        code, death = driver.poll(), self.deaths.foreign()
+        if death is not None:
+            self.is_headless, self.has_lost_a_part = death.is_heads, True
+            self.journal.add(Disturbed(why=str(death)))
+        elif code is not None and is_foreign(code) and not self._is_driver_struck():
+            self.journal.add(Disturbed(why=killed("the process that calls fit()", code)))
+        elif code is None and (why := self._vanished()) is not None:
+            self.journal.add(Disturbed(why=why))
+        return code
+
+    def _vanished(self) -> str | None:
+        """Return the sentence for a process of the job that is gone without a fault, or None.
+
+        Only in a run with faults, on a local cluster: a run without faults has no baseline that
+        shows that the job does not end its processes itself.
+        """
+        if not self.plan.ops or not self.cluster.is_ours:
+            return None
+        if self.job_deaths.foreign(self.seen()) is None:
+            return None
+        return self.job_deaths.foreign(self.seen())  # an explanation may have been written since
+
+    def _is_driver_struck(self) -> bool:
+        ops = [self.plan.ops[e.op] for e in self.seen() if isinstance(e, FaultInvoked)]
+        return any(op.fault.ends_driver for op in ops)
+
+    def _struck_nodes(self) -> frozenset[str]:
+        struck: frozenset[str] = ray.get(self.controller.struck_nodes.remote())
+        return struck
+
+    def end_driver(self, driver: "subprocess.Popen[bytes]") -> int:
+        """End the driver and what it forked; its Ray actors end with its connection."""
+        if driver.poll() is None:
+            with contextlib.suppress(psutil.Error):  # they may end meanwhile
+                for process in psutil.Process(driver.pid).children(recursive=True):
+                    with contextlib.suppress(psutil.Error):
+                        process.kill()
+            driver.kill()
+        return driver.wait()
+
+    def meanwhile(self) -> None:
+        """Carry out the tasks of faults that need the main thread, and wait."""
+        self._run_errands()
+        self.clock.sleep(POLL_S)
+
+    def take_stacks(self, driver: "subprocess.Popen[bytes]") -> None:
+        """Signal all ranks and the driver to write their stacks: faulthandler does, even in C++."""
+        _ask_here(driver.pid)
+        self.stack_taken(driver.pid)
+        for started in self.workers():
+            pid, node_id = started.pid, started.node_id
+            try:
+                if self.cluster.is_ours:
+                    _ask_here(pid)
+                else:  # it may be a pid of another host
+                    ray.get(self.controller.ask_for_stack.remote(node_id, pid), timeout=STACKS_S)
+            except (psutil.Error, ray.exceptions.RayError):
+                continue
+            self.stack_taken(pid, started.rank)
+        self.clock.sleep(STACKS_S)
+
+    def _run_errands(self) -> None:
+        if any(op.fault.family == "capacity" for op in self.plan.ops):
+            self._deliver_nodes()
+        if self.plan.shape.keeps_gcs:
+            self._mind_gcs()
+
+    def _mind_gcs(self) -> None:
+        """End or start the GCS if a fault asks for it: only the main thread may."""
+        errand = ray.get(self.controller.gcs_errand.remote())
+        if errand is not None:
+            assert isinstance(self.cluster, LocalCluster)  # others refuse in `prepare`
+            pid = self.cluster.end_gcs() if errand == "end" else self.cluster.start_gcs()
+            ray.get(self.controller.gcs_done.remote(pid))
+
+    def _deliver_nodes(self) -> None:
+        """Start the nodes that a fault asks for: only the main thread may."""
+        wanted = ray.get(self.controller.nodes_wanted.remote())
+        if wanted:
+            assert isinstance(self.cluster, LocalCluster)  # others refuse in `prepare`
+            ray.get(self.controller.nodes_joined.remote(self.cluster.grow(wanted)))
+
+    def _finish(self) -> None:
+        """Wait for faults that are being injected, then end the chaos controller."""
+        controller = self.controller
+        limit_s = FINISH_S if self.plan.shape.reclaim_by is None else GONE_WITHIN_S
+        try:
+            finished, start = controller.finish.remote(limit_s), self.clock.now_ns()
+            while not ray.wait([finished], timeout=POLL_S)[0]:
+                self._run_errands()  # a fault that is being injected may wait for one
+                if seconds_since(start, self.clock) > limit_s + 15:
+                    break
+            ray.get(finished, timeout=0)
+            self.jobs = ray.get(controller.retire.remote(), timeout=FINISH_S + 15)
+        except ray.exceptions.RayError as error:
+            self.directory.write("logs/controller-error.txt", str(error))
+            if isinstance(error, ray.exceptions.RayActorError):
+                self.journal.add(Disturbed(why=lost(error)))
+            if not self.cluster.is_ours:  # the history may be incomplete
+                name = type(error).__name__
+                self.journal.add(ObserverFailed(where="collecting the history", error=name))
+        finally:
+            with contextlib.suppress(ray.exceptions.RayError):
+                ray.kill(controller)
+
+
+def _ask_here(pid: int) -> None:
+    psutil.Process(pid).send_signal(STACK_SIGNAL)

@@ -1,0 +1,85 @@
+"""The process that runs the user's script on a cluster.
+
+`python -m chaos.launch.ray.driver RUN_DIRECTORY HARNESS_PID`. The script runs
+as `__main__` with its own arguments, unchanged. Settings are changed only when it
+calls Ray: storage path and run name are unique per run, and settings of the
+scenario replace those of the script.
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+import ray
+
+from chaos.errors import UsageError
+from chaos.launch.job import is_clean_exit, run_job
+from chaos.launch.ray.compat import gpu_type, visible_gpus
+from chaos.launch.ray.trials import intercept_tuner
+from chaos.launch.raytrain.fit import Fit, RunPart
+from chaos.model.event import ScriptRaised
+from chaos.processes.child import die_with_parent
+from chaos.run.clock import SystemClock
+from chaos.run.directory import RunDirectory
+from chaos.run.journal import driver_journal
+from chaos.run.signals import DRIVER_STACKS, answer_with_stacks
+
+
+def main(run_directory: str, harness: int) -> int:
+    """Run the job of a run directory's plan; return the exit code."""
+    die_with_parent(harness)
+    directory = RunDirectory(Path(run_directory))
+    plan = directory.load_plan()
+    journal = driver_journal(directory.journals, SystemClock())
+    answer_with_stacks(directory.logs / DRIVER_STACKS)
+    part = RunPart(plan, directory, journal, gpus=visible_gpus(), gpu_type=gpu_type())
+    is_experiment = plan.job.trial is not None
+    fit = Fit(_refuse_own_fit if is_experiment else lambda: part, number=plan.job.fit)
+    fit.intercept(in_trials=is_experiment)
+    experiment = intercept_tuner(plan, directory, journal) if is_experiment else None
+    _keep_to_our_cluster()
+    try:
+        run_job(plan)
+    except BaseException as error:
+        if not is_clean_exit(error):
+            if error is not fit.raised:
+                journal.add(ScriptRaised(error=type(error).__name__, message=str(error)[:2000]))
+            raise
+    if experiment is not None and not experiment.began:
+        journal.add(ScriptRaised(error="NoFit", message="ended without a Tuner of Ray Tune's"))
+        return 1
+    if experiment is None and fit.run is None:
+        journal.add(ScriptRaised(error="NoFit", message="ended without calling trainer.fit()"))
+        return 1
+    return 0
+
+
+def _refuse_own_fit() -> NoReturn:
+    raise UsageError(
+        "the scenario names a trial, and the script calls fit() outside of one",
+        "Leave job.trial out where the script runs no experiment of Ray Tune.",
+    )
+
+
+def _keep_to_our_cluster() -> None:
+    """Refuse a script that names another cluster than the one under test."""
+    connect = ray.init
+    ours = os.environ["RAY_ADDRESS"]
+
+    def init(address: str | None = None, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        if address not in (None, "auto", ours):
+            raise RuntimeError(
+                f"the script calls ray.init(address={address!r}); chaos runs it on a cluster of "
+                f"its own. Call ray.init() without an address, which follows RAY_ADDRESS"
+            )
+        for sized in ("num_cpus", "num_gpus", "resources", "object_store_memory"):
+            if kwargs.pop(sized, None) is not None:
+                os.write(2, f"chaos: ray.init({sized}=...) is the scenario's to say\n".encode())
+        return connect(ours, *args, **kwargs)
+
+    ray.init = init
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], int(sys.argv[2])))

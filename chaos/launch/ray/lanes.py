@@ -1,0 +1,216 @@
+"""Lanes on the nodes of a running cluster: an embedded backend in an actor each.
+
+Such a lane injects faults into forked workers of its own, never into the cluster: to Ray it is an
+actor that computes. Its node needs chaos, and the script with its packages and data at the same
+paths as this machine.
+"""
+
+import contextlib
+import itertools
+import math
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from threading import Lock
+from typing import Any, TypeAlias
+
+import ray
+from ray.exceptions import RayError, RayTaskError
+
+from chaos.errors import ClusterError
+from chaos.launch.forked.backend import ForkBackend
+from chaos.launch.ray.existing.cluster import connect
+from chaos.model.plan import Plan
+from chaos.run import apart, leavings
+from chaos.run.directory import RunDirectory
+from chaos.run.ports import Backend, Show
+
+READY_S = 60.0
+END_S = 5.0
+TRIES = 3
+THREADS_ENV = "OMP_NUM_THREADS"  # Ray 2.60 sets it for an actor by the actor's CPUs
+Files: TypeAlias = Mapping[str, bytes]
+Check: TypeAlias = Callable[[Backend], None]
+
+
+class Lane:
+    """The content of an actor: it executes plans one after the other, in a folder of its own.
+
+    The environment is that of its node, without what Ray sets for a worker. `threads` is the
+    harness's own number of threads, if it sets one.
+    """
+
+    def __init__(self, name: str, threads: str | None) -> None:
+        for variable in [*os.environ]:
+            if variable.startswith("RAY_") or variable == THREADS_ENV:
+                del os.environ[variable]
+        if threads is not None:
+            os.environ[THREADS_ENV] = threads
+        self._folder = leavings.named(name)
+        leavings.hold(self._folder)
+        leavings.attend(self._folder)
+        self._backend = ForkBackend()
+
+    def is_ready(self) -> bool:
+        """Return True, once the actor runs."""
+        return True
+
+    def execute(self, given: Files) -> Files:
+        """Execute the plan among the files of a run; return those that it has written."""
+        folder = self._folder / "run"
+        directory = apart.unpack(given, folder)
+        try:
+            with leavings.belonging_to(self._folder):
+                self._backend.execute(directory.load_plan(), directory, lambda _: None)
+            return _written(directory)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def end(self) -> None:
+        """End all that was forked, and remove the folder."""
+        self._backend.close()
+        leavings.remove(self._folder)
+
+
+_Actor = ray.remote(max_restarts=0)(Lane)
+
+
+def _written(directory: RunDirectory) -> Files:
+    folders = (directory.journals, directory.logs, directory.saves)
+    files = (file for folder in folders for file in folder.rglob("*") if file.is_file())
+    return {str(file.relative_to(directory.path)): file.read_bytes() for file in files}
+
+
+class RemoteLane:
+    """A backend in an actor. If its process or its node is lost, a new one starts elsewhere.
+
+    `check` is called with this lane for every new actor; it raises if the node cannot be used.
+    """
+
+    def __init__(self, start: Callable[[], Any], check: Check) -> None:
+        self._start, self._check = start, check
+        self._turn = Lock()
+        self._actor: Any = None
+        self._is_checking = self._is_closed = self._is_running = False
+
+    def execute(self, plan: Plan, directory: RunDirectory, show: Show) -> None:
+        """Execute a plan on a node; raises `ClusterError` if three in a row are lost at it."""
+        del plan, show  # the plan is in the directory, and an audit shows runs, not events
+        if self._is_checking:
+            self._execute(directory)
+            return
+        lost: RayError | None = None
+        for _ in range(TRIES):
+            try:
+                if self._actor is None:
+                    self._begin()
+                self._execute(directory)
+            except RayTaskError as error:
+                raise error.cause from error  # what went wrong in the lane, as it would here
+            except RayError as error:
+                if self._is_closed:
+                    raise
+                self._end()
+                lost = error
+            else:
+                return
+        raise ClusterError(
+            f"{TRIES} processes on the cluster were lost in a row, each as it made a run: {lost}",
+            "Look at the nodes' memory, and whether chaos is installed there; or audit without "
+            "--address.",
+        )
+
+    def _begin(self) -> None:
+        with self._turn:
+            if self._is_closed:
+                raise ClusterError("the audit was broken off")
+            self._actor = self._start()
+        self._is_checking = True
+        try:
+            self._check(self)
+        finally:
+            self._is_checking = False
+
+    def _execute(self, directory: RunDirectory) -> None:
+        self._is_running = True
+        try:
+            files = ray.get(self._actor.execute.remote(apart.pack(directory)))
+        finally:
+            self._is_running = False
+        apart.unpack(files, directory.path)
+
+    def close(self) -> None:
+        """End the actor, and all that it has forked."""
+        with self._turn:
+            self._is_closed = True
+        self._end()
+
+    def _end(self) -> None:
+        actor, self._actor = self._actor, None
+        if actor is None or not ray.is_initialized():
+            return
+        if not self._is_running:  # else the audit is broken off, and `end` would wait for the run
+            with contextlib.suppress(RayError):  # it is gone
+                ray.get(actor.end.remote(), timeout=END_S)
+        ray.kill(actor)
+
+
+@contextlib.contextmanager
+def lanes_at(address: str, *, workers: int, most: int, check: Check) -> Iterator[list[Backend]]:
+    """Return lanes on the free CPUs of a running cluster, at most so many; end them on leaving.
+
+    A lane of a job with several workers takes half as many CPUs, as they wait for each other.
+    Raises `ClusterError` if the cluster cannot be joined, or has no room.
+    """
+    cpus = math.ceil(workers / 2) if workers > 1 else 0.5
+    token, numbers = secrets.token_hex(4), itertools.count()
+
+    def start(cpus: float = 0) -> Any:  # noqa: ANN401 - an actor's handle has no type
+        made = _Actor.options(num_cpus=cpus, scheduling_strategy="SPREAD")
+        return made.remote(f"chaos-lane-{token}-{next(numbers)}", os.environ.get(THREADS_ENV))
+
+    with contextlib.ExitStack() as opened:
+        opened.callback(connect(address).close)
+        actors = _ready([start(cpus) for _ in range(min(most, _seats(cpus)))])
+        if not actors:
+            raise ClusterError(
+                f"the cluster at {address} has no room: a run takes {cpus:g} free CPUs of one node",
+                "Wait until it has, or audit without --address.",
+            )
+        lanes = [RemoteLane(partial(_given_or_new, [actor], start), check) for actor in actors]
+        for lane in lanes:
+            opened.callback(lane.close)
+        yield [*lanes]
+
+
+def _seats(cpus: float) -> int:
+    """Return how many lanes of so many CPUs the nodes hold, and the free CPUs allow."""
+    nodes = (node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"])
+    free = ray.available_resources().get("CPU", 0)
+    return min(sum(int(count // cpus) for count in nodes), int(free // cpus))
+
+
+def _ready(actors: list[Any]) -> list[Any]:
+    """Return the actors that have started within a minute; end the others.
+
+    Raises `ClusterError` if one of them fails as it starts.
+    """
+    asked = {actor.is_ready.remote(): actor for actor in actors}
+    done, late = ray.wait([*asked], num_returns=len(asked), timeout=READY_S) if asked else ([], [])
+    for reference in late:
+        ray.kill(asked[reference])
+    try:
+        ray.get(done)
+    except RayError as error:
+        raise ClusterError(
+            f"a process on the cluster did not start: {str(error).strip().splitlines()[-1]}",
+            "Each node needs chaos, at the version of this machine.",
+        ) from error
+    return [asked[reference] for reference in done]
+
+
+def _given_or_new(given: list[Any], start: Callable[[], Any]) -> Any:  # noqa: ANN401
+    """Return the actor that was started beforehand; later ones need no free CPUs."""
+    return given.pop() if given else start()

@@ -1,0 +1,89 @@
+"""A run's figures as metrics of the cluster: an existing Prometheus shows them beside Ray's own.
+
+Ray takes them from this process, the harness, which is a driver of the cluster
+while it is connected. The node's agent exports them at its `MetricsExportPort`,
+if `ray[default]` is installed there. A call only writes to memory. Ray sends the
+values at intervals, and drops unsent ones when it disconnects.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import ray
+
+from chaos.launch.ray import compat
+from chaos.model.history import Entry
+from chaos.model.plan import Plan
+from chaos.report.prometheus import Figures, Metric, Point
+from chaos.run.clock import Clock, seconds_since
+from chaos.run.ports import Say, Show
+
+MARGIN_S = 0.5
+
+
+class Meters:
+    """The counters and histograms of one connection to a cluster."""
+
+    def __init__(self, say: Say, clock: Clock) -> None:
+        self._say = say
+        self._clock = clock
+        self._told_ns: int | None = None
+        self._made: dict[str, Any] = {}
+        self._is_broken = False
+
+    def beside(self, show: Show, plan: Plan) -> Show:
+        """Return a function that shows a run's entries, and also records their points."""
+        figures = Figures(plan)
+
+        def show_and_record(entries: Sequence[Entry]) -> None:
+            show(entries)
+            self._record(figures, entries)
+
+        return show_and_record
+
+    def await_export(self) -> None:
+        """Wait until Ray has sent the last values, if an agent takes them."""
+        if self._told_ns is None or self._is_broken or not _is_exported():
+            return
+        due_s = compat.metrics_interval_s() + MARGIN_S - seconds_since(self._told_ns, self._clock)
+        if due_s > 0:
+            self._clock.sleep(due_s)
+
+    def _record(self, figures: Figures, entries: Sequence[Entry]) -> None:
+        if self._is_broken:
+            return
+        try:
+            for point in figures.learn(entries):
+                self._add(point)
+        except Exception as error:  # noqa: BLE001 - no run may end for its metrics
+            self._is_broken = True
+            self._say(f"warning: no more metrics of this run: {type(error).__name__}: {error}")
+
+    def _add(self, point: Point) -> None:
+        meter = self._made.get(point.metric.name)
+        if meter is None:
+            meter = self._made[point.metric.name] = _made(point.metric)
+        self._told_ns = self._clock.now_ns()
+        tags = dict(point.tags)
+        if point.metric.boundaries:
+            meter.observe(point.value, tags=tags)
+        else:
+            meter.inc(point.value, tags=tags)
+
+
+def _made(metric: Metric) -> Any:  # noqa: ANN401 - a Counter or Histogram of Ray
+    from ray.util import metrics
+
+    about = {"description": metric.description, "tag_keys": metric.tags}
+    if metric.boundaries:
+        return metrics.Histogram(metric.name, boundaries=list(metric.boundaries), **about)
+    return metrics.Counter(metric.name, **about)
+
+
+def _is_exported() -> bool:
+    """Return whether this node's agent exports metrics: without `ray[default]` its port is -1."""
+    try:
+        here = ray.get_runtime_context().get_node_id()
+        return any(row["NodeID"] == here and row["MetricsExportPort"] > 0 for row in ray.nodes())
+    except Exception:  # noqa: BLE001 - no run may end for its metrics
+        return False

@@ -1,0 +1,143 @@
+"""An experiment of Ray Tune: every trial is an actor, and calls a `trainer.fit()` of its own there.
+
+The trainable of the script's `Tuner` is wrapped, and pickled into the trial's
+actor. There `fit()` is configured, recorded and passed on, as in the driver of a
+job without Tune. The trial that the scenario names is the run. Each of the others
+has a folder of its own, with journals, a plan without faults, and no chaos
+controller.
+"""
+
+import copy
+import functools
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from ray import tune
+
+from chaos.errors import UsageError
+from chaos.launch.ray.compat import gpu_type, visible_gpus
+from chaos.launch.raytrain.bucket import below
+from chaos.launch.raytrain.fit import Fit, RunPart
+from chaos.model.event import ExperimentEnded, ScriptRaised
+from chaos.model.plan import Plan
+from chaos.probe.address import RunAddress
+from chaos.run.clock import SystemClock
+from chaos.run.directory import RunDirectory, create
+from chaos.run.journal import Journal, driver_journal
+
+_NUMBER = re.compile(r"_(\d{5,})$")
+
+
+@dataclass
+class Experiment:
+    """The script's experiment, as the driver sees it."""
+
+    began: bool = False
+
+
+@dataclass(frozen=True)
+class TrialCard:
+    """The data that a trial's actor needs: the run, and the driver's environment for it."""
+
+    address: RunAddress
+    env: dict[str, str]
+    gpus: tuple[str, ...] = ()
+    gpu_type: str | None = None
+
+
+def intercept_tuner(plan: Plan, directory: RunDirectory, journal: Journal) -> Experiment:
+    """Watch every trial of the script's `Tuner`, and record their number."""
+    experiment, card = Experiment(), _card(plan)
+    construct, run = tune.Tuner.__init__, tune.Tuner.fit
+
+    def init(tuner: Any, trainable: Any = None, **settings: Any) -> None:  # noqa: ANN401
+        if experiment.began:
+            raise UsageError("the script makes a second Tuner; chaos watches one per script")
+        if not callable(trainable) or isinstance(trainable, type):
+            raise UsageError(
+                f"the Tuner is given {trainable!r}, and chaos can watch a function alone",
+                "Give it the function that makes the trainer and calls its fit().",
+            )
+        experiment.began = True
+        settings["run_config"] = _kept_apart(settings.get("run_config"), directory, card)
+        construct(tuner, _watched(trainable, card), **settings)
+
+    @functools.wraps(run)
+    def fit(tuner: Any) -> Any:  # noqa: ANN401
+        results = run(tuner)
+        journal.add(ExperimentEnded(trials=len(results)))
+        return results
+
+    tune.Tuner.__init__, tune.Tuner.fit = init, fit
+    return experiment
+
+
+def _card(plan: Plan) -> TrialCard:
+    of_ray = {name: value for name, value in os.environ.items() if name.startswith("RAY_TRAIN_")}
+    return TrialCard(RunAddress.from_env(), {**of_ray, **plan.job.env}, visible_gpus(), gpu_type())
+
+
+def _kept_apart(given: Any, directory: RunDirectory, card: TrialCard) -> Any:  # noqa: ANN401
+    """Return Tune's settings, with a folder for its results that only this run uses."""
+    settings = tune.RunConfig() if given is None else copy.copy(given)
+    path, own = str(settings.storage_path), f"chaos-{card.address.token}"
+    if "://" in path:
+        settings.storage_path = below(path, own)
+    elif settings.storage_filesystem is not None:
+        settings.storage_path = f"{path.rstrip('/')}/{own}"
+    else:
+        settings.storage_path = str(directory.storage.resolve() / ".tune")
+    return settings
+
+
+def _watched(trainable: Callable[..., Any], card: TrialCard) -> Callable[..., Any]:
+    """Return a trainable that is watched, with the attributes that Tune has set on the original."""
+
+    @functools.wraps(trainable)
+    def watched(config: dict[str, Any]) -> Any:  # noqa: ANN401 - what the trainable gives
+        return _live_as_trial(functools.partial(trainable, config), card)
+
+    return watched
+
+
+def _live_as_trial(trainable: Callable[[], Any], card: TrialCard) -> Any:  # noqa: ANN401
+    """Run a trainable in its actor, as the run under test or as a trial beside it."""
+    number = trial_number(str(tune.get_context().get_trial_id()))
+    directory = RunDirectory(card.address.directory)
+    plan, address = directory.load_plan(), card.address
+    if number != plan.job.trial:
+        plan = plan.model_copy(update={"ops": (), "slug": f"{plan.slug}-trial-{number}"})
+        directory = create(directory.trials, str(number), plan, {})
+        address = RunAddress(Path(directory.path), address.token, "none:")
+    os.environ.update(card.env)
+    os.environ.update(address.as_env())
+    journal = driver_journal(directory.journals, SystemClock())
+    fit = Fit(lambda: RunPart(plan, directory, journal, card.gpus, card.gpu_type))
+    fit.intercept()
+    try:
+        result = trainable()
+    finally:
+        fit.release()
+    if fit.run is None:
+        told = f"trial {number} ended without calling trainer.fit()"
+        journal.add(ScriptRaised(error="NoFit", message=told))
+    return result
+
+
+def trial_number(trial_id: str) -> int:
+    """Return a trial's number in the order in which Tune made it, from its id (`1d6d2_00003`)."""
+    found = _NUMBER.search(trial_id)
+    if found is None:
+        _refuse_search(trial_id)
+    return int(found[1])
+
+
+def _refuse_search(trial_id: str) -> NoReturn:
+    raise UsageError(
+        f"trial {trial_id} has no number: its search algorithm makes trials as others end",
+        "Use grid or random search, whose trials are the same in every run.",
+    )

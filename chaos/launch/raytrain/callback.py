@@ -1,0 +1,161 @@
+"""The one class that Ray Train loads from `RAY_TRAIN_CALLBACKS`.
+
+Ray makes it in the driver, pickles it into the controller, and from there
+into every worker. In the controller it holds an observer, in a worker a probe.
+Nothing here may raise: a raising callback would fail the user's run. Errors are
+recorded instead, and a run that was not fully watched never passes.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from chaos.errors import InjectedError
+from chaos.launch.raytrain import compat
+from chaos.launch.raytrain.observer import Observer, place_after
+from chaos.probe.address import RunAddress
+from chaos.probe.probe import Probe, Worker
+
+_BASES: Any = compat.callback_bases()
+
+
+class ChaosCallback(*_BASES):  # type: ignore[misc]
+    """The hooks of Ray Train, passed on to an `Observer` or a `Probe`."""
+
+    def __init__(self) -> None:
+        self._address = RunAddress.from_env()
+        self._observer: Observer | None = None
+        self._probe: Probe | None = None
+        self._lineage: dict[str, Any] = {"attempt": 0, "epochs": {}, "places": {}}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the address and the lineage only: open files cannot be pickled."""
+        lineage = self._lineage
+        if self._observer is not None:
+            try:
+                lineage = self._observer.lineage()
+            except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's run
+                self._observer.failed("numbering", error)
+        return {
+            "_address": self._address,
+            "_observer": None,
+            "_probe": None,
+            "_lineage": lineage,
+        }
+
+    # -- in the controller -------------------------------------------------------------------
+
+    def after_controller_start(self, train_run_context: Any) -> None:  # noqa: ANN401
+        """Begin to observe."""
+        try:
+            folder = compat.run_folder(train_run_context.run_config)
+            self._observer = Observer.start(self._address, folder)
+        except Exception as error:  # noqa: BLE001 - the run goes on; it is judged inconclusive
+            _say(f"the observer could not start: {error}")
+
+    def after_controller_state_update(self, previous_state: Any, current_state: Any) -> None:  # noqa: ANN401
+        """Pass on a change of the controller's state."""
+        self._observe("state", lambda o: o.state_changed(previous_state, current_state))
+
+    def after_worker_group_start(self, worker_group: Any) -> None:  # noqa: ANN401
+        """Pass on an attempt's start."""
+        self._observe("worker group", lambda o: o.group_started(worker_group))
+
+    def after_worker_group_training_start(self, worker_group: Any) -> None:  # noqa: ANN401, ARG002
+        """Pass on that the train function was launched on every rank."""
+        self._observe("launch", lambda o: o.group_launched())
+
+    def after_report(self, training_report: Any, metrics: Any) -> None:  # noqa: ANN401
+        """Pass on a commit."""
+        self._observe("commit", lambda o: o.committed(training_report.checkpoint, metrics))
+
+    def after_worker_group_poll_status(self, worker_group_status: Any) -> None:  # noqa: ANN401, ARG002
+        """Let the chaos controller hold the next poll, if an op needs it."""
+        self._observe("poll", lambda o: o.polled())
+
+    # -- in a worker ---------------------------------------------------------------------------
+
+    def after_init_train_context(self) -> None:
+        """Begin to watch this worker."""
+        try:
+            self._probe = _started(self._address, self._lineage)
+        except Exception as error:  # noqa: BLE001 - the run goes on; it is judged inconclusive
+            _say(f"the probe could not start: {error}")
+
+    @contextmanager
+    def on_report(self) -> Iterator[None]:
+        """Watch `ray.train.report()` from its begin to its return."""
+        with self._around("report", Probe.report_begun, Probe.report_returned):
+            yield
+
+    @contextmanager
+    def on_checkpoint_transfer(self) -> Iterator[None]:
+        """Watch an upload from its begin to its end."""
+        with self._around("upload", Probe.upload_begun, Probe.upload_ended):
+            yield
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    @contextmanager
+    def _around(
+        self,
+        where: str,
+        begin: Callable[[Probe], None],
+        end: Callable[[Probe, BaseException | None], None],
+    ) -> Iterator[None]:
+        self._probing(where, begin)
+        error: BaseException | None = None
+        try:
+            yield
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            self._probing(where, lambda probe: end(probe, error))
+
+    def _observe(self, where: str, act: Callable[[Observer], None]) -> None:
+        if self._observer is None:
+            return
+        try:
+            act(self._observer)
+        except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's run
+            self._observer.failed(where, error)
+
+    def _probing(self, where: str, act: Callable[[Probe], None]) -> None:
+        if self._probe is None:
+            return
+        try:
+            act(self._probe)
+        except InjectedError:
+            raise  # an injected error is meant for the user's run
+        except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's run
+            self._probe.failed(where, error)
+
+
+def _started(address: RunAddress, lineage: dict[str, Any]) -> Probe:
+    """Open this worker's journal, record its start, and hook into Ray Train and torch."""
+    context = compat.train_context()
+    checkpoint = compat.handed_checkpoint()
+    worker = Worker(
+        attempt=lineage["attempt"],
+        rank=context.get_world_rank(),
+        ranks=context.get_world_size(),
+        node_id=compat.own_node_id(),
+        checkpoint=checkpoint,
+        place=place_after(lineage, checkpoint),
+        accelerators=compat.own_accelerators(),
+    )
+    directory = address.run_directory()
+    probe = Probe.of(worker, directory, address)
+    compat.on_first_get_checkpoint(probe.checkpoint_read)
+    compat.on_stored(probe.part_uploaded)
+    compat.around_uploads_beside(probe.upload_handed_over)
+    compat.around_train_fn(probe.train_fn_launched, probe.train_fn_begins, probe.train_fn_ended)
+    reported = None if checkpoint is None else lineage["epochs"].get(checkpoint)
+    probe.install(directory, ranks=worker.ranks, handed=checkpoint, reported=reported)
+    return probe
+
+
+def _say(problem: str) -> None:
+    os.write(2, f"chaos: {problem}\n".encode())

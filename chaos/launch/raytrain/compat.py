@@ -1,0 +1,333 @@
+"""Every private or unstable name of Ray Train that observer, probe and driver use.
+
+Read in Ray 2.60.0; see `chaos.launch.ray.compat` for Ray's own.
+"""
+
+from __future__ import annotations
+
+import functools
+import posixpath
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+Budget: TypeAlias = Literal["failures", "preemptions", "controller"]
+
+CALLBACKS_ENV = "RAY_TRAIN_CALLBACKS"
+_OURS, _PASSES_ON = Path(__file__).parents[2], "launch/forked/core.py"
+
+
+def callback_bases() -> tuple[type, ...]:
+    """Return the callback classes (DeveloperAPI, internal path) whose hooks chaos uses."""
+    from ray.train.v2._internal.execution.callback import (
+        ControllerCallback,
+        ReportCallback,
+        TrainContextCallback,
+        WorkerCallback,
+        WorkerGroupCallback,
+    )
+
+    return (
+        WorkerCallback,
+        TrainContextCallback,
+        WorkerGroupCallback,
+        ControllerCallback,
+        ReportCallback,
+    )
+
+
+def train_context() -> Any:  # noqa: ANN401 - Ray's internal TrainContext
+    """Return the worker's internal train context."""
+    from ray.train.v2._internal.execution.context import get_train_context
+
+    return get_train_context()
+
+
+def own_node_id() -> str:
+    """Return the id of the node that this worker was placed on."""
+    import ray
+
+    return str(ray.get_runtime_context().get_node_id())
+
+
+def own_accelerators() -> tuple[str, ...]:
+    """Return the names of this worker's accelerators, such as `GPU 0`."""
+    import ray
+
+    given: dict[str, list[str]] = ray.get_runtime_context().get_accelerator_ids()
+    return tuple(f"{kind} {number}" for kind, ids in sorted(given.items()) for number in ids)
+
+
+def handed_checkpoint() -> str | None:
+    """Return the name of the checkpoint directory that this worker was started with."""
+    context = train_context()
+    return checkpoint_name(context.checkpoint, run_folder(context))
+
+
+def run_folder(holder: Any) -> str:  # noqa: ANN401 - a TrainContext or a RunConfig
+    """Return the folder of all that a run stores, as a path of its file system."""
+    return str(holder.storage_context.experiment_fs_path)
+
+
+def checkpoint_name(checkpoint: Any, folder: str) -> str | None:  # noqa: ANN401 - ray.train.Checkpoint
+    """Return the path of a checkpoint from its run's folder, which is unique in the run.
+
+    It is the name of a directory that Ray or the job chose; if the job wrote the checkpoint
+    deeper, a path of several. Ray 2.60 records none outside of the folder (`report()`
+    raises); its path would begin with `..`.
+    """
+    return None if checkpoint is None else posixpath.relpath(checkpoint.path, folder)
+
+
+def on_first_get_checkpoint(tell: Callable[[str | None], None]) -> None:
+    """Call `tell` with the checkpoint's name when the train function first asks for it."""
+    context = train_context()
+    folder, original = run_folder(context), context.get_checkpoint
+    told = False
+
+    def get_checkpoint() -> Any:  # noqa: ANN401 - ray.train.Checkpoint
+        nonlocal told
+        checkpoint = original()
+        if not told:
+            told = True
+            tell(checkpoint_name(checkpoint, folder))
+        return checkpoint
+
+    context.get_checkpoint = get_checkpoint
+
+
+def around_uploads_beside(around: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    """Pass each upload that is handed to Ray's thread through `around`, in `report()`.
+
+    Ray 2.60 has one such thread per process (`CheckpointUploadMode.ASYNC`), and the next upload
+    waits for the one before.
+    """
+    pool = train_context().checkpoint_upload_threadpool
+    submit = type(pool).submit
+
+    def hand_over(upload: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        return submit(pool, around(upload), *args, **kwargs)
+
+    pool.submit = hand_over
+
+
+def on_stored(tell: Callable[[Path, str], None]) -> None:
+    """Call `tell` with a local folder and the checkpoint's name before each upload.
+
+    A checkpoint that Ray does not upload was put into storage by the job, or by its
+    `checkpoint_upload_fn`. For such a one, `tell` is called with the folder in storage,
+    once every rank has entered `report()`, so that none of them still writes. A
+    checkpoint that is not on a disk of this worker is left out.
+    """
+    # Two methods are wrapped: a checkpoint that Ray uploads is seen in `_upload_checkpoint`, while
+    # its local folder is there; any other one in `_wait_then_report`, which runs after it.
+    context = train_context()
+    upload, hand_over = context._upload_checkpoint, context._wait_then_report  # noqa: SLF001
+    by_ray: set[int] = set()
+
+    def told_upload(
+        name: str,
+        metrics: Any,  # noqa: ANN401
+        checkpoint: Any = None,  # noqa: ANN401
+        delete: Any = False,  # noqa: ANN401, FBT002
+        upload_fn: Any = None,  # noqa: ANN401
+        *more: Any,  # noqa: ANN401
+    ) -> Any:  # noqa: ANN401
+        if upload_fn is None and _is_local(checkpoint):
+            tell(Path(checkpoint.path), name)
+        report = upload(name, metrics, checkpoint, delete, upload_fn, *more)
+        if upload_fn is None:
+            by_ray.add(id(report))
+        return report
+
+    def told_hand_over(report: Any, *args: Any) -> Any:  # noqa: ANN401 - a _TrainingReport
+        if id(report) not in by_ray and _is_local(report.checkpoint):
+            name = checkpoint_name(report.checkpoint, run_folder(context))
+            assert name is not None
+            tell(Path(report.checkpoint.path), name)
+        by_ray.discard(id(report))
+        return hand_over(report, *args)
+
+    context._upload_checkpoint, context._wait_then_report = told_upload, told_hand_over  # noqa: SLF001
+
+
+def _is_local(checkpoint: Any) -> bool:  # noqa: ANN401 - ray.train.Checkpoint or None
+    from pyarrow.fs import LocalFileSystem
+
+    return checkpoint is not None and isinstance(checkpoint.filesystem, LocalFileSystem)
+
+
+def around_train_fn(
+    launch: Callable[[], None],
+    begin: Callable[[], None],
+    tell: Callable[[BaseException | None], None],
+) -> None:
+    """Call `launch` while Ray's controller waits for the train function's thread to be started.
+
+    Call `begin` in that thread, before the train function, and `tell` after it, with
+    the error that it raised or None.
+    """
+    runner = train_context().execution_context.training_thread_runner
+    run = runner.run
+
+    def run_and_tell(target: Callable[[], Any]) -> None:
+        launch()
+
+        @functools.wraps(target)
+        def told() -> Any:  # noqa: ANN401
+            try:
+                begin()
+                result = target()
+            except BaseException as error:
+                tell(error)
+                raise
+            tell(None)
+            return result
+
+        run(told)
+
+    runner.run = run_and_tell
+
+
+def on_checkpoint_deleted(
+    tell: Callable[[str], None],
+    folder: str,
+    within: Callable[[], AbstractContextManager[None]],
+) -> None:
+    """Call `tell` with the name of each checkpoint that retention removes, once it is gone.
+
+    The name is its path below `folder`. Ray looks for it and removes it in the
+    context that `within` returns.
+    """
+    from ray.train.v2._internal.execution.checkpoint import checkpoint_manager
+
+    original = checkpoint_manager.delete_fs_path
+
+    def delete(fs: Any, fs_path: str) -> None:  # noqa: ANN401 - a pyarrow file system
+        with within():
+            original(fs=fs, fs_path=fs_path)
+        tell(posixpath.relpath(fs_path, folder))
+
+    checkpoint_manager.delete_fs_path = delete
+
+
+def snapshot_name() -> str:
+    """Return the name of the file in which Ray's controller keeps its list of checkpoints."""
+    from ray.train.v2._internal.constants import CHECKPOINT_MANAGER_SNAPSHOT_FILENAME
+
+    return str(CHECKPOINT_MANAGER_SNAPSHOT_FILENAME)
+
+
+def workers_of(worker_group: Any) -> list[tuple[int, int, str, str, Any]]:  # noqa: ANN401
+    """Return (rank, pid, node id, node ip, actor handle) of each worker of a group."""
+    return [
+        (
+            worker.distributed_context.world_rank,
+            worker.metadata.pid,
+            worker.metadata.node_id,
+            worker.metadata.node_ip,
+            worker.actor,
+        )
+        for worker in worker_group.get_workers()
+    ]
+
+
+def checkpoint_handed_to(worker_group: Any) -> str | None:  # noqa: ANN401 - a WorkerGroup
+    """Return the checkpoint that rank 0 of a group that has just started was handed."""
+    name: str | None = worker_group.execute_single(0, handed_checkpoint)
+    return name
+
+
+def state_name(state: Any) -> str:  # noqa: ANN401 - a TrainControllerState
+    """Return a controller state's name, such as RUNNING."""
+    return str(state._state_type.name)  # noqa: SLF001
+
+
+def failure_of(state: Any) -> Any:  # noqa: ANN401 - a TrainingFailedError or None
+    """Return the error that brought the controller into a state, None if there is none."""
+    after = getattr(state, "next_state", None)
+    return getattr(after if after is not None else state, "training_failed_error", None)
+
+
+def leads_to_error(state: Any) -> bool:  # noqa: ANN401 - a TrainControllerState
+    """Return whether a state ends the run with an error."""
+    after = getattr(state, "next_state", None)
+    return after is not None and state_name(after) == "ERRORED"
+
+
+def charged_budget(error: Any) -> Budget:  # noqa: ANN401 - a TrainingFailedError
+    """Return the budget that Ray's default policy counts an error against."""
+    from ray.train.v2._internal.execution.failure_handling.default import _is_preemption_failure
+
+    if type(error).__name__ == "ControllerError":
+        return "controller"
+    return "preemptions" if _is_preemption_failure(error) else "failures"
+
+
+def our_error(error: Any) -> str | None:  # noqa: ANN401 - a TrainingFailedError
+    """Return an error that code of chaos's raised in Ray's controller by mistake; else None.
+
+    What this code raises on purpose is harm, or what Ray's core or a file system would raise.
+    """
+    inner = getattr(error, "controller_failure", None)
+    meant = ("RayError", "ChaosError", "InjectedError", "OSError")
+    if inner is None or any(cls.__name__ in meant for cls in type(inner).__mro__):
+        return None
+    frames = traceback.extract_tb(inner.__traceback__)
+    # There, calls raise again what they came to elsewhere.
+    is_ours = bool(frames) and Path(frames[-1].filename).is_relative_to(_OURS)
+    if not is_ours or frames[-1].filename.endswith(_PASSES_ON):
+        return None
+    return f"{type(inner).__name__}: {inner} ({frames[-1].name})"
+
+
+def failure_name(error: Any) -> str:  # noqa: ANN401 - a TrainingFailedError
+    """Return the class of an error, and of its cause if it is of Ray's controller itself."""
+    inner = getattr(error, "controller_failure", None)
+    name = type(error).__name__
+    return name if inner is None else f"{name}: {type(inner).__name__}"
+
+
+def failures_by_rank(error: Any) -> dict[int, str]:  # noqa: ANN401 - a TrainingFailedError
+    """Return, per rank, the class and last line of its error."""
+    failures = getattr(error, "worker_failures", None) or {}
+    return {rank: f"{type(e).__name__}: {_last_line(e)}" for rank, e in failures.items()}
+
+
+def _last_line(error: BaseException) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return lines[-1].strip()[:300] if lines else ""
+
+
+def trainer_class() -> Any:  # noqa: ANN401 - the base of all trainers
+    """Return the class whose constructor and `fit` every Ray Train trainer shares."""
+    from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+    return DataParallelTrainer
+
+
+def resources_per_worker(scaling_config: Any) -> dict[str, float]:  # noqa: ANN401
+    """Return the resources of one worker, defaults filled in."""
+    return dict(scaling_config._resources_per_worker_not_none)  # noqa: SLF001
+
+
+def setup_hook_env() -> str:
+    """Return the variable that names the function a worker process of Ray calls once connected."""
+    from ray._private.ray_constants import WORKER_PROCESS_SETUP_HOOK_ENV_VAR
+
+    return str(WORKER_PROCESS_SETUP_HOOK_ENV_VAR)
+
+
+def has_setup_hook(run_config: Any) -> bool:  # noqa: ANN401 - a RunConfig
+    """Return whether the job or its workers have a set-up function of their own."""
+    import ray
+
+    of_job = ray.get_runtime_context().runtime_env if ray.is_initialized() else {}
+    return any(
+        "worker_process_setup_hook" in env or setup_hook_env() in env.get("env_vars", {})
+        for env in (of_job, run_config.worker_runtime_env or {})
+    )

@@ -1,0 +1,347 @@
+"""The wrapper of every Ray Train trainer's `fit()`: configures it, records it, and calls it."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NoReturn, TypeAlias
+from uuid import uuid4
+
+from chaos.declared import TOKEN_ENV
+from chaos.errors import RefusalError
+from chaos.launch.job import line_of_script
+from chaos.launch.raytrain import compat
+from chaos.launch.raytrain.bucket import RemoteStorage, below, leave_remote_storage, without_keys
+from chaos.launch.raytrain.observer import plain_value
+from chaos.launch.raytrain.preimport import marks
+from chaos.launch.raytrain.trainer import (
+    as_there_is_room,
+    on_the_cpu,
+    refuse_what_does_not_fit,
+    without_nccl,
+)
+from chaos.model.event import LATER_FIT, FitCalled, FitRaised, FitReturned, ScriptRaised
+from chaos.model.plan import Op, Plan
+from chaos.plugins import EXTENSIONS_ENV, OFF
+from chaos.probe.address import metadata_variables
+from chaos.probe.reduction import keeps_first_buckets
+from chaos.probe.written import training_has_begun
+from chaos.run.directory import RunDirectory
+from chaos.run.journal import Journal
+from chaos.run.record_file import read_record
+
+
+@dataclass(frozen=True)
+class RunPart:
+    """The run of a `fit()`, as far as the driver needs it.
+
+    `gpus` are the ids of the GPUs for its workers, all of `gpu_type` in Ray's
+    terms; None: the workers train on the CPU, even if they ask for GPUs.
+    """
+
+    plan: Plan
+    directory: RunDirectory
+    journal: Journal
+    gpus: tuple[str, ...] | None = None
+    gpu_type: str | None = None
+
+
+class LaterFit(SystemExit):
+    """The script called `fit()` once more after the watched one returned: the script ends there.
+
+    A further training would get no fault and no verdict, and may take as long as the first.
+    """
+
+
+_NAMED_BY_RAY = "ray_train_run-"
+Train: TypeAlias = Callable[[Any], Any]  # a trainer's own `fit`
+Configure: TypeAlias = Callable[[Any, RunPart], None]
+
+
+EarlierFit: TypeAlias = Callable[[Any, Train, Configure], Any]
+
+
+def left_alone(trainer: Any, fit: Train, configure: Configure) -> Any:  # noqa: ANN401
+    """Train without any change of the trainer."""
+    del configure
+    return fit(trainer)
+
+
+class Fit:
+    """The replacement of `fit()` in the class that all trainers share.
+
+    `begin` is called when the script calls `fit()` for the `number`-th time, and
+    returns the run of this call: a driver has one; a zygote forks here, once per
+    run. `first_driver` executes the calls before. Where the watched call raises and the script
+    calls `fit()` again, that is a retry of its own: the next attempts of the same run.
+    """
+
+    def __init__(
+        self,
+        begin: Callable[[], RunPart],
+        *,
+        number: int = 1,
+        earlier: EarlierFit = left_alone,
+    ) -> None:
+        self._begin = begin
+        self._earlier = earlier
+        self._earlier_runs: list[Any] = []
+        self._ahead = number - 1
+        self._has_returned = False
+        self._configured: list[tuple[Any, dict[str, Any]]] = []
+        self._replaced: dict[str, Any] = {}
+        self._storage = ""
+        self._original: Callable[[Any], Any] | None = None
+        self.run: RunPart | None = None
+        self.raised: BaseException | None = None
+
+    def intercept(self, *, in_trials: bool = False) -> None:
+        """Replace `fit` by this. `in_trials`: Tune calls it, in processes of its own."""
+        base = compat.trainer_class()
+        self._original = fit = base.fit
+        base.fit = lambda trainer: self._fit(trainer, fit)
+        _refuse_tune(but_a_tuner=in_trials)
+
+    def release(self) -> None:
+        """Restore `fit`: the process may be used for another trial, with a `Fit` of its own."""
+        compat.trainer_class().fit = self._original
+
+    def _configure(self, trainer: Any, part: RunPart) -> None:  # noqa: ANN401
+        run, scaling, job = trainer.run_config, trainer.scaling_config, part.plan.job
+        if not part.plan.follows_script:
+            self._replace(scaling, "num_workers", job.num_workers)
+        if job.failure is not None:
+            self._replace(run.failure_config, "max_failures", job.failure.max_failures)
+            limit = job.failure.max_preemption_failures
+            self._replace(run.failure_config, "max_preemption_failures", limit)
+        if job.checkpoint is not None:
+            for name, value in job.checkpoint.model_dump().items():
+                self._replace(run.checkpoint_config, name, value)
+        if not self._is_settled(run):
+            self._settle_run(run, part)
+        vars(run).pop("storage_context", None)  # cached for the script's own path (Ray 2.60)
+        _mark_workers(run, {**marks(trainer), **metadata_variables(), **job.env})
+        self._settle_resources(trainer, part)
+
+    def _is_settled(self, run: Any) -> bool:  # noqa: ANN401
+        """Return whether a retry passes on what an earlier call has set, name and storage."""
+        return any(
+            run is before and all(getattr(run, name) == value for name, value in own.items())
+            for before, own in self._configured
+        )
+
+    def _settle_run(self, run: Any, part: RunPart) -> None:  # noqa: ANN401
+        if stays_here(run, part.plan):
+            self._replace(run, "storage_filesystem", None)
+        self._replace(run, "storage_path", _storage_path(run, part))
+        self._replace(run, "name", _name(run, part))
+        self._storage = _settle_storage(run, part)
+        own = {name: getattr(run, name) for name in ("name", "storage_path")}
+        self._configured.append((run, own))
+
+    def _settle_resources(self, trainer: Any, part: RunPart) -> None:  # noqa: ANN401
+        """Set the workers' resources to those of the plan; with GPUs, refuse what does not fit."""
+        scaling = trainer.scaling_config
+        if part.gpus is None:
+            for name, value in on_the_cpu(scaling).items():
+                self._replace(scaling, name, value)
+            for name, value in without_nccl(trainer.backend_config).items():
+                self._replace(trainer.backend_config, name, value)
+            wants = compat.resources_per_worker(scaling)
+            for name, value in as_there_is_room(scaling, wants, part.plan.shape).items():
+                self._replace(scaling, name, value)
+        else:
+            refuse_what_does_not_fit(scaling, part.plan, part.gpus, part.gpu_type)
+
+    def _replace(self, config: Any, name: str, value: Any) -> None:  # noqa: ANN401
+        before = getattr(config, name)
+        if before != value:
+            kept = plain_value(before)
+            self._replaced.setdefault(name, without_keys(kept) if isinstance(kept, str) else kept)
+            setattr(config, name, value)
+
+    def _fit(self, trainer: Any, fit: Callable[[Any], Any]) -> Any:  # noqa: ANN401
+        if self.run is not None:
+            if not self._has_returned:
+                return self._watched(trainer, fit, self.run)
+            message = f"fit() was called once more{line_of_script()}"
+            self.run.journal.add(ScriptRaised(error=LATER_FIT, message=message))
+            raise LaterFit
+        if self._ahead:
+            self._ahead -= 1
+            self._earlier_runs.append(trainer.run_config)
+            return self._earlier(trainer, fit, self._configure)
+        if any(_goes_on(trainer.run_config, before) for before in self._earlier_runs):
+            raise RefusalError(
+                "the fit() that is watched goes on with an earlier one, by its run name "
+                f"{trainer.run_config.name}; each run of chaos has a name of its own",
+                "Have the script pass the earlier result's checkpoint on, or watch that one.",
+            )
+        self.run = self._begin()
+        training_has_begun()
+        return self._watched(trainer, fit, self.run)
+
+    def _watched(self, trainer: Any, fit: Train, part: RunPart) -> Any:  # noqa: ANN401
+        """Call `fit()`, and record the call and its end."""
+        run, scaling = trainer.run_config, trainer.scaling_config
+        if not self._is_settled(run):
+            self._replaced = {}
+        self._configure(trainer, part)
+        if "Torch" in type(trainer).__name__ and keeps_first_buckets(scaling.max_workers):
+            self._replaced["ddp_rebuilds_buckets"] = True
+        part.journal.add(
+            FitCalled(
+                trainer=type(trainer).__name__,
+                workers=scaling.max_workers,
+                run_name=run.name,
+                storage_path=self._storage,
+                settings=_settings(trainer),
+                replaced=self._replaced,
+            )
+        )
+        try:
+            result = fit(trainer)
+        except BaseException as error:
+            self.raised = error
+            part.journal.add(FitRaised(error=type(error).__name__, message=str(error)[:4000]))
+            raise
+        self._has_returned = True
+        metrics = {key: plain_value(value) for key, value in (result.metrics or {}).items()}
+        # Not by the storage context of `run`: on a cluster that is the controller's, and one made
+        # here would write to storage, which this host may not even reach.
+        checkpoint = compat.checkpoint_name(result.checkpoint, result.path)
+        part.journal.add(FitReturned(metrics=metrics, checkpoint=checkpoint))
+        return result
+
+
+def _refuse_tune(*, but_a_tuner: bool) -> None:
+    """Refuse, by name, functions of Tune that call `fit()` in another process."""
+    from ray import tune
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise RefusalError(
+            "the script runs trials of Ray Tune, which call fit() in actors; chaos injects faults "
+            "into one of them where the scenario names it, on a cluster",
+            "Set job.trial (0 is the first one) and use the backend `ray`, or test one trial's "
+            "trainer alone: a script that calls its fit() itself, with that trial's settings.",
+        )
+
+    tune.run = tune.run_experiments = refuse
+    if not but_a_tuner:
+        tune.Tuner.fit = refuse
+
+
+def _goes_on(run: Any, earlier: Any) -> bool:  # noqa: ANN401 - two RunConfigs
+    """Return whether a run finds the checkpoints of an earlier one.
+
+    Ray 2.60 names a run by the second if the script does not. Two runs with the same
+    such name are different, unless they share one configuration object.
+    """
+    if run is earlier:
+        return True
+    is_one = (str(run.storage_path), run.name) == (str(earlier.storage_path), earlier.name)
+    return is_one and not str(run.name).startswith(_NAMED_BY_RAY)
+
+
+def _name(run: Any, part: RunPart) -> str:  # noqa: ANN401
+    """Return a name for the run: another one where the script's own is not that of its first start.
+
+    Storage is found by it, so a script that is named anew at each start finds nothing.
+    """
+    ours, own = f"{part.plan.slug}-{os.environ[TOKEN_ENV]}", str(run.name)
+    first = part.directory.path / "run-name"
+    if not first.exists():
+        first.write_text(own, encoding="utf-8")
+        return ours
+    is_named = not own.startswith(_NAMED_BY_RAY)
+    is_same = is_named and read_record(first).decode() == own
+    return ours if is_same else f"{ours}-{uuid4().hex[:8]}"
+
+
+def stays_here(run: Any, plan: Plan) -> bool:  # noqa: ANN401
+    """Return whether the run's folder replaces storage elsewhere, as in an audit."""
+    is_elsewhere = run.storage_filesystem is not None or "://" in str(run.storage_path)
+    return is_elsewhere and plan.confined is not None and not plan.confined.keeps_storage
+
+
+def _storage_path(run: Any, part: RunPart) -> str:  # noqa: ANN401
+    """Return the run's own folder in remote storage, of the script or the scenario, or locally."""
+    wanted, own = part.plan.shape.storage or "", f"chaos-{os.environ[TOKEN_ENV]}"
+    if stays_here(run, part.plan):
+        return str(part.directory.storage.resolve())
+    if "://" in wanted:
+        return below(wanted, own)
+    if run.storage_filesystem is not None:
+        return f"{str(run.storage_path).rstrip('/')}/{own}"
+    if "://" in str(run.storage_path):
+        return below(str(run.storage_path), own)
+    apart = part.directory.path / "storage-apart"
+    if apart.exists():
+        raise RefusalError(
+            f"the job keeps its checkpoints on a local disk ({run.storage_path}), and not all "
+            f"nodes ({read_record(apart).decode()}) see the run's directory",
+            "Give cluster.storage, a folder or URI that every node reaches.",
+        )
+    return str(part.directory.storage.resolve())
+
+
+def _settle_storage(run: Any, part: RunPart) -> str:  # noqa: ANN401
+    """Replace the run's file system by one that can fail, if the plan has a storage fault.
+
+    If storage is no local folder, the way to it is written for the harness. Returns the
+    path of storage, without keys.
+    """
+    ops = tuple(op for op in part.plan.ops if op.fault.family == "storage")
+    path = str(run.storage_path)
+    is_folder = run.storage_filesystem is None and "://" not in path
+    if is_folder and not ops:
+        return path
+    from pyarrow.fs import FileSystem
+
+    shown, inner, folder = without_keys(path), run.storage_filesystem, path
+    if inner is None:
+        inner, folder = FileSystem.from_uri(path)
+    if not is_folder:
+        leave_remote_storage(part.directory, RemoteStorage(inner, folder, run.name, shown))
+    if ops:
+        _wrap_storage(run, part, ops=ops, inner=inner, folder=folder)
+    return shown
+
+
+def _wrap_storage(
+    run: Any,  # noqa: ANN401
+    part: RunPart,
+    *,
+    ops: tuple[Op, ...],
+    inner: Any,  # noqa: ANN401 - a pyarrow file system
+    folder: str,
+) -> None:
+    from chaos.launch.raytrain.wrapped.due import Layer
+    from chaos.launch.raytrain.wrapped.filesystem import Wrapped
+
+    root = f"{folder.rstrip('/')}/{run.name}"
+    layer = Layer(part.directory.path, ops, root, compat.snapshot_name())
+    run.storage_filesystem, run.storage_path = Wrapped(inner, layer), folder
+
+
+def _mark_workers(run: Any, env: dict[str, str]) -> None:  # noqa: ANN401
+    theirs = run.worker_runtime_env or {}
+    ours = {TOKEN_ENV: os.environ[TOKEN_ENV], EXTENSIONS_ENV: OFF, **env}
+    run.worker_runtime_env = {**theirs, "env_vars": {**theirs.get("env_vars", {}), **ours}}
+
+
+def _settings(trainer: Any) -> dict[str, Any]:  # noqa: ANN401
+    run, scaling = trainer.run_config, trainer.scaling_config
+    env = {k: v for k, v in sorted(os.environ.items()) if k.startswith(("RAY_TRAIN_", "TORCH_"))}
+    return {
+        "train_loop_config": plain_value(trainer.train_loop_config or {}),
+        "num_workers": plain_value(scaling.num_workers),
+        "use_gpu": bool(scaling.use_gpu),
+        "resources_per_worker": plain_value(compat.resources_per_worker(scaling)),
+        "placement_strategy": str(scaling.placement_strategy),
+        "max_failures": run.failure_config.max_failures,
+        "max_preemption_failures": run.failure_config.max_preemption_failures,
+        "num_to_keep": run.checkpoint_config.num_to_keep,
+        "checkpoint_score_attribute": run.checkpoint_config.checkpoint_score_attribute,
+        "checkpoint_score_order": run.checkpoint_config.checkpoint_score_order,
+        "environment": env,
+    }

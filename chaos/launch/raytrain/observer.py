@@ -1,0 +1,272 @@
+"""The observer in Ray Train's controller, which records states, attempts, commits and failures."""
+
+import contextlib
+import math
+import os
+from collections import Counter
+from itertools import count
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from chaos.faults.world import Target
+from chaos.launch.raytrain import compat
+from chaos.model.event import (
+    CheckpointDeleted,
+    Committed,
+    ControllerState,
+    Disturbed,
+    FailureDecided,
+    ObserverFailed,
+    WorkerGroupStarted,
+    WorkerPlace,
+)
+from chaos.model.plan import Plan
+from chaos.model.trigger import AtState
+from chaos.plan.due import holds_polls
+from chaos.probe.address import ControllerPort, RunAddress
+from chaos.probe.process_identity import HERE
+from chaos.probe.saves import Saves
+from chaos.run.clock import SystemClock
+from chaos.run.journal import Journal, read_journal
+
+
+class Observer:
+    """The observer of one controller process; it numbers attempts and epochs."""
+
+    def __init__(
+        self, plan: Plan, journal: Journal, controller: ControllerPort, saves: Saves
+    ) -> None:
+        self._journal = journal
+        self._saves = saves
+        self._controller = controller
+        self._journals = Path()
+        self._attempt = -1
+        self._upcoming: int | None = None  # the attempt that begins, until it has begun
+        self._next_epoch = 0
+        self._reports = 0  # of this attempt
+        self._may_move = False
+        self._epochs: dict[str, int] = {}
+        self._places: dict[str, tuple[int, int]] = {}
+        self._state = self._folder = ""
+        self._polls_matter = any(holds_polls(op) for op in plan.ops)
+        self._visits: Counter[str] = Counter()
+        self._armed_states: dict[tuple[str, int], list[int]] = {}
+        for op in plan.ops:
+            if isinstance(op.at, AtState):
+                self._armed_states.setdefault((op.at.state, op.at.visit), []).append(op.index)
+
+    @classmethod
+    def start(cls, address: RunAddress, folder: str) -> "Observer":
+        """Open the journal and find the chaos controller; `folder` is the run's in its storage."""
+        directory = address.run_directory()
+        source = _free_name(directory.journals, f"controller-{os.getpid()}")
+        journal = Journal(directory.journals, source, role="controller", clock=SystemClock())
+        saves = Saves(directory.saves)
+        observer = cls(directory.load_plan(), journal, address.connect(), saves)
+        observer._journals, observer._folder = directory.journals, folder
+        observer._attempt = numbered_before(directory.journals)[0] - 1
+        compat.on_checkpoint_deleted(observer.checkpoint_deleted, folder, HERE.removing)
+        return observer
+
+    def lineage(self) -> dict[str, Any]:
+        """Return a probe's attempt, and the epoch that each checkpoint ended.
+
+        `places` has the resume place of each checkpoint that is older than its report. Another
+        driver may train beside this one, so the chaos controller numbers all attempts.
+        """
+        if self._upcoming is None:
+            attempts, self._epochs, self._places = numbered_before(self._journals)
+            self._upcoming = self._controller.next_attempt(attempts)
+        places = dict(self._places)
+        return {"attempt": self._upcoming, "epochs": dict(self._epochs), "places": places}
+
+    def state_changed(self, previous: Any, current: Any) -> None:  # noqa: ANN401
+        """Record a new state; Ray calls this at every poll, changed or not."""
+        name = compat.state_name(current)
+        if name == self._state:
+            return
+        self._state = name
+        self._journal.add(ControllerState(previous=compat.state_name(previous), state=name))
+        error = compat.failure_of(current)
+        if (ours := compat.our_error(error)) is not None:
+            self._journal.add(Disturbed(why=f"chaos failed in Ray's controller: {ours}"))
+        if error is not None and name != "ERRORED":
+            self._failure_decided(error, raises=compat.leads_to_error(current))
+        self._visits[name] += 1
+        for index in self._armed_states.get((name, self._visits[name]), ()):
+            self._controller.enter_state(index)
+
+    def group_started(self, worker_group: Any) -> None:  # noqa: ANN401
+        """Record an attempt, and report the worker of each rank to the chaos controller."""
+        workers = compat.workers_of(worker_group)
+        lineage, self._upcoming = self.lineage(), None
+        HERE.attempt = self._attempt = attempt = lineage["attempt"]
+        self._reports = 0
+        handed = compat.checkpoint_handed_to(worker_group)
+        self._next_epoch = place_after(lineage, handed)[0]
+        self._may_move = attempt > 0
+        self._journal.add(
+            WorkerGroupStarted(
+                attempt=attempt,
+                workers=tuple(
+                    WorkerPlace(rank=rank, pid=pid, node_id=node_id, node_ip=node_ip)
+                    for rank, pid, node_id, node_ip, _ in workers
+                ),
+            )
+        )
+        group = {
+            rank: (Target(attempt=attempt, rank=rank, pid=pid, node_id=node_id), actor)
+            for rank, pid, node_id, _, actor in workers
+        }
+        self._controller.group_started(group)
+
+    def group_launched(self) -> None:
+        """Report the launch of an attempt to the chaos controller, whose ops may wait for it."""
+        self._controller.group_launched(self._attempt)
+
+    def committed(self, checkpoint: Any, metrics: list[dict[str, Any]]) -> None:  # noqa: ANN401
+        """Record a commit, and report it to the chaos controller, whose ops may wait for it."""
+        name = compat.checkpoint_name(checkpoint, self._folder)
+        self._follow_workers()
+        attempt = self._attempt
+        while self._saves.has_passed(attempt, self._next_epoch):
+            self._next_epoch += 1
+        early = self._saves.is_early(attempt, self._reports)
+        self._reports += 1
+        epoch = self._next_epoch - early
+        goes_on = self._older(name)
+        event = Committed(
+            attempt=attempt,
+            epoch=epoch,
+            checkpoint=name,
+            metrics=tuple(_plain(record) for record in metrics),
+            early=early,
+            goes_on=goes_on,
+        )
+        self._journal.add(event)
+        if name is not None:
+            self._epochs[name] = epoch
+            if goes_on is not None:
+                self._places[name] = goes_on
+        self._next_epoch = epoch + 1
+        self._controller.committed(event)
+
+    def checkpoint_deleted(self, checkpoint: str) -> None:
+        """Record that retention removed a checkpoint."""
+        try:
+            event = CheckpointDeleted(attempt=max(self._attempt, 0), checkpoint=checkpoint)
+            self._journal.add(event)
+        except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's run
+            self.failed("deletion", error)
+
+    def polled(self) -> None:
+        """Wait here while an op needs a report to stay uncommitted."""
+        if self._polls_matter:
+            self._controller.may_poll()
+
+    def failed(self, where: str, error: Exception) -> None:
+        """Record that something was not seen."""
+        with contextlib.suppress(Exception):  # nothing more can be done; RunEnded will be missed
+            self._journal.add(ObserverFailed(where=where, error=f"{type(error).__name__}: {error}"))
+
+    def _older(self, checkpoint: str | None) -> tuple[int, int] | None:
+        """Return the resume place of a checkpoint that was saved earlier than its report."""
+        place = None if checkpoint is None else self._saves.goes_on_at(checkpoint)
+        return place if place is not None and place < (self._next_epoch + 1, 0) else None
+
+    def _follow_workers(self) -> None:
+        """Count epochs from the place at which the workers resumed.
+
+        Before the first report that ends an epoch of an attempt, each of its ranks has written its
+        position (see `saves`).
+        """
+        position = self._saves.position(self._attempt) if self._may_move else None
+        if position is not None:
+            self._may_move = False
+            self._next_epoch = position.epoch
+
+    def _failure_decided(self, error: Any, *, raises: bool) -> None:  # noqa: ANN401
+        event = FailureDecided(
+            attempt=max(self._attempt, 0),
+            decision="RAISE" if raises else "RETRY",
+            charged=compat.charged_budget(error),
+            error=compat.failure_name(error),
+            errors=compat.failures_by_rank(error),
+        )
+        self._journal.add(event)
+        self._controller.failure_decided(event)
+
+
+def _free_name(journals: Path, name: str) -> str:
+    """Return a name without a journal: a script that calls `fit()` again has one controller each.
+
+    Without a cluster they share a process.
+    """
+    names = (name if n == 0 else f"{name}-{n}" for n in count())
+    return next(name for name in names if not (journals / f"{name}.jsonl").exists())
+
+
+def place_after(lineage: dict[str, Any], checkpoint: str | None) -> tuple[int, int]:
+    """Return the place at which an attempt begins that was handed a checkpoint, or None."""
+    after = (lineage["epochs"].get(checkpoint, -1) + 1, 0)
+    place: tuple[int, int] = lineage["places"].get(checkpoint, after)
+    return place
+
+
+Numbered: TypeAlias = tuple[int, dict[str, int], dict[str, tuple[int, int]]]
+
+
+def numbered_before(journals: Path) -> Numbered:
+    """Return how many attempts earlier drivers made, and two tables of checkpoints by name.
+
+    They hold the epoch that each ended, and the resume place of those older than their report.
+    """
+    attempts, epochs, places = 0, dict[str, int](), dict[str, tuple[int, int]]()
+    for path in journals.glob("controller-*.jsonl"):
+        for entry in read_journal(path)[0]:
+            match entry.what:
+                case WorkerGroupStarted(attempt=attempt):
+                    attempts = max(attempts, attempt + 1)
+                case Committed(checkpoint=str(checkpoint), epoch=epoch, goes_on=goes_on):
+                    epochs[checkpoint] = epoch
+                    if goes_on is not None:
+                        places[checkpoint] = goes_on
+                case _:
+                    pass
+    return attempts, epochs, places
+
+
+def _plain(record: dict[str, Any]) -> dict[str, Any]:
+    """Return a record as JSON can hold it: other values as text, non-finite numbers by name."""
+    return {str(key): plain_value(value) for key, value in record.items()}
+
+
+def plain_value(value: Any) -> Any:  # noqa: ANN401
+    """Return a metric as JSON can hold it, without changing a single bit of a float.
+
+    numpy's scalars become Python's (float64 is a float that the encoder refuses). A value
+    without such a form becomes its text.
+    """
+    for kind, plain in _PLAIN:
+        if isinstance(value, kind):
+            return plain(value)
+    item = getattr(value, "item", None)
+    if callable(item) and getattr(value, "size", 2) == 1:
+        return plain_value(item())
+    return repr(value)[:200]
+
+
+def _number(value: float) -> float | str:
+    """Return a float, or its name if it is not finite: JSON has none such."""
+    return float(value) if math.isfinite(value) else str(float(value))
+
+
+_PLAIN: tuple[tuple[type | tuple[type, ...], Any], ...] = (
+    (type(None), lambda _: None),
+    (bool, bool),
+    (float, _number),
+    (int, int),
+    (str, str),
+    (dict, _plain),
+    ((list, tuple), lambda items: [plain_value(item) for item in items]),
+)

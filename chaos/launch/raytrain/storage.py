@@ -1,0 +1,122 @@
+"""The directories that a run left in its own storage."""
+
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path, PurePosixPath
+
+from chaos.launch.raytrain.bucket import remote_storage_of, remove_remote_storage
+from chaos.model.event import (
+    AnyEvent,
+    Committed,
+    FitCalled,
+    Leftover,
+    ObserverFailed,
+    PartUploaded,
+    StorageSeen,
+    StoredCheckpoint,
+)
+from chaos.model.plan import Plan
+from chaos.run.clock import SystemClock
+from chaos.run.directory import RunDirectory
+from chaos.run.file_digest import folder_digests
+from chaos.run.journal import Journal
+
+PLACE = "checkpoint directories"
+_RUNS = "[!.]*"  # hidden ones are a session's
+_RAYS = "checkpoint_"
+
+
+def search_storage(
+    journal: Journal,
+    seen: Sequence[AnyEvent],
+    directory: RunDirectory,
+    *,
+    is_watched: bool = True,
+) -> tuple[str, ...]:
+    """Record the checkpoint directories that were never committed; return the places searched.
+
+    A checkpoint directory has Ray's name, or was seen to be uploaded under another. If files
+    are watched, all directories in storage are recorded as well. Storage that cannot be read
+    is an event of its own, since nothing is known of it.
+    """
+    called = [event for event in seen if isinstance(event, FitCalled)]
+    if not called:
+        return ()
+    try:
+        return _search(journal, seen, directory, is_watched=is_watched)
+    except OSError as error:
+        journal.add(
+            ObserverFailed(
+                where=f"looking at storage ({called[-1].storage_path})",
+                error=f"{type(error).__name__}: {error}",
+            )
+        )
+        return ()
+    finally:
+        remove_remote_storage(directory)
+
+
+def _search(
+    journal: Journal, seen: Sequence[AnyEvent], directory: RunDirectory, *, is_watched: bool
+) -> tuple[str, ...]:
+    remote, storage = remote_storage_of(directory), directory.storage
+    place = str(storage.resolve())
+    if remote is None and not any(
+        isinstance(e, FitCalled) and e.storage_path == place for e in seen
+    ):
+        return ()
+    if is_watched and (held := storage_seen(directory, op=None)) is not None:
+        journal.add(held)
+    names = _folder_names(storage) if remote is None else remote.folder_names()
+    for name in orphans(seen, names):
+        journal.add(Leftover(kind="checkpoint_directory", what=name))
+    return (PLACE if remote is None else f"{PLACE} in {remote.shown}",)
+
+
+def look_for(plan: Plan, directory: RunDirectory) -> Callable[[int], StorageSeen | None]:
+    """Return the function that looks at a run's storage once an op has injected its fault."""
+    if not plan.watch.files:
+        return lambda _: None
+    return lambda op: storage_seen(directory, op=op)
+
+
+def storage_seen(directory: RunDirectory, *, op: int | None) -> StorageSeen | None:
+    """Return the directories in a run's storage, with digests of their files.
+
+    All directories, because a job may name its checkpoints as it likes. Returns None if
+    storage is still empty. Raises OSError if it cannot be read.
+    """
+    began_ns = SystemClock().now_ns()
+    remote, storage = remote_storage_of(directory), directory.storage
+    if remote is not None:
+        return StorageSeen(op=op, began_ns=began_ns, checkpoints=remote.folders())
+    if not any(folder.is_dir() for folder in storage.glob(_RUNS)):
+        return None
+    return StorageSeen(
+        op=op,
+        began_ns=began_ns,
+        checkpoints=tuple(
+            StoredCheckpoint(name=folder.name, files=folder_digests(folder))
+            for folder in sorted(storage.glob(f"{_RUNS}/*"))
+            if folder.is_dir()
+        ),
+    )
+
+
+def orphans(seen: Sequence[AnyEvent], names: Collection[str]) -> list[str]:
+    """Return the checkpoint directories that were never committed, of all `names`."""
+    committed = {e.checkpoint for e in seen if isinstance(e, Committed) and e.checkpoint}
+    uploaded = {event.checkpoint for event in seen if isinstance(event, PartUploaded)}
+    above = {str(folder) for name in committed for folder in PurePosixPath(name).parents}
+    rays = {name for name in names if name.startswith(_RAYS) and "/" not in name}
+    return sorted((rays | (uploaded & set(names))) - committed - above)
+
+
+def _folder_names(storage: Path) -> list[str]:
+    """Return the paths of all directories in the run's own folder, relative to it."""
+    found = [
+        folder.relative_to(run).as_posix()
+        for run in storage.glob(_RUNS)
+        for folder in run.rglob("*")
+        if folder.is_dir()
+    ]
+    return sorted(found)

@@ -1,0 +1,327 @@
+"""A pyarrow file system that behaves as another one, until a storage fault is due.
+
+A fault takes effect on a file by its output stream. pyarrow's C++ calls `write`, `flush` and
+`close` from its own threads, and passes an exception on to the writer.
+"""
+
+import errno
+import os
+import signal
+import threading
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import fs
+
+from chaos.faults.base import Fault
+from chaos.faults.corrupt_snapshot import CorruptSnapshot
+from chaos.faults.delayed_visibility import DelayedVisibility
+from chaos.faults.disk_full import DiskFull
+from chaos.faults.fail_upload import FailUpload
+from chaos.faults.slow_upload import SlowUpload
+from chaos.faults.torn_checkpoint import TornCheckpoint
+from chaos.launch.raytrain.wrapped.due import Layer, StorageInjector, injector_of
+from chaos.model.plan import Op
+
+SLICES_PER_S = 10
+
+
+class Through:
+    """A file that passes everything on to another."""
+
+    def __init__(self, file: Any, injector: StorageInjector, op: Op, path: str) -> None:  # noqa: ANN401
+        self._file = file
+        self._injector = injector
+        self._op = op
+        self._path = path
+
+    @property
+    def closed(self) -> bool:
+        """Whether the file is closed."""
+        return bool(self._file.closed)
+
+    def write(self, content: bytes) -> int:
+        """Write all bytes; return the number that the writer is to assume."""
+        self._file.write(content)
+        return len(content)
+
+    def flush(self) -> None:
+        """Flush the file."""
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+class Late(Through):
+    """A file whose upload waits before its first byte."""
+
+    def __init__(self, *args: Any, delay_s: float) -> None:  # noqa: ANN401 - as `Through`
+        super().__init__(*args)
+        if self._injector.begins(self._op):
+            # Before the wait: a worker that ends during the wait has waited, too.
+            self._injector.record(self._op, self._path, "delayed", f"waits {delay_s:g} s")
+            self._injector.clock.sleep(delay_s)
+
+
+_ONE_LINE = threading.Lock()  # all files of an upload share its bandwidth
+
+
+class Narrow(Through):
+    """A file that takes so many bytes a second, together with all files of the process."""
+
+    def __init__(self, *args: Any, bytes_per_s: int) -> None:  # noqa: ANN401 - as `Through`
+        super().__init__(*args)
+        self._bytes_per_s = bytes_per_s
+
+    def write(self, content: bytes) -> int:
+        """Write slice by slice, and wait after each as long as it takes."""
+        what = f"takes {self._bytes_per_s} bytes a second"
+        self._injector.record(self._op, self._path, "delayed", what)
+        view = memoryview(content)
+        size = max(1, self._bytes_per_s // SLICES_PER_S)
+        with _ONE_LINE:
+            for start in range(0, len(view), size):
+                part = view[start : start + size]
+                self._file.write(part)
+                self._injector.clock.sleep(len(part) / self._bytes_per_s)
+        return len(view)
+
+
+class Full(Through):
+    """A file that takes so many bytes, and raises `ENOSPC` at the next."""
+
+    def __init__(self, *args: Any, room: int) -> None:  # noqa: ANN401 - as `Through`
+        super().__init__(*args)
+        self._room = room
+
+    def write(self, content: bytes) -> int:
+        """Write the bytes that fit; raise if there are more."""
+        view = memoryview(content)
+        fits = self._injector.reserve(self._op, len(view), room=self._room)
+        if fits:
+            self._file.write(view[:fits])
+        if fits < len(view):
+            what = f"was full after {self._room} bytes"
+            self._injector.record(self._op, self._path, "raised", what)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._path)
+        return len(view)
+
+
+class Half(Through):
+    """A file that keeps its first half. Later bytes are held back until they are in that half."""
+
+    def __init__(self, *args: Any, kills: bool = False) -> None:  # noqa: ANN401 - as `Through`
+        super().__init__(*args)
+        self._kills = kills
+        self._held = bytearray()
+        self._seen = self._kept = 0
+
+    def write(self, content: bytes) -> int:
+        """Take all bytes, and write on to the half of those that have come."""
+        self._held += content
+        self._seen += len(content)
+        more = self._seen // 2 - self._kept
+        if more > 0:
+            self._file.write(bytes(self._held[:more]))
+            del self._held[:more]
+            self._kept += more
+        return len(content)
+
+    def close(self) -> None:
+        """Close the file at its half, or kill the process there."""
+        if self.closed:
+            return
+        half = f"{self._kept} of {self._seen} bytes"
+        if self._kills:  # a disk keeps the half; a bucket keeps nothing of the object
+            self._file.flush()
+            self._injector.record(
+                self._op, self._path, "killed", f"its writer was killed after {half}"
+            )
+            os.kill(os.getpid(), signal.SIGKILL)
+        self._file.close()
+        if self._kept < self._seen:
+            self._injector.record(self._op, self._path, "cut", f"kept {half}")
+
+
+class Wrapped(fs.PyFileSystem):  # type: ignore[misc]
+    """A replacement of `inner`, in C++ as well, which reports the type of `inner` as its own.
+
+    Ray 2.60 asks by `isinstance` whether storage is the local disk (then
+    `Checkpoint.as_directory()` copies nothing) or S3 (then uploads use one
+    thread); `__class__` answers that. Storage that shows files late reports
+    that it is a `PyFileSystem`: as a local disk it would not be asked for them.
+    """
+
+    def __init__(self, inner: fs.FileSystem, layer: Layer) -> None:
+        super().__init__(Delegate(inner, layer))
+        self.inner = inner
+        self.layer = layer
+
+    @property  # type: ignore[misc]  # asked, never set
+    def __class__(self) -> Any:  # noqa: ANN401 - a type
+        late = any(isinstance(op.fault, DelayedVisibility) for op in self.layer.ops)
+        return Wrapped if late else type(self.inner)
+
+    @property
+    def type_name(self) -> str:
+        """The type name of the wrapped file system."""
+        return str(self.inner.type_name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Wrapped, (self.inner, self.layer)
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self.inner == innermost(other))
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = None  # type: ignore[assignment]  # as pyarrow's own have none
+
+
+def innermost(filesystem: Any) -> Any:  # noqa: ANN401 - anything that is compared
+    """Return the file system that another wraps; itself if it wraps none."""
+    return filesystem.inner if issubclass(type(filesystem), Wrapped) else filesystem
+
+
+class Delegate(fs.FileSystemHandler):  # type: ignore[misc]
+    """The handler that C++ calls: it asks the injector, then the wrapped file system.
+
+    Compression is off in the wrapped one: the layer above does it, by a file's name.
+    """
+
+    def __init__(self, inner: fs.FileSystem, layer: Layer) -> None:
+        self.inner = inner
+        self._layer = layer
+
+    @property
+    def _injector(self) -> StorageInjector:
+        return injector_of(self._layer)  # one per process, and a process may be forked
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Delegate) and bool(self.inner == other.inner)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = None  # type: ignore[assignment]
+
+    # -- reading -----------------------------------------------------------------------------
+
+    def get_type_name(self) -> str:
+        """Return the wrapped file system's type name."""
+        return str(self.inner.type_name)
+
+    def normalize_path(self, path: str) -> str:
+        """Return a path as the wrapped file system spells it."""
+        return str(self.inner.normalize_path(path))
+
+    def get_file_info(self, paths: list[str]) -> list[fs.FileInfo]:
+        """Return the files at some paths; a hidden one is not found."""
+        found = self.inner.get_file_info(paths)
+        return [self._seen(info) for info in found]
+
+    def get_file_info_selector(self, selector: fs.FileSelector) -> list[fs.FileInfo]:
+        """Return the files of a folder, without the hidden ones."""
+        self._turn_away(selector.base_dir, is_error=not selector.allow_not_found)
+        found = self.inner.get_file_info(selector)
+        seen = [info for info in found if not self._injector.hides(info.path)]
+        for info in found:
+            if info not in seen:
+                self._turn_away(info.path, is_error=False)
+        return seen
+
+    def open_input_stream(self, path: str) -> Any:  # noqa: ANN401 - a NativeFile
+        """Open a file to be read from its beginning."""
+        self._turn_away(path)
+        return self.inner.open_input_stream(path, compression=None)
+
+    def open_input_file(self, path: str) -> Any:  # noqa: ANN401 - a NativeFile
+        """Open a file to be read anywhere."""
+        self._turn_away(path)
+        return self.inner.open_input_file(path)
+
+    # -- writing -----------------------------------------------------------------------------
+
+    def open_output_stream(self, path: str, metadata: Any) -> Any:  # noqa: ANN401 - a NativeFile
+        """Open a file to be written, through the faults that are due on it."""
+        due = list(self._injector.due(path))
+        for op, fault in due:
+            self._refuse(op, fault, path)
+        file = self.inner.open_output_stream(path, compression=None, metadata=metadata)
+        for op, fault in due:
+            file = self._through(file, op, fault, path)
+        return file if isinstance(file, pa.NativeFile) else pa.PythonFile(file, mode="w")
+
+    def open_append_stream(self, path: str, metadata: Any) -> Any:  # noqa: ANN401 - a NativeFile
+        """Open a file to be written on at its end; no fault is due on that."""
+        return self.inner.open_append_stream(path, compression=None, metadata=metadata)
+
+    def create_dir(self, path: str, recursive: bool) -> None:  # noqa: FBT001 - pyarrow's signature
+        """Make a folder."""
+        self.inner.create_dir(path, recursive=recursive)
+
+    def move(self, source: str, destination: str) -> None:
+        """Rename, as atomically as the wrapped file system does."""
+        self.inner.move(source, destination)
+
+    def copy_file(self, source: str, destination: str) -> None:
+        """Copy a file within storage."""
+        self.inner.copy_file(source, destination)
+
+    def delete_file(self, path: str) -> None:
+        """Remove a file."""
+        self.inner.delete_file(path)
+
+    def delete_dir(self, path: str) -> None:
+        """Remove a folder and all in it."""
+        self.inner.delete_dir(path)
+
+    def delete_dir_contents(self, path: str, missing_dir_ok: bool = False) -> None:  # noqa: FBT001, FBT002
+        """Empty a folder."""
+        self.inner.delete_dir_contents(path, missing_dir_ok=missing_dir_ok)
+
+    def delete_root_dir_contents(self) -> None:
+        """Empty the storage."""
+        self.inner.delete_dir_contents("/", accept_root_dir=True)
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _seen(self, info: fs.FileInfo) -> fs.FileInfo:
+        if info.type == fs.FileType.NotFound or not self._injector.hides(info.path):
+            return info
+        self._turn_away(info.path, is_error=False)
+        return fs.FileInfo(info.path, fs.FileType.NotFound)
+
+    def _turn_away(self, path: str, *, is_error: bool = True) -> None:
+        op = self._injector.turned_away(path)
+        if op is None:
+            return
+        self._injector.record(op, path, "raised", "could not be seen yet")
+        if is_error:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+
+    def _refuse(self, op: Op, fault: Fault, path: str) -> None:
+        if isinstance(fault, DelayedVisibility):
+            self._injector.hide(op, path)
+        elif isinstance(fault, FailUpload):
+            self._injector.record(op, path, "raised", f"raised `{fault.error}`")
+            raise OSError(fault.error)
+
+    def _through(self, file: Any, op: Op, fault: Fault, path: str) -> Any:  # noqa: ANN401
+        place = (file, self._injector, op, path)
+        match fault:
+            case SlowUpload(delay_s=float(delay_s)):
+                return Late(*place, delay_s=delay_s)
+            case SlowUpload(bytes_per_s=int(bytes_per_s)):
+                return Narrow(*place, bytes_per_s=bytes_per_s)
+            case DiskFull(after_bytes=room):
+                return Full(*place, room=room)
+            case TornCheckpoint(worker_dies=dies):
+                return Half(*place, kills=dies)
+            case CorruptSnapshot():
+                return Half(*place)
+            case _:
+                return file

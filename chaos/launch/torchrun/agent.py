@@ -1,0 +1,224 @@
+"""The process that calls torchrun, and observes its agent: rounds, failures, restarts left.
+
+`python -m chaos.launch.torchrun.agent RUN_DIRECTORY HARNESS_PID`, once per node. torchelastic
+decides by itself; five of its agent's methods are followed, and none is changed. Only the first
+rendezvous waits until all agents of the start are ready, as far apart as their imports may end;
+and where a fault has taken a node, agents that are done wait for each other less long than torch
+has it (see `rendezvous.times_of`).
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from torch.distributed import run as torchrun
+from torch.distributed.elastic.agent.server import WorkerGroup, WorkerState
+from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
+from torch.distributed.elastic.rendezvous import c10d_rendezvous_backend as rendezvous_backend
+
+from chaos.errors import HarnessError
+from chaos.faults.world import Target
+from chaos.launch.torchrun import worker
+from chaos.launch.torchrun.rendezvous import HOST, launch_options, max_restarts, times_of
+from chaos.launch.torchrun.settings import ATTEMPT_ENV, NODE_ENV, node_number
+from chaos.model.arguments import command_line
+from chaos.model.causes import causes
+from chaos.model.event import (
+    AgentEnded,
+    Disturbed,
+    FailureDecided,
+    MembershipChanged,
+    ObserverFailed,
+    TrainFnEnded,
+)
+from chaos.model.plan import Plan
+from chaos.probe.address import ControllerPort, RunAddress
+from chaos.processes.child import die_with_parent
+from chaos.run.clock import SystemClock
+from chaos.run.directory import RunDirectory
+from chaos.run.journal import Journal, read_journal
+from chaos.run.signals import agent_stacks, answer_with_stacks
+
+
+def main(run_directory: str, harness: int) -> int:
+    """Run one node's agent of a run's job; return the exit code."""
+    die_with_parent(harness)
+    directory = RunDirectory(Path(run_directory))
+    plan, node = directory.load_plan(), os.environ[NODE_ENV]
+    journal = Journal(directory.journals, f"agent-{node}", role="driver", clock=SystemClock())
+    answer_with_stacks(directory.logs / agent_stacks(node))
+    controller = RunAddress.from_env().connect()
+    observer = Observer(journal, controller, directory, node)
+    observer.follow()
+    try:
+        torchrun.main(_words(plan, node, controller, directory.logs))
+    except HarnessError as error:  # of an embedded run: the process that forks is gone
+        journal.add(Disturbed(why=str(error)))
+        return 1
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - torchrun's own end, which is kept
+        told = (observer.last_errors or str(error))[:2000]
+        journal.add(AgentEnded(node_id=node, error=type(error).__name__, message=told))
+        return 1
+    journal.add(AgentEnded(node_id=node))
+    return 0
+
+
+def _words(plan: Plan, node: str, controller: ControllerPort, logs: Path) -> list[str]:
+    """Return torchrun's command line; the script that it starts starts the job's script.
+
+    By default torchrun 2.13 leaves a folder of logs behind in the temporary folder, run by run.
+    """
+    assert plan.job.script is not None
+    number = node_number(node)
+    port = 0 if number == HOST else controller.rendezvous_port()
+    return [
+        *launch_options(plan, number, port, os.environ),
+        f"--max-restarts={max_restarts(plan)}",
+        f"--log-dir={logs / 'torchelastic'}",
+        # torchrun reads all words before it knows which are the script's: without this, an option
+        # of the script's that begins as several of its own do is refused (torch 2.13).
+        "--",
+        worker.__file__,
+        plan.job.script,
+        *command_line(plan.job.args),
+    ]
+
+
+class Observer:
+    """The observer of one node's agent: it records rounds as attempts, and decisions.
+
+    The number of an attempt is that of the rendezvous' round, which all agents share. The count of
+    restarts is each agent's own, and one that joins later begins at 0.
+    """
+
+    def __init__(
+        self, journal: Journal, controller: ControllerPort, run: RunDirectory, node: str
+    ) -> None:
+        self._journal = journal
+        self._controller = controller
+        self._run = run
+        self._node = node
+        self._attempt = -1
+        self._has_failed = False
+        self.last_errors = ""
+
+    def follow(self) -> None:
+        """Observe the agent of this process from now on (torch 2.13)."""
+        self._follow_rendezvous()
+        self._follow_starts()
+        self._follow_decisions()
+        self._follow_end()
+
+    def _follow_rendezvous(self) -> None:
+        meet, host = LocalElasticAgent._rendezvous, rendezvous_backend._create_tcp_store  # noqa: SLF001
+
+        def hosted(parameters: Any) -> Any:  # noqa: ANN401 - a TCPStore
+            store = host(parameters)
+            if node_number(self._node) == HOST:
+                self._guarded("store", lambda: self._controller.rendezvous_hosted(store.port))
+            return store
+
+        def met(agent: Any, group: WorkerGroup) -> None:  # noqa: ANN401
+            if self._attempt < 0:
+                self._guarded("start", lambda: self._controller.agent_ready(self._node))
+            meet(agent, group)
+            self._guarded("rendezvous", lambda: self._met(group))
+
+        rendezvous_backend._create_tcp_store = hosted  # noqa: SLF001
+        LocalElasticAgent._rendezvous = met  # noqa: SLF001
+
+    def _follow_starts(self) -> None:
+        start, restart = LocalElasticAgent._start_workers, LocalElasticAgent._restart_workers  # noqa: SLF001
+
+        def started(agent: Any, group: WorkerGroup) -> dict[int, Any]:  # noqa: ANN401
+            pids: dict[int, Any] = start(agent, group)
+            self._guarded("round", lambda: self._started(group, pids))
+            return pids
+
+        def restarted(agent: Any, group: WorkerGroup) -> None:  # noqa: ANN401
+            if not self._has_failed:
+                self._guarded("membership", self._membership_changed)
+            restart(agent, group)
+
+        LocalElasticAgent._start_workers = started  # noqa: SLF001
+        LocalElasticAgent._restart_workers = restarted  # noqa: SLF001
+
+    def _follow_decisions(self) -> None:
+        monitor = LocalElasticAgent._monitor_workers  # noqa: SLF001
+
+        def monitored(agent: Any, group: WorkerGroup) -> Any:  # noqa: ANN401 - a RunResult
+            result = monitor(agent, group)
+            self._has_failed = result.state in {WorkerState.FAILED, WorkerState.UNHEALTHY}
+            if self._has_failed:
+                left = agent._remaining_restarts  # noqa: SLF001
+                self._guarded("failure", lambda: self._failed(left, result.failures))
+            return result
+
+        LocalElasticAgent._monitor_workers = monitored  # noqa: SLF001
+
+    def _follow_end(self) -> None:
+        wait = LocalElasticAgent._exit_barrier  # noqa: SLF001
+
+        def waited(agent: Any) -> None:  # noqa: ANN401
+            def settle() -> None:
+                if self._controller.node_taken():
+                    least = times_of(os.environ).exit
+                    agent._exit_barrier_timeout = min(agent._exit_barrier_timeout, least)  # noqa: SLF001
+
+            self._guarded("end", settle)
+            wait(agent)
+
+        LocalElasticAgent._exit_barrier = waited  # noqa: SLF001
+
+    def _met(self, group: WorkerGroup) -> None:
+        """Learn the number of the round, and pass it on to the workers that are started next."""
+        handler = group.spec.rdzv_handler
+        self._attempt = handler._state_holder.state.round  # noqa: SLF001
+        os.environ[ATTEMPT_ENV] = str(self._attempt)
+
+    def _started(self, group: WorkerGroup, pids: dict[int, Any]) -> None:
+        """Report this node's workers of an attempt."""
+        mine = {
+            w.global_rank: Target(self._attempt, w.global_rank, pids[w.local_rank], self._node)
+            for w in group.workers
+        }
+        self._controller.part_started(self._attempt, group.workers[0].world_size, mine)
+
+    def _failed(self, left: int, failures: dict[int, Any]) -> None:
+        """Record a failure of the round, and whether torchrun restarts this node's workers."""
+        errors = {rank: self._error_of(failure) for rank, failure in sorted(failures.items())}
+        self.last_errors = "\n".join(causes(errors).values())
+        decided = FailureDecided(
+            attempt=self._attempt,
+            decision="RETRY" if left > 0 else "RAISE",
+            charged="failures",
+            error=f"a worker ended; {left} restarts were left",
+            errors=errors,
+            node_id=self._node,
+        )
+        self._journal.add(decided)
+        self._controller.failure_decided(decided)
+
+    def _membership_changed(self) -> None:
+        self._journal.add(MembershipChanged(attempt=self._attempt, node_id=self._node))
+
+    def _error_of(self, failure: Any) -> str:  # noqa: ANN401 - a ProcessFailure
+        """Return what ended a worker: a signal, the error that it raised, or its exit code."""
+        if failure.exitcode < 0:
+            return f"ended by {failure.signal_name()}"
+        path = self._run.journals / f"worker-{failure.pid}.jsonl"
+        entries = read_journal(path)[0] if path.exists() else []
+        ends = [entry.what.error for entry in entries if isinstance(entry.what, TrainFnEnded)]
+        return next((error for error in reversed(ends) if error), f"exit code {failure.exitcode}")
+
+    def _guarded(self, where: str, act: Any) -> None:  # noqa: ANN401 - a function
+        try:
+            act()
+        except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's run
+            text = f"{type(error).__name__}: {error}"
+            self._journal.add(ObserverFailed(where=where, error=text))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], int(sys.argv[2])))

@@ -1,0 +1,117 @@
+"""torchrun's agents of one run: a process per node, each in a session of its own."""
+
+import signal
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+
+import psutil
+
+from chaos.faults.world import Target
+from chaos.launch.torchrun.process import Process
+from chaos.launch.torchrun.rendezvous import HOST
+from chaos.launch.torchrun.settings import node_name
+from chaos.processes.tree import end_all, is_running, living
+
+
+@dataclass
+class _Agent:
+    """One agent; `is_taken`: a fault took its node, or gave it notice."""
+
+    process: Process
+    is_taken: bool = False
+
+
+class Agents:
+    """The agents of a run, by their nodes; `start` starts the one of a node.
+
+    All are started by one thread: the kernel ends a child that asked for it when the thread ends
+    that has started it (PR_SET_PDEATHSIG), and the thread of a fault ends with the fault.
+    """
+
+    def __init__(self, start: Callable[[str], Process]) -> None:
+        self._start = start
+        self._starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="agents")
+        self._guard = threading.Lock()
+        self._agents: dict[str, _Agent] = {}
+
+    @property
+    def pid(self) -> int:
+        """The first agent, which hosts the rendezvous."""
+        return self._agents[node_name(HOST)].process.pid
+
+    def pid_of(self, node_id: str) -> int:
+        """Return the pid of a node's agent."""
+        return self._agents[node_id].process.pid
+
+    def add(self) -> str:
+        """Start the agent of one more node; return the node's name."""
+        return self._starter.submit(self._add).result()
+
+    def _add(self) -> str:
+        node = node_name(len(self._agents))
+        agent = _Agent(self._start(node))
+        with self._guard:
+            self._agents[node] = agent
+        return node
+
+    def take(self, node_id: str) -> None:
+        """Note that a fault ends a node's agent, so that its exit code means nothing."""
+        self._agents[node_id].is_taken = True
+
+    @property
+    def is_any_taken(self) -> bool:
+        """Whether a fault has ended the agent of a node."""
+        with self._guard:
+            return any(agent.is_taken for agent in self._agents.values())
+
+    def codes(self) -> dict[str, int | None]:
+        """Return the exit codes of the agents that no fault has taken, None while they run."""
+        with self._guard:
+            mine = {node: a.process for node, a in self._agents.items() if not a.is_taken}
+        return {node: process.poll() for node, process in mine.items()}
+
+    def is_over(self) -> bool:
+        """Return whether no agent runs, those included that a fault has taken."""
+        with self._guard:
+            every = [agent.process for agent in self._agents.values()]
+        return all([process.poll() is not None for process in every])  # noqa: C419 - reap each
+
+    def end_one(self, node_id: str) -> None:
+        """Kill a node's agent, whose exit code then means nothing."""
+        self.take(node_id)
+        end_all(self.pid_of(node_id))
+
+    def end(self) -> None:
+        """Kill all agents, and all that they started."""
+        with self._guard:
+            every = [agent.process for agent in self._agents.values()]
+        for process in every:
+            if process.poll() is None:
+                end_all(process.pid)
+        for process in every:
+            process.wait()
+
+    def close(self) -> None:
+        """End the thread that starts agents, and with it those that are left."""
+        self._starter.shutdown()
+
+
+def tree(agent: int, workers: list[Target]) -> list[psutil.Process]:
+    """Return the processes of a node: its agent, its workers, and all that they started."""
+    found: dict[int, psutil.Process] = {}
+    for pid in (agent, *(worker.pid for worker in workers)):
+        with suppress(psutil.NoSuchProcess):
+            if is_running(pid):
+                found[pid] = psutil.Process(pid)
+        found |= {process.pid: process for process in living(pid)}
+    return [*found.values()]
+
+
+def signal_all(processes: list[psutil.Process], number: signal.Signals) -> None:
+    """Send a signal to processes, some of which may be gone."""
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.send_signal(number)

@@ -1,0 +1,90 @@
+"""The backend of jobs that torchrun starts: in real processes, or in forked ones."""
+
+import os
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from chaos.errors import HarnessError, UsageError
+from chaos.launch.torchrun.execution import Run, started_anew
+from chaos.launch.torchrun.process import Starter
+from chaos.launch.torchrun.roots import Roots, why_not_forked
+from chaos.launch.torchrun.settings import HASH_SEED, OTHER_HASH_SEED
+from chaos.model.plan import Plan
+from chaos.run.directory import RunDirectory
+from chaos.run.ports import Show
+
+
+class TorchrunBackend:
+    """A context manager: leaving it ends the processes that its runs were forked from.
+
+    A plan's backend decides: `fork` is embedded, `torchrun` starts every process anew. Backends
+    beside this one, or afresh, fork from the same processes, and end none.
+    """
+
+    def __init__(self, hash_seed: str = HASH_SEED, roots: Roots | None = None) -> None:
+        self._hash_seed = hash_seed
+        self._owns = roots is None
+        self._roots = roots or Roots()
+
+    def __enter__(self) -> Self:
+        """Start nothing: the first plan does."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End what was started."""
+        self.close()
+
+    def close(self) -> None:
+        """End the processes that runs are forked from."""
+        if self._owns:
+            self._roots.close()
+
+    def beside(self) -> "TorchrunBackend":
+        """Return a backend that executes plans at the same time."""
+        return TorchrunBackend(self._hash_seed, self._roots)
+
+    def afresh(self, *, other_hashes: Plan | None = None) -> "TorchrunBackend":
+        """Return a backend like this one, or with another hash seed: every run is a start."""
+        if other_hashes is None:
+            return TorchrunBackend(HASH_SEED, self._roots)
+        if other_hashes.backend == "fork":  # its imports take seconds: they begin now
+            log = Path(os.devnull)
+            self._roots.warm_up(other_hashes, hash_seed=OTHER_HASH_SEED, log=log)
+        return TorchrunBackend(OTHER_HASH_SEED, self._roots)
+
+    def execute(self, plan: Plan, directory: RunDirectory, show: Show) -> None:
+        """Execute a plan; all that was recorded is in the directory's journals.
+
+        Executes it once more if something other than chaos and the job disturbed the run.
+        """
+        try:
+            why = self._execute(plan, directory, show)
+        except HarnessError as error:
+            why = str(error)
+        if why is not None:
+            directory.set_aside()
+            self._execute(plan, directory, show, again_after=why)
+
+    def _execute(
+        self, plan: Plan, directory: RunDirectory, show: Show, *, again_after: str | None = None
+    ) -> str | None:
+        """Execute a plan once; return what disturbed it, None if nothing did."""
+        starter = self._starter(plan, directory)
+        run = Run(plan, directory, show, self._hash_seed, again_after, starter)
+        run.execute()
+        return run.disturbed_by
+
+    def _starter(self, plan: Plan, directory: RunDirectory) -> Starter:
+        if plan.backend != "fork":
+            return started_anew
+        if (why := why_not_forked({**os.environ, **plan.job.env})) is not None:
+            raise UsageError(why, "Add --backend torchrun: every process is started anew.")
+        log = directory.logs / "root.log"
+        return partial(self._roots.start, plan, hash_seed=self._hash_seed, log=log)

@@ -1,0 +1,97 @@
+"""A process of a run, to be started: a new interpreter, or a fork of one that is warm."""
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from chaos.errors import HarnessError
+from chaos.processes.forks import Forks, gone
+from chaos.processes.tree import is_running
+from chaos.run.clock import SystemClock, seconds_since
+
+FORK_S = 30.0
+END_S = 5.0
+POLL_S = 0.01
+
+
+@dataclass(frozen=True)
+class Start:
+    """The start of a process: the words after the interpreter's own, environment, streams.
+
+    A stream without a name is that of the process that starts this one.
+    """
+
+    words: tuple[str, ...]
+    env: dict[str, str]
+    cwd: str
+    stdout: str | None = None
+    stderr: str | None = None
+
+
+class Process(Protocol):
+    """The part of `subprocess.Popen` that a run asks of its agent."""
+
+    pid: int
+
+    def poll(self) -> int | None:
+        """Return the exit code, None while the process runs; negative codes are signals."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end, and return the exit code."""
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+
+
+Starter: TypeAlias = Callable[[Start], Process]
+
+
+class ForkedProcess:
+    """A forked process in the manner of `subprocess.Popen`; it leads a session of its own.
+
+    Raises `HarnessError` if the process that forks is gone.
+    """
+
+    def __init__(self, forks: Forks, start: Start, *, what: str) -> None:
+        self._forks = forks
+        self._what = what
+        self._clock = SystemClock()
+        self.returncode: int | None = None
+        self.pid, wire = forks.fork(start)
+        wire.end.settimeout(FORK_S)
+        try:
+            wire.receive()  # from here on signals to its process group reach it
+        except EOFError:  # it has ended: `poll` returns how
+            pass
+        except TimeoutError as error:
+            raise HarnessError(f"{what} did not come to its first line") from error
+        finally:
+            wire.close()
+
+    def poll(self) -> int | None:
+        """Return the exit code, None while the process runs; negative codes are signals."""
+        if self.returncode is None:
+            within_s = 0.0 if is_running(self.pid) else END_S
+            self.returncode = self._forks.exit_code(self.pid, within_s=within_s)
+            if self.returncode is None and within_s:
+                raise gone(f"the process that {self._what} was forked from")
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end, and return the exit code; raises `subprocess.TimeoutExpired`."""
+        start = self._clock.now_ns()
+        while (code := self.poll()) is None:
+            if timeout is not None and seconds_since(start, self._clock) > timeout:
+                raise subprocess.TimeoutExpired(self._what, timeout)
+            self._clock.sleep(POLL_S)
+        return code
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+        if self.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)

@@ -1,0 +1,206 @@
+"""The address by which a process finds its run, and its port to the run's chaos controller."""
+
+import importlib
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+from chaos.declared import TOKEN_ENV
+from chaos.faults.order import Order
+from chaos.faults.world import Target
+from chaos.model.event import Committed, FailureDecided
+from chaos.plugins import EXTENSIONS_ENV, OFF
+from chaos.run.directory import RunDirectory
+from chaos.run.metadata import OURS, VARIABLES
+
+DIRECTORY_ENV = "CHAOS_RUN_DIRECTORY"
+CONTROLLER_ENV = "CHAOS_CONTROLLER"
+
+
+class ControllerPort(ABC):
+    """The chaos controller, seen from another process of the run.
+
+    A question is the name of a method, with its arguments; a subclass is a transport for it.
+    """
+
+    @abstractmethod
+    def ask(self, question: str, *arguments: object) -> Any:  # noqa: ANN401 - the question's answer
+        """Return the answer to a question."""
+
+    def tell(self, question: str, *arguments: object) -> None:
+        """Send a question without an answer; waits no longer than the transport must."""
+        self.ask(question, *arguments)
+
+    def next_attempt(self, known: int) -> int:
+        """Return the number of the attempt that begins now; so many are known to its driver."""
+        return int(self.ask("next_attempt", known))
+
+    def group_started(self, group: Mapping[int, tuple[Target, Any]]) -> None:
+        """Report the worker of each rank, with Ray's handle to it."""
+        self.ask("group_started", dict(group))
+
+    def group_launched(self, attempt: int) -> None:
+        """Report that every rank of an attempt has begun its train function."""
+        self.tell("group_launched", attempt)
+
+    def rendezvous_hosted(self, port: int) -> None:
+        """Report the port at which an agent of torchrun hosts the rendezvous."""
+        self.tell("rendezvous_hosted", port)
+
+    def rendezvous_port(self) -> int:
+        """Wait for and return the port of the rendezvous."""
+        return int(self.ask("rendezvous_port"))
+
+    def node_taken(self) -> bool:
+        """Return whether a fault has taken one of torchrun's nodes."""
+        return bool(self.ask("node_taken"))
+
+    def agent_ready(self, node_id: str) -> None:
+        """Wait, in an agent of torchrun, until the agents of all nodes of the start are ready."""
+        self.ask("agent_ready", node_id)
+
+    def part_started(self, attempt: int, ranks: int, workers: Mapping[int, Target]) -> None:
+        """Report the workers of one of torchrun's agents, in an attempt of so many ranks."""
+        self.ask("part_started", attempt, ranks, dict(workers))
+
+    def began(self, attempt: int, rank: int) -> None:
+        """Report that a rank that torchrun started begins the job's script."""
+        self.tell("began", attempt, rank)
+
+    def committed(self, event: Committed) -> None:
+        """Report a commit."""
+        self.tell("committed", event)
+
+    def failure_decided(self, event: FailureDecided) -> None:
+        """Report Ray's decision about a failure."""
+        self.tell("failure_decided", event)
+
+    def may_poll(self) -> None:
+        """Wait until Ray's controller may poll its workers again."""
+        self.ask("may_poll")
+
+    def await_hold(self, op: int) -> bool:
+        """Wait until Ray's controller is held for an op; return whether it is."""
+        return bool(self.ask("await_hold", op))
+
+    def enter_state(self, op: int) -> None:
+        """Wait, in Ray's controller, until the fault of an op at this state is injected."""
+        self.ask("enter_state", op)
+
+    def arrive(self, op: int, target: Target) -> Order | None:
+        """Wait at an op's place until the worker may continue; return its order, if it has one."""
+        order: Order | None = self.ask("arrive", op, target)
+        return order
+
+    def obeyed(self, token: str) -> None:
+        """Report that this worker carries out an order, by the order's token."""
+        self.ask("obeyed", token)
+
+
+class Unattended(ControllerPort):
+    """The port of a training without faults: a trial beside the one under test."""
+
+    def ask(self, question: str, *arguments: object) -> Any:  # noqa: ANN401 - None
+        """Return None: there is no controller."""
+        del question, arguments
+
+    def next_attempt(self, known: int) -> int:
+        """Return the number: there is one driver at a time."""
+        return known
+
+
+@dataclass(frozen=True)
+class RunAddress:
+    """A run's directory, its token, and where its chaos controller is.
+
+    The controller is `ray:<name of an actor>`, `unix:<name of a socket>`, or `none:`. `metadata`
+    are the variables by which a job finds the emulated metadata service, if there is one.
+    """
+
+    directory: Path
+    token: str
+    controller: str
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def from_env(cls) -> Self:
+        """Read the address from this process's environment."""
+        return cls(
+            directory=Path(os.environ[DIRECTORY_ENV]),
+            token=os.environ[TOKEN_ENV],
+            controller=os.environ[CONTROLLER_ENV],
+            metadata=metadata_variables(),
+        )
+
+    def as_env(self) -> dict[str, str]:
+        """Return the variables that carry the address."""
+        return {
+            DIRECTORY_ENV: str(self.directory),
+            TOKEN_ENV: self.token,
+            CONTROLLER_ENV: self.controller,
+            EXTENSIONS_ENV: OFF,
+            **self.metadata,
+        }
+
+    def run_directory(self) -> RunDirectory:
+        """Return the folder for this process's files: the run's, or one on its own host.
+
+        Node agents copy the files of the latter to the harness.
+        """
+        return self._transport().run_directory(self)
+
+    def connect(self) -> ControllerPort:
+        """Connect to the chaos controller of the run's launcher."""
+        return self._transport().connect(self)
+
+    def _transport(self) -> "Transport":
+        # By name, and imported here: a worker of torchrun needs no Ray, and has none to import.
+        module = importlib.import_module(_TRANSPORTS[self.controller.partition(":")[0]])
+        transport: Transport = module.TRANSPORT
+        return transport
+
+
+class Transport(Protocol):
+    """The way to a run's chaos controller: `TRANSPORT` of a module of `_TRANSPORTS`.
+
+    Each function gets the run's address, whose `controller` is `<transport>:<name>`.
+    """
+
+    def connect(self, address: RunAddress) -> ControllerPort:
+        """Connect to the chaos controller."""
+
+    def run_directory(self, address: RunAddress) -> RunDirectory:
+        """Return the folder for this process's files."""
+
+
+@dataclass(frozen=True)
+class OnThisHost:
+    """A transport between processes of one host, which all see the run's folder."""
+
+    make: Callable[[str], ControllerPort]
+
+    def connect(self, address: RunAddress) -> ControllerPort:
+        """Connect by the controller's name."""
+        return self.make(address.controller.partition(":")[2])
+
+    def run_directory(self, address: RunAddress) -> RunDirectory:
+        """Return the run's own folder."""
+        return RunDirectory(address.directory)
+
+
+TRANSPORT = OnThisHost(lambda _: Unattended())
+_TRANSPORTS = {
+    "none": __name__,
+    "unix": "chaos.probe.gates",
+    "ray": "chaos.launch.raytrain.ray_controller",
+}
+
+
+def metadata_variables() -> dict[str, str]:
+    """Return the variables of the run's metadata service in this process; none if it has none."""
+    if OURS not in os.environ:
+        return {}
+    return {name: os.environ[name] for name in VARIABLES if name in os.environ}

@@ -1,0 +1,522 @@
+"""The files that a rank saves and loads: recorded, and traced to the save they came from."""
+
+import contextlib
+import itertools
+import os
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from chaos.check.resume_place import Seen
+from chaos.model.event import (
+    FileCopied,
+    FileRenamed,
+    FileSaveBegun,
+    FileSaved,
+    FilesSeen,
+    FileWritten,
+    SavedPart,
+    SeenFile,
+)
+from chaos.model.places import Place
+from chaos.probe.cursor import Record
+from chaos.probe.loads import GoingOn, Loads
+from chaos.probe.open_watch import Opened, Opening
+from chaos.probe.saves import Save, Saves
+from chaos.probe.state.content import counts_of, parts_of
+from chaos.probe.state.readable import is_text, read
+from chaos.probe.thread_place import HandedWork
+from chaos.run.file_digest import file_digest
+
+_Content = tuple[tuple[SavedPart, ...], dict[str, int]]
+BESIDE_MAX = 256
+_EVENTS = "events.out."  # how TensorBoard's files of events begin
+
+
+class JobFiles:
+    """The saves and loads of one rank, by which its cursor may move (see `GoingOn`)."""
+
+    def __init__(
+        self,
+        record: Record,
+        saves: Saves,
+        *,
+        is_kept: bool,
+        may_move: bool,
+        ranks: int,
+    ) -> None:
+        self._cursor, self._cost = record.cursor, record.cost
+        self._write, self._failed = record.write, record.failed
+        self._saves = saves
+        self._records = is_kept
+        self.going_on = GoingOn(record.cursor, saves, ranks=ranks, may_move=may_move)
+        self.loads = Loads(record, saves, self.going_on)
+        self._since_step: list[Save] = []
+        self._due = saves.lengths(record.cursor.rank, ranks=ranks)
+        self._ended: dict[int, int] = {}  # the steps of each epoch that was reported
+        self._handed = HandedWork(lambda: Place(self._cursor.epoch, self._cursor.step))
+        self._lock = threading.RLock()
+        self._opened = Opened(
+            saves.run,
+            self._handed.place,
+            is_read=self.loads.reading,
+            look=self._look_beside,
+            renames=self._renaming,
+            failed=record.failed,
+        )
+        self._opened.moved = self._moved
+        self._opened.is_reading = is_kept and record.cursor.attempt > 0
+        self._contents: dict[str, _Content] = {}  # by path, or by the digest of the bytes
+        self._texts: dict[str, FileWritten] = {}
+        self._folders: dict[str, Place] = {}  # that are written beside training
+        self._has_saved = self._has_stepped = False
+        self._tmp = os.path.realpath(tempfile.gettempdir())
+        self.reported: int | None = None
+        self.settle: Callable[[], object] | None = None
+        self.halfway_of: Callable[[int], Callable[[], None] | None] = lambda _: None
+        self.renaming_of: Callable[[int], Callable[[], None] | None] = lambda _: None
+        self.unhook: Callable[[Callable[[], Any]], Any] = lambda save: save()
+
+    def watch_opened(self) -> None:
+        """Follow, from now on, files that are written and read by other means than torch's."""
+        if self._records:
+            self._opened.watch()
+            self._handed.watch()
+            if self._cursor.attempt:
+                self._guarded("files", self._tell_found)
+
+    # -- called by torch.save and torch.load, and by pickle --------------------------------------
+
+    def save_begun(self, path: Path) -> None:
+        """Record that a file begins to be written."""
+        self._guarded("save", lambda: self._begun(_real(path), self._handed.place(), "torch"))
+
+    def saved(self, path: Path, what: Any) -> None:  # noqa: ANN401 - whatever `torch.save` is given
+        """Record a file's bytes and the counts in it, for later attempts to find."""
+        self._opened.forget(path)
+        place = self._handed.place()
+        real = _real(path)
+        self._guarded("save", lambda: self._saved(real, place, _content(what), *_bytes_of(real)))
+
+    def holds(self, path: Path, what: Any) -> None:  # noqa: ANN401 - whatever is pickled
+        """Remember the content of a file that is not closed yet."""
+        self._guarded("save", lambda: self._contents.update({str(path): _content(what)}))
+
+    def holds_bytes(self, digest: str, what: Any) -> None:  # noqa: ANN401
+        """Remember the content of bytes that may be written to a file."""
+        cursor = self._cursor
+        self._guarded("save", lambda: self._contents.update({digest: _content(what)}))
+        self._guarded("save", lambda: self._saves.mark_look(**cursor.at()))
+
+    def halfway(self) -> Callable[[], None] | None:
+        """Return the function that arrives at an op in the middle of this epoch's save, or None.
+
+        What is written before the first step of a job that makes steps is data, and no save.
+        """
+        cursor = self._cursor
+        is_data = (cursor.epoch, cursor.step) == (0, 0) and any(self._due.values())
+        return None if is_data else self.halfway_of(cursor.epoch)
+
+    def save_handed_over(self, folder: Path) -> None:
+        """Mark the place of a save that is written later, while training goes on.
+
+        By another process perhaps, whose files are not seen until they are uploaded.
+        """
+        cursor = self._cursor
+        self._folders[str(folder)] = place = Place(cursor.epoch, cursor.step)
+        self._guarded("save", lambda: self._saves.mark_place(cursor.attempt, *place))
+
+    def shard_begun(self, folder: Path) -> None:
+        """Record that this rank begins to write its files of a sharded checkpoint."""
+        place = self._handed.place()
+        self._guarded("save", lambda: self._begun(folder, place, "shards"))
+
+    def shard_written(self) -> None:
+        """Stop at an op inside a save, in the epoch in which the save was asked for."""
+        if (arrive := self.halfway_of(self._handed.place()[0])) is not None:
+            arrive()
+
+    def loading(self, path: Path) -> str | None:
+        """Return a file's digest, before it is read."""
+        if not self._records or not path.is_file():
+            return None
+        try:
+            with self._cost.watching, self._opened.quietly():
+                return file_digest(path)
+        except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's load
+            self._failed("load", error)
+            return None
+
+    def within_load(self, digest: str) -> None:
+        """Stop at an op inside the first load of a file that an earlier attempt saved."""
+        self.loads.within(digest)
+
+    def quietly(self) -> contextlib.AbstractContextManager[None]:
+        """Return a context in which `open` is not watched: the caller reports the file itself."""
+        return self._opened.quietly()
+
+    def loaded(self, path: Path, digest: str, error: BaseException | None) -> None:
+        """Record that a file was read, from which training may resume."""
+        self._guarded("load", lambda: self.loads.loaded(path, digest, error))
+
+    def part_uploaded(self, checkpoint: str, folder: Path, files: Mapping[str, str]) -> None:
+        """Record the resume place of this rank's part of a checkpoint."""
+        self.look(at_rest=True)
+        self._guarded("upload", lambda: self._part(checkpoint, folder, files))
+
+    def is_saved_here(self) -> bool:
+        """Return whether any rank has saved a file since the last step of an epoch.
+
+        The ranks step together: the save of one holds up the next step of the others.
+        """
+        cursor = self._cursor
+        if not self._records or not cursor.step:
+            return False
+        return self._saves.has_place(cursor.attempt, cursor.epoch, cursor.step)
+
+    def may_resume_here(self) -> bool:
+        """Return whether a rank has saved its state since the last step, to a file or to bytes."""
+        cursor = self._cursor
+        return self._records and bool(cursor.step) and self._saves.has_look(**cursor.at())
+
+    def unhooked(self, save: Callable[[], Any]) -> Any:  # noqa: ANN401 - what `save` gives
+        """Call `save` while no module has a hook of chaos.
+
+        Beside training the hooks stay, as they see the steps that are made meanwhile: a module
+        that is pickled there gets hooks that do nothing.
+        """
+        return save() if self._handed.is_beside() else self.unhook(save)
+
+    # -- called by the probe ---------------------------------------------------------------------
+
+    def look(self, *, at_rest: bool = False) -> None:
+        """Record the files written and closed, or read, since the last look.
+
+        `at_rest` also looks again at files that were still open at an earlier look.
+        """
+        self._guarded("files", lambda: self._look(at_rest=at_rest))
+
+    def step_begins(self, first: Callable[[], Seen] = Seen) -> None:
+        """Move the cursor, before the first step of a later attempt, to where it resumed.
+
+        `first` returns what was seen of that step. The ranks share a step's gradients: by now every
+        rank has read its files.
+        """
+        self._comes_here(first)
+        self._opened.step_begins()
+
+    def _comes_here(self, first: Callable[[], Seen] = Seen) -> None:
+        self._handed.trains_here()
+        self.look(at_rest=True)  # torchrun's jobs make no report, at which it would be done
+        if self.going_on.is_to_find:
+            self._guarded("load", lambda: self._go_on(first()))
+
+    def pass_reported(self) -> None:
+        """Begin the next epoch at a step, if the report that ends this one came before.
+
+        A checkpoint may be older than its report: one that is saved beside training is reported
+        when it is whole, which is a save later. A job that resumes from it trains the rest of
+        that epoch, and does not report it again. `reported` is the epoch whose report came with
+        the checkpoint that this attempt resumed from; of epochs after it, each has its report.
+        """
+        if self._is_at_reported_end():
+            self._guarded("files", self._pass)
+
+    def _is_at_reported_end(self) -> bool:
+        cursor = self._cursor
+        return (
+            self.reported is not None
+            and cursor.epoch <= self.reported
+            and cursor.epoch not in self._ended
+            and 0 < cursor.step == self._due.get(cursor.epoch)
+        )
+
+    def _pass(self) -> None:
+        cursor = self._cursor
+        self._saves.mark_passed(cursor.attempt, cursor.epoch)
+        cursor.epoch, cursor.step = cursor.epoch + 1, 0
+
+    def _pass_at_report(self) -> None:
+        """Pass the end at a report, if it is the one of a last checkpoint saved beside training.
+
+        In the baseline no step lies between the report of this epoch and that one, and what is
+        saved here is reported by the second.
+        """
+        cursor = self._cursor
+        is_saved = self._saves.has_place(cursor.attempt, cursor.epoch, cursor.step)
+        if is_saved and self._due.get(cursor.epoch + 1) == 0 and self._is_at_reported_end():
+            self._pass()
+
+    def is_at_end(self, epoch_steps: int | None) -> bool:
+        """Return whether a step begins the next epoch, in a job that reports nothing.
+
+        Its epochs are those of the baseline. In the baseline itself, an epoch ends after
+        `epoch_steps`; without that, where any rank has saved a file since the last step: by now
+        all ranks have come to this one, since they share its gradients.
+        """
+        epoch, step = self._cursor.epoch, self._cursor.step
+        if self._due:
+            return 0 < step == self._due.get(epoch)
+        if epoch_steps is not None:
+            return step >= epoch_steps
+        return self.is_saved_here()
+
+    def epoch_ended(self) -> None:
+        """Mark the saves since the last step as the end of their epoch, where no report does."""
+        self._guarded("files", self._mark_ends)
+        self._tell_texts()
+
+    def step_done(self) -> None:
+        """Remember that the saves so far lie in the middle of an epoch."""
+        self._opened.is_reading, self._has_stepped = False, True
+        self._since_step.clear()
+
+    def report_begun(self, *, is_early: bool = False) -> None:
+        """Mark the saves since the last step as the end of their epoch.
+
+        Before an `is_early` report nothing was trained: the first step still shows the place.
+        """
+        self.look(at_rest=True)
+        if not is_early:
+            self._comes_here()
+        self._guarded("report", self._pass_at_report)
+        self._guarded("report", self._mark_ends)
+        self._tell_texts()
+
+    def train_fn_ended(self, *, returned: bool = True) -> None:
+        """Record the files that the job leaves when its train function is over.
+
+        A job that has `returned` without a step found in its files that nothing was left to train.
+        """
+        if returned and self.going_on.is_to_find:
+            self.look()
+            self._guarded("load", lambda: self._go_on(Seen(), is_over=True))
+        self._guarded("files", lambda: self._look(at_rest=True, at_end=True))
+        self._tell_texts()
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _guarded(self, where: str, act: Callable[[], object]) -> None:
+        if not self._records:
+            return
+        try:
+            with self._cost.watching, self._opened.quietly(), self._lock:
+                act()
+                if self._has_saved and self.settle is not None:
+                    self.settle()  # the next attempt compares its model with this one's
+                    self.settle = None
+        except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's save or load
+            self._failed(where, error)
+
+    def _look_beside(self) -> None:
+        """Look, in the thread that has closed a file; its time is not counted as a step's."""
+        try:
+            with self._opened.quietly(), self._lock:
+                self._look(at_rest=False)
+        except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's save
+            self._failed("files", error)
+
+    def _renaming(self, place: Place) -> None:
+        """Stop at an op whose place is a renaming, of which none is before training.
+
+        Caches are made there, once for all runs of a machine.
+        """
+        if place > (0, 0) and (arrive := self.renaming_of(place[0])) is not None:
+            arrive()
+
+    def _moved(self, path: str, to: str | None) -> None:
+        """Follow a file that is renamed or removed, by whomever it was saved."""
+        if to is None:
+            self._saves.drop(_in_folder(path))
+        else:
+            self._saves.move(_in_folder(path), _in_folder(to))
+
+    def _tell_found(self) -> None:
+        """Record which of the files that earlier attempts left are there for this rank."""
+        files = []
+        for laid in self._saves.laid():
+            is_elsewhere = laid.tmp not in (None, self._tmp)
+            where = laid.where()
+            state: Literal["there", "gone"] = "gone" if where is None else "there"
+            files.append(
+                SeenFile(
+                    path=where or laid.path,
+                    digest=laid.digest,
+                    state="elsewhere" if is_elsewhere else state,
+                )
+            )
+        there = {file.path for file in files if file.state == "there"}
+        others = sorted(_beside(there) - {file.path for file in files})
+        files += [SeenFile(path=path, digest="", state="there") for path in others]
+        self._write(FilesSeen(**self._cursor.who(), files=tuple(files)))
+
+    def _at(self, place: Place) -> dict[str, Any]:
+        return {**self._cursor.who(), "epoch": place[0], "step": place[1]}
+
+    def _begun(self, path: Path, place: Place, saver: str, *, thread: int | None = None) -> None:
+        """Record a save that begins, or that was begun by the `thread` that opened its file."""
+        is_beside = self._handed.is_beside(thread)
+        self._write(
+            FileSaveBegun(**self._at(place), path=str(path), saver=saver, is_beside=is_beside)
+        )
+        if saver == "torch":  # the others are recorded once they are written
+            self._saves.begin(self._save_of(path, place, digest=""))
+
+    def _saved(self, path: Path, place: Place, content: _Content, digest: str, size: int) -> None:
+        what: dict[str, Any] = {"path": str(path), "digest": digest, "bytes": size}
+        self._write(FileSaved(**self._at(place), **what, parts=content[0], counts=content[1]))
+        self._keep(path, place, digest, size=size)
+        self._saves.mark_place(self._cursor.attempt, *place)
+        self._has_saved = True
+
+    def _keep(
+        self, path: Path, place: Place, digest: str, *, size: int, is_log: bool = False
+    ) -> None:
+        save = self._save_of(path, place, digest, is_log=is_log)
+        self._saves.lay(path, digest, tmp=self._tmp)
+        if save.is_data and self._saves.find(digest) is not None:
+            return  # what was saved in training stays so, though a new process writes it again
+        self._saves.keep(save, size=size)
+        self._since_step.append(save)
+
+    def _save_of(self, path: Path, place: Place, digest: str, *, is_log: bool = False) -> Save:
+        who, ends = self._cursor, self._ends_epoch(place)
+        is_data = not self._has_stepped and any(self._due.values())  # in a job that makes steps
+        return Save(digest, who.attempt, who.rank, *place, str(path), ends, is_log, is_data)
+
+    def _part(self, checkpoint: str, folder: Path, files: Mapping[str, str]) -> None:
+        """Record the place of the youngest file, if this run is known to have saved all files."""
+        digests = [
+            file_digest(folder / name) if digest.startswith("size:") else digest
+            for name, digest in files.items()
+        ]
+        place = self._folders.pop(os.path.abspath(folder), None)  # noqa: PTH100 - links stay links
+        if place is not None:
+            for name, digest in zip(files, digests, strict=True):
+                if self._saves.find(digest) is None:
+                    path = folder / name
+                    self._saved(path, place, _content(read(path)), digest, path.stat().st_size)
+        found = [save for save in map(self._saves.find, digests) if save is not None]
+        places = [save.goes_on_at() for save in found if not save.is_log]
+        # In an epoch without a step it is unknown whether a save is of its end.
+        is_known = bool(places) and len(found) == len(digests) and self._cursor.step > 0
+        self._saves.keep_part(checkpoint, self._cursor.rank, max(places) if is_known else None)
+
+    def _ends_epoch(self, place: Place) -> bool:
+        """Return whether an epoch ended there: by its report, or by its steps in the baseline.
+
+        The report after a save may never begin, since a fault may come between.
+        """
+        epoch, step = place
+        if epoch in self._ended:
+            return self._ended[epoch] == step
+        return step > 0 and self._due.get(epoch) == step
+
+    def _mark_ends(self) -> None:
+        epoch, step = self._cursor.epoch, self._cursor.step
+        self._ended[epoch] = step
+        for save in self._since_step:
+            if (save.epoch, save.step) == (epoch, step) and step > 0:
+                self._saves.mark_end(save)
+        self._since_step.clear()
+
+    def _look(self, *, at_rest: bool, at_end: bool = False) -> None:
+        self.loads.look()
+        for opening in self._opened.closed(look_again=at_rest, at_end=at_end):
+            try:
+                self._written(opening)
+            except FileNotFoundError:
+                # A temporary file may be gone by now. One that is renamed is not: its thread waits.
+                if Path(opening.path).exists():
+                    raise
+        for moved in self._opened.renamings():
+            self._write(FileRenamed(**self._at(moved.place), path=moved.path, to=moved.to))
+
+    def _written(self, opening: Opening) -> None:
+        """Record a file that was opened and closed: as a save, if it may be one.
+
+        A text file may hold a job's place, but mostly is a log of it.
+        """
+        path = _real(opening.path)
+        content = self._contents.pop(opening.path, None)
+        if opening.appends or path.name.startswith(_EVENTS):  # a log, and no state
+            return
+        if opening.stays_open and not is_text(path):
+            return  # it is of many steps, and says of none what was in it
+        digest, size = _bytes_of(path)
+        known = self._saves.find(digest)
+        if known is not None and self._is_copy(known, opening, path):
+            self._copied(path, known)
+            return
+        content = content or self._contents.pop(digest, None) or _content(read(path))
+        if not is_text(path):
+            self._begun(path, opening.place, path.suffix.lstrip("."), thread=opening.thread)
+            self._saved(path, opening.place, content, digest, size)
+            return
+        self._keep(path, opening.place, digest, size=size, is_log=True)
+        if content[0]:
+            what: dict[str, Any] = {"path": opening.path, "digest": digest, "bytes": size}
+            text = FileWritten(**self._at(opening.place), **what, parts=content[0])
+            self._texts[opening.path] = text
+
+    def _is_copy(self, known: Save, opening: Opening, path: Path) -> bool:
+        """Return whether a file holds what was saved elsewhere.
+
+        What another thread copies may be done before training goes on, or after it.
+        """
+        is_beside = known.path != str(path) and self._handed.is_beside(opening.thread)
+        return is_beside or (known.epoch, known.step) != opening.place
+
+    def _copied(self, path: Path, known: Save) -> None:
+        """Record a copy of a file that was saved elsewhere, now that it is whole."""
+        self._saves.lay(path, known.digest, tmp=self._tmp)
+        if known.path != str(path):  # else it is written again, with the same bytes
+            at = self._at(Place(known.epoch, known.step))
+            self._write(FileCopied(**at, path=str(path), digest=known.digest))
+
+    def _tell_texts(self) -> None:
+        texts, self._texts = self._texts, {}
+        for text in texts.values():
+            self._guarded("files", lambda text=text: self._write(text))  # type: ignore[misc]
+
+    def _go_on(self, first: Seen, *, is_over: bool = False) -> None:
+        """Move the cursor to where this attempt resumed, as far as that is known."""
+        found = self.going_on.resumes(first, is_over=is_over)
+        if found is not None:
+            self._write(found)
+
+
+def _real(path: Path | str) -> Path:
+    """Return a path without links, by which a file is known whatever path it is opened by."""
+    return Path(os.path.realpath(path))
+
+
+def _in_folder(path: str) -> str:
+    """Return the path of a name in a folder, also of a link: it is renamed or removed itself."""
+    folder, name = os.path.split(path)
+    return os.path.join(os.path.realpath(folder), name)  # noqa: PTH118 - the paths are strings
+
+
+def _beside(paths: Iterable[str]) -> set[str]:
+    """Return the files in the folders of these, where a folder is of one save, by its number.
+
+    A mark that a save is whole may be written as its writer ends, which is not seen.
+    """
+    folders = {path.parent for path in map(Path, paths)}
+    numbered = (folder for folder in folders if any(c.isdigit() for c in folder.name))
+    return {
+        str(file)
+        for folder in numbered
+        for file in itertools.islice(sorted(folder.iterdir()), BESIDE_MAX)
+        if file.is_file()
+    }
+
+
+def _bytes_of(path: Path) -> tuple[str, int]:
+    return file_digest(path), path.stat().st_size
+
+
+def _content(what: Any) -> _Content:  # noqa: ANN401 - whatever is saved
+    return (parts_of(what), counts_of(what)) if what is not None else ((), {})

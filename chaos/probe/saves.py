@@ -1,0 +1,319 @@
+"""Small files in the run's folder, by which an attempt finds the saves of earlier attempts.
+
+<digest>.json                     the place of training at which these bytes were saved
+begun-<path>.json                 the place of a save whose end was not recorded yet
+reads-<attempt>-<rank>.json       the saves that a rank of an attempt has read
+position-<attempt>-<rank>.json    the place at which it resumed
+part-<checkpoint>-<rank>.json     the resume place of a rank's part of a checkpoint, if all
+                                  files of that part were saved in this run
+states-<attempt>-<rank>.jsonl     the states that a rank was seen in, with their places
+index-<rank>.json                 the steps and states of the baseline, if there is one
+lengths.json                      the steps of each epoch of the baseline, if there is one
+place-<attempt>-<epoch>-<step>    exists if a rank has saved a file after that step
+look-<attempt>-<epoch>-<step>     exists if a rank has made bytes of its state after that step
+passed-<attempt>-<epoch>          exists if the report of that epoch came in an earlier attempt
+early-<attempt>-<number>          exists if a report came before the attempt trained anything
+size-<bytes>                      exists if a file of this size was saved
+laid-<path>.json                  a saved file, or a copy of one, where it lies now
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Self
+
+from chaos.check.resume_place import Index, state_keys
+from chaos.model.event import Component
+from chaos.model.places import Place
+from chaos.probe.written import is_below
+from chaos.run.directory import INDEX, LENGTHS, RANKS
+from chaos.run.file_digest import file_digest
+from chaos.run.record_file import read_fields, write_fields
+
+
+@dataclass(frozen=True)
+class Save:
+    """One file as it was saved. `ends_epoch`: the epoch's report began with no step after it.
+
+    `is_log`: it is text, as logs are, and counts as state only if no other file does. `is_data`:
+    its process had made no step before, so that it holds no training.
+    """
+
+    digest: str
+    attempt: int
+    rank: int
+    epoch: int
+    step: int
+    path: str
+    ends_epoch: bool = False
+    is_log: bool = False
+    is_data: bool = False
+
+    def goes_on_at(self) -> tuple[int, int]:
+        """Return the resume place, as (epoch, step), of a job that loads the file."""
+        return (self.epoch + 1, 0) if self.ends_epoch else (self.epoch, self.step)
+
+
+@dataclass(frozen=True)
+class Laid:
+    """A saved file, or a copy of one, where its writer left it.
+
+    `tmp`: the temporary folder of its writer's node, if it lies in there.
+    """
+
+    path: str
+    digest: str
+    size: int
+    changed_ns: int
+    tmp: str | None
+    #: where it was before a renaming, which may have failed
+    was: str | None = None
+
+    def where(self) -> str | None:
+        """Return the path at which the file has this content now; None: it is gone."""
+        return next((p for p in (self.path, self.was) if p is not None and self._is_at(p)), None)
+
+    def _is_at(self, path: str) -> bool:
+        try:
+            found = os.stat(path)  # noqa: PTH116 - the path is a string
+            return found.st_size == self.size and (
+                found.st_mtime_ns == self.changed_ns or self.digest == file_digest(Path(path))
+            )
+        except OSError:  # another rank may remove it meanwhile
+            return False
+
+
+@dataclass(frozen=True)
+class Position:
+    """The place at which a rank resumed: `step` steps of `epoch` are done; `is_log`: see `Save`."""
+
+    attempt: int
+    rank: int
+    epoch: int
+    step: int
+    path: str
+    is_log: bool = False
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """The place, as epoch and finished steps of it."""
+        return self.epoch, self.step
+
+    @classmethod
+    def of(cls, save: Save, *, attempt: int, rank: int) -> Self:
+        """Return the position of a rank that has loaded a file."""
+        epoch, step = save.goes_on_at()
+        return cls(attempt, rank, epoch, step, save.path, save.is_log)
+
+
+class Saves:
+    """The folder of these files, each of which is written whole or not at all."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @property
+    def run(self) -> Path:
+        """The run's own folder."""
+        return self._folder.parent
+
+    def keep(self, save: Save, *, size: int | None = None) -> None:
+        """Record a save, and its size in bytes; of equal files, the latest save stands."""
+        write_fields(self._folder / f"{save.digest}.json", asdict(save))
+        self._begun(save.path).unlink(missing_ok=True)
+        if size is not None:
+            self._mark(f"size-{size}")
+
+    def begin(self, save: Save) -> None:
+        """Record a save, whose digest is not known yet, before its file is written."""
+        write_fields(self._begun(save.path), asdict(save))
+
+    def finish(self, path: Path, digest: str, *, before: int) -> Save | None:
+        """Record the end of an earlier attempt's save, whose file was read without an error.
+
+        Its process was killed between the end of the writing and our record of it.
+        """
+        fields = read_fields(self._begun(os.path.realpath(path)))
+        if fields is None or fields["attempt"] >= before:
+            return None
+        save = replace(Save(**fields), digest=digest)
+        self.keep(save)
+        return save
+
+    def lay(self, path: Path, digest: str, *, tmp: str) -> None:
+        """Record where a file lies that was saved or copied; `tmp`: the node's temporary folder."""
+        found = path.stat()
+        own = tmp if is_below(str(path), tmp) else None
+        self._lay(Laid(str(path), digest, found.st_size, found.st_mtime_ns, own))
+
+    def move(self, path: str, to: str) -> None:
+        """Record the renaming of a file, or of a folder with all files in it."""
+        self.drop(to)
+        alone = read_fields(self._laid(path))
+        every = list(self.laid()) if alone is None else [Laid(**alone)]
+        for laid in every:
+            if is_below(laid.path, path):
+                self.drop(laid.path)
+                self._lay(replace(laid, path=to + laid.path.removeprefix(path), was=laid.path))
+
+    def drop(self, path: str) -> None:
+        """Record that a file is removed; one whose renaming failed stays where it was."""
+        fields = read_fields(self._laid(path))
+        self._laid(path).unlink(missing_ok=True)
+        was = None if fields is None else Laid(**fields).was
+        if fields is not None and was is not None and os.path.lexists(was):
+            self._lay(replace(Laid(**fields), path=was, was=None))
+
+    def laid(self) -> Iterator[Laid]:
+        """Yield the files that were laid down and not removed since."""
+        for path in sorted(self._folder.glob("laid-*.json")):
+            if (fields := read_fields(path)) is not None:
+                yield Laid(**fields)
+
+    def has_size(self, size: int) -> bool:
+        """Return whether a file of so many bytes was saved in this run."""
+        return (self._folder / f"size-{size}").exists()
+
+    def find(self, digest: str) -> Save | None:
+        """Return the save of a file with these bytes, None if this run has none."""
+        fields = read_fields(self._folder / f"{digest}.json")
+        return None if fields is None else Save(**fields)
+
+    def mark_end(self, save: Save) -> None:
+        """Record that the report of a save's epoch has begun with no step in between."""
+        if self.find(save.digest) == save:
+            self.keep(replace(save, ends_epoch=True))
+
+    def lengths(self, rank: int = 0, *, ranks: int | None = None) -> Mapping[int, int]:
+        """Return the number of steps of each epoch of the baseline; empty if unknown.
+
+        They are those of rank 0, but where the baseline shows that a rank has others. Where epochs
+        end with saves, a group of so many `ranks` has them alone if the baseline's was as large.
+        """
+        found = dict(read_fields(self._folder / LENGTHS) or {})
+        due = found.pop(RANKS, None)
+        if None not in {due, ranks} and due != ranks:
+            return {}
+        ours = {epoch: found.get(f"{epoch}@{rank}", found[epoch]) for epoch in found}
+        return {int(epoch): steps for epoch, steps in ours.items() if "@" not in epoch}
+
+    def mark_place(self, attempt: int, epoch: int, step: int) -> None:
+        """Record that a rank has saved a file here, from which a job may resume."""
+        self._mark(f"place-{attempt}-{epoch}-{step}")
+
+    def mark_look(self, attempt: int, epoch: int, step: int) -> None:
+        """Record that a rank has made bytes of its state here, which it may keep anywhere."""
+        self._mark(f"look-{attempt}-{epoch}-{step}")
+
+    def has_look(self, attempt: int, epoch: int, step: int) -> bool:
+        """Return whether a job may resume here, from a file or from bytes that a rank has made."""
+        place = f"{attempt}-{epoch}-{step}"
+        return any((self._folder / f"{mark}-{place}").exists() for mark in ("place", "look"))
+
+    def has_place(self, attempt: int, epoch: int, step: int) -> bool:
+        """Return whether a rank of an attempt has saved a file here."""
+        return (self._folder / f"place-{attempt}-{epoch}-{step}").exists()
+
+    def mark_passed(self, attempt: int, epoch: int) -> None:
+        """Record that an attempt trained past the end of an epoch that was reported before it."""
+        self._mark(f"passed-{attempt}-{epoch}")
+
+    def has_passed(self, attempt: int, epoch: int) -> bool:
+        """Return whether an attempt trained past the end of an epoch without a report."""
+        return (self._folder / f"passed-{attempt}-{epoch}").exists()
+
+    def mark_early(self, attempt: int, number: int) -> None:
+        """Record that a report of an attempt, by its number, comes before any training."""
+        self._mark(f"early-{attempt}-{number}")
+
+    def is_early(self, attempt: int, number: int) -> bool:
+        """Return whether a report of an attempt came before any training."""
+        return (self._folder / f"early-{attempt}-{number}").exists()
+
+    def keep_reads(self, attempt: int, rank: int, reads: Sequence[Position]) -> None:
+        """Record all saves that a rank has read so far."""
+        path = self._folder / f"reads-{attempt}-{rank}.json"
+        write_fields(path, {"reads": [asdict(read) for read in reads]})
+
+    def reads(self, attempt: int) -> dict[int, tuple[Position, ...]]:
+        """Return the saves that each rank of an attempt has read, without ranks that read none."""
+        found: dict[int, tuple[Position, ...]] = {}
+        for path in sorted(self._folder.glob(f"reads-{attempt}-*.json")):
+            fields = read_fields(path)
+            if fields is not None:
+                reads = tuple(Position(**read) for read in fields["reads"])
+                found[reads[0].rank] = reads
+        return found
+
+    def keep_state(self, attempt: int, rank: int, place: Place, parts: Sequence[Component]) -> None:
+        """Record a state that a rank of an attempt was seen in, for later attempts to find."""
+        keys = state_keys(parts)
+        if keys[0]:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with (self._folder / f"states-{attempt}-{rank}.jsonl").open("a") as file:
+                file.write(json.dumps([*place, *keys]) + "\n")
+
+    def states(self, *, before: int) -> Index:
+        """Return the states that were seen in the attempts before one."""
+        found = Index()
+        for path in sorted(self._folder.glob("states-*.jsonl")):
+            if int(path.name.split("-")[1]) < before:
+                for line in path.read_text(encoding="utf-8").splitlines():
+                    if line.endswith("]"):  # a killed process may leave half a line
+                        epoch, step, model, optimizer = json.loads(line)
+                        found.add_keys(Place(epoch, step), model, optimizer)
+        return found
+
+    def index(self, rank: int, *, ranks: int) -> Index:
+        """Return the index of the baseline for one of so many ranks; empty without one."""
+        fields = read_fields(self._folder / f"{INDEX}{rank}.json")
+        return Index() if fields is None else Index.of_fields(fields, ranks=ranks)
+
+    def keep_part(self, checkpoint: str, rank: int, place: tuple[int, int] | None) -> None:
+        """Record the resume place of a rank's part of a checkpoint; None: unknown."""
+        path = self._folder / f"part-{_name_of(checkpoint)}-{rank}.json"
+        write_fields(path, {"place": place})
+
+    def goes_on_at(self, checkpoint: str) -> tuple[int, int] | None:
+        """Return the resume place of a checkpoint, None if it is unknown."""
+        paths = self._folder.glob(f"part-{_name_of(checkpoint)}-*.json")
+        places = [(read_fields(path) or {}).get("place") for path in paths]
+        found = [(epoch, step) for epoch, step in filter(None, places)]
+        return max(found) if found and len(found) == len(places) else None
+
+    def take_position(self, position: Position) -> None:
+        """Record the position of a rank; the latest one stands."""
+        write_fields(
+            self._folder / f"position-{position.attempt}-{position.rank}.json", asdict(position)
+        )
+
+    def position(self, attempt: int) -> Position | None:
+        """Return the furthest position of an attempt's ranks, if one was taken."""
+        taken = list(self._positions(attempt))
+        return max(taken, key=lambda p: p.place) if taken else None
+
+    def _begun(self, path: str) -> Path:
+        return self._folder / f"begun-{_name_of(os.path.abspath(path))}.json"  # noqa: PTH100
+
+    def _laid(self, path: str) -> Path:
+        return self._folder / f"laid-{_name_of(path)}.json"
+
+    def _lay(self, laid: Laid) -> None:
+        write_fields(self._laid(laid.path), asdict(laid))
+
+    def _mark(self, name: str) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        (self._folder / name).touch()
+
+    def _positions(self, attempt: int) -> Iterator[Position]:
+        for path in sorted(self._folder.glob(f"position-{attempt}-*.json")):
+            fields = read_fields(path)
+            if fields is not None:
+                yield Position(**fields)
+
+
+def _name_of(checkpoint: str) -> str:
+    return hashlib.blake2b(checkpoint.encode(), digest_size=8).hexdigest()

@@ -1,0 +1,261 @@
+"""Values as canonical bytes, which are equal if and only if the values are equal to the last bit.
+
+Floats are compared by their bits: -0.0 differs from 0.0, and a NaN equals only
+itself. Mappings are read in the order of their keys, sets in that of their members.
+A list equals a tuple of the same members, since files lose the difference. A
+number of Python equals the same number of numpy.
+"""
+
+import functools
+import hashlib
+import struct
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
+
+from chaos.probe.state.fingerprint import device_sums, host_bytes, sums_of, words_of
+
+Piece: TypeAlias = Any  # bytes, or an int64 torch.Tensor that still is on an accelerator
+
+_SMALL = 4096  # bytes up to which a tensor is hashed as it is
+_DEPTH_MAX = 32
+# Modules and the like; torch's and numpy's old generators; Python's.
+_ACCOUNTS = ("state_dict", "get_state", "getstate")
+_DIGEST_BYTES = 8
+
+
+class Encoding:
+    """The content of a component, as pieces that are joined when its digest is asked for.
+
+    `leaves` are the kinds of values in it, by the first letter of a piece: `f` and `c` for
+    floats, `i` for whole numbers. Tensors and arrays count as the numbers that they hold.
+    `originals` are its tensors as they were given, sharded ones too, each with its entry's name.
+    """
+
+    def __init__(self) -> None:
+        self.pieces: list[Piece] = []
+        self.tensors: list[Any] = []
+        self.numbers: list[float] = []
+        self.leaves: set[bytes] = set()
+        self.originals: list[tuple[str, Any]] = []
+        self._entry = ""
+
+    @property
+    def is_late(self) -> bool:
+        """Whether a part of it still is on an accelerator."""
+        return any(not isinstance(piece, bytes) for piece in self.pieces)
+
+    def digest(self) -> str:
+        """Return 16 hexadecimal digits; waits for what is on an accelerator."""
+        return hashlib.blake2b(self.joined(), digest_size=_DIGEST_BYTES).hexdigest()
+
+    def joined(self) -> bytes:
+        """Return all pieces as one; waits for what is on an accelerator."""
+        read = (p if isinstance(p, bytes) else p.cpu().numpy().tobytes() for p in self.pieces)
+        return b"".join(read)
+
+    def add(self, value: Any, depth: int = 0) -> None:  # noqa: ANN401 - any value
+        """Append a value."""
+        if depth > _DEPTH_MAX:
+            self.pieces.append(b"...")
+            return
+        if _is_tensor(value):
+            self.add_tensor(value)
+            return
+        plain = _plain(value)
+        if plain is not None:
+            self.pieces.append(plain)
+            self.leaves.add(plain[:1])
+            self._remember(value)
+        elif isinstance(value, Mapping):
+            self._add_mapping(value, depth)
+        elif isinstance(value, list | tuple):
+            self._add_all(b"l", value, depth)
+        elif isinstance(value, set | frozenset):
+            self.pieces += [b"s%d;" % len(value), *sorted(encoded(item) for item in value)]
+        else:
+            self._add_object(value, depth)
+
+    def add_entry(self, name: str, value: Any) -> None:  # noqa: ANN401 - any value
+        """Append a named value."""
+        self._entry = name
+        self.pieces.append(name.encode() + b"=")
+        self.add(value)
+
+    def add_tensor(self, tensor: Any) -> None:  # noqa: ANN401 - a torch.Tensor
+        """Append a tensor: dtype, shape and bytes."""
+        self.originals.append((self._entry, tensor))
+        tensor = _readable(tensor)
+        self.leaves.add(b"f" if tensor.is_floating_point() or tensor.is_complex() else b"i")
+        self.pieces.append(_heading(tensor.dtype, tensor.shape))
+        if tensor.is_meta:  # no numbers: such as a skeleton for `functional_call`
+            return
+        self.tensors.append(tensor)
+        if tensor.device.type != "cpu":
+            self.pieces.append(device_sums(tensor))
+            return
+        raw = host_bytes(tensor)
+        small = len(raw) <= _SMALL
+        self.pieces.append(raw.tobytes() if small else sums_of(words_of(raw)).tobytes())
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _remember(self, value: Any) -> None:  # noqa: ANN401
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            self.numbers.append(value)
+
+    def _add_all(self, tag: bytes, values: Iterable[Any], depth: int) -> None:
+        members = list(values)
+        self.pieces.append(tag + b"%d;" % len(members))
+        for member in members:
+            self.add(member, depth + 1)
+
+    def _add_mapping(self, value: Mapping[Any, Any], depth: int) -> None:
+        self.pieces.append(b"m%d;" % len(value))
+        for key, name in sorted(((encoded(key), key) for key in value), key=lambda pair: pair[0]):
+            self.pieces.append(key)
+            self.add(value[name], depth + 1)
+
+    def _add_object(self, value: Any, depth: int) -> None:  # noqa: ANN401
+        kind, inner = _opened(value)
+        self.leaves.add(_leaf_of(value))
+        self.pieces.append(b"o" + _text(kind))
+        self.add(inner, depth + 1)
+
+
+class Unordered:
+    """Tensors in any order: two are equal if they hold the same tensors."""
+
+    def __init__(self, tensors: Iterable[Any]) -> None:
+        self._own = []
+        for tensor in tensors:
+            encoding = Encoding()
+            encoding.add_tensor(tensor)
+            self._own.append(encoding)
+
+    @property
+    def tensors(self) -> list[Any]:
+        """The tensors, in a form that can be read."""
+        return [tensor for own in self._own for tensor in own.tensors]
+
+    @property
+    def originals(self) -> list[tuple[str, Any]]:
+        """The tensors as they were given, without names."""
+        return [original for own in self._own for original in own.originals]
+
+    @property
+    def is_late(self) -> bool:
+        """Whether a part of it still is on an accelerator."""
+        return any(own.is_late for own in self._own)
+
+    def digest(self) -> str:
+        """Return 16 hexadecimal digits; waits for what is on an accelerator."""
+        joined = b"".join(sorted(own.joined() for own in self._own))
+        return hashlib.blake2b(joined, digest_size=_DIGEST_BYTES).hexdigest()
+
+
+def structure_of(tensors: Iterable[Any], kind: str = "") -> str:
+    """Return a digest of a kind and of the tensors' dtypes and shapes, in any order."""
+    headings = b"".join(sorted(_heading(tensor.dtype, tensor.shape) for tensor in tensors))
+    return hashlib.blake2b(kind.encode() + headings, digest_size=_DIGEST_BYTES).hexdigest()
+
+
+def encoded(value: Any) -> bytes:  # noqa: ANN401 - any value on the host
+    """Return a value's canonical bytes."""
+    encoding = Encoding()
+    encoding.add(value)
+    return encoding.joined()
+
+
+def norm_of(tensors: Iterable[Any]) -> Callable[[], float | None]:
+    """Begin to compute the L2 norm of all floating tensors; return a function that waits for it."""
+    from torch.nn.utils import get_total_norm
+
+    floating = [t for t in tensors if t.is_floating_point() or t.is_complex()]
+    norm = get_total_norm(floating) if floating else None
+    return lambda: None if norm is None else abs(norm.item())
+
+
+def _plain(value: Any) -> bytes | None:  # noqa: ANN401
+    """Return the bytes of a value without parts; None for any other."""
+    for kind, spell in _PLAIN:
+        if isinstance(value, kind):
+            return spell(value)
+    item = getattr(value, "item", None)  # one of numpy's scalars
+    if item is not None and type(value).__module__ == "numpy" and not hasattr(value, "__len__"):
+        return _plain(item())
+    return None
+
+
+@functools.cache
+def _heading(dtype: Any, shape: Any) -> bytes:  # noqa: ANN401 - a torch.dtype and a torch.Size
+    return f"t{dtype}{tuple(shape)};".encode()
+
+
+def _text(value: str) -> bytes:
+    raw = value.encode("utf-8", "surrogatepass")
+    return b"%d:" % len(raw) + raw
+
+
+_PLAIN: tuple[tuple[type | tuple[type, ...], Callable[[Any], bytes]], ...] = (
+    (type(None), lambda _: b"N"),
+    (bool, lambda v: b"T" if v else b"F"),
+    (float, lambda v: b"f" + struct.pack("<d", v)),
+    (int, lambda v: b"i%d;" % v),
+    (str, lambda v: b"u" + _text(v)),
+    ((bytes, bytearray), lambda v: b"b%d:" % len(v) + bytes(v)),
+    (complex, lambda v: b"c" + struct.pack("<dd", v.real, v.imag)),
+)
+
+
+def _is_tensor(value: Any) -> bool:  # noqa: ANN401
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def _readable(tensor: Any) -> Any:  # noqa: ANN401 - a torch.Tensor
+    """Return a tensor whose bytes can be read: the local part of a DTensor, dense, resolved."""
+    import torch
+
+    local = getattr(tensor, "to_local", None)  # a DTensor
+    if local is not None:
+        tensor = local()
+    tensor = tensor.detach()
+    if tensor.layout is not torch.strided:
+        tensor = tensor.to_dense()
+    if tensor.is_conj() or tensor.is_neg():
+        return tensor.resolve_conj().resolve_neg()
+    return tensor
+
+
+def _opened(value: Any) -> tuple[str, Any]:  # noqa: ANN401
+    """Return an object's kind and content: its `state_dict` or the like, else its attributes."""
+    kind = type(value)
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    for ask in _ACCOUNTS:
+        method = getattr(value, ask, None)
+        if callable(method) and not isinstance(value, type):
+            return name, method()
+    if hasattr(value, "dtype") and hasattr(value, "tobytes"):  # an array
+        return f"{value.dtype}{value.shape}", _array(value)
+    if hasattr(value, "__qualname__"):
+        return "named", f"{value.__module__}.{value.__qualname__}"
+    return name, getattr(value, "__dict__", None) or _said(value)
+
+
+def _said(value: Any) -> Any:  # noqa: ANN401
+    """Return the `repr` of an object without attributes, the state of a generator."""
+    if hasattr(value, "bit_generator"):
+        return value.bit_generator.state
+    text = repr(value)
+    return None if " at 0x" in text else text
+
+
+def _leaf_of(value: Any) -> bytes:  # noqa: ANN401
+    """Return the kind of an array's values; `o` for any other object."""
+    kind = getattr(getattr(value, "dtype", None), "kind", "")
+    return b"f" if kind in ("f", "c") else b"i" if kind in ("i", "u") else b"o"
+
+
+def _array(value: Any) -> Any:  # noqa: ANN401 - a numpy array
+    return value.tolist() if value.dtype.hasobject else value.tobytes()

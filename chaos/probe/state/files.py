@@ -1,0 +1,331 @@
+"""Files that the train function writes and reads with torch, pickle and safetensors.
+
+The replacements behave as torch's and Python's own. A buffer, which has no path, is passed
+on, and its bytes are remembered. A call in another process than the rank's, such as a data
+loader's, is passed on.
+
+A sharded save of `torch.distributed.checkpoint` (torch 2.13, `filesystem.py`): each rank writes its
+own files, and rank 0 then the metadata, without which the folder is no checkpoint. The files are
+seen as they are opened. `async_save` copies the state and does the same in a thread, while training
+goes on. The metadata are a pickle; to read it calls nothing but the classes that it is made of.
+"""
+
+import contextlib
+import functools
+import io
+import os
+import pickle
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, Protocol
+
+from chaos.model.event import ShardedPart
+from chaos.probe.libraries import unwatched
+from chaos.probe.state.readable import read
+from chaos.run.file_digest import WHOLE_MAX, stream_digest
+
+_SHARDED = "torch.distributed.checkpoint"
+_EXECUTORS = {
+    f"{_SHARDED}._async_thread_executor": "_ThreadBasedAsyncCheckpointExecutor",
+    f"{_SHARDED}._async_process_executor": "_ProcessBasedAsyncCheckpointExecutor",
+}
+_WRITERS = {
+    f"{_SHARDED}.filesystem": "_FileSystemWriter",
+    f"{_SHARDED}.hf_storage": "HuggingFaceStorageWriter",
+}
+
+
+class Listener(Protocol):
+    """The receiver of saves and loads; only an op whose place is inside of one may raise."""
+
+    def save_begun(self, path: Path) -> None:
+        """Note that a file begins to be written."""
+
+    def saved(self, path: Path, what: Any) -> None:  # noqa: ANN401 - whatever `torch.save` is given
+        """Note that a file is written, and the object in it."""
+
+    def holds(self, path: Path, what: Any) -> None:  # noqa: ANN401 - whatever is pickled
+        """Note the content of a file that is still open."""
+
+    def holds_bytes(self, digest: str, what: Any) -> None:  # noqa: ANN401 - likewise
+        """Note the content of bytes, by their digest."""
+
+    def quietly(self) -> AbstractContextManager[None]:
+        """Return a context in which `open` is not watched: the save or load is noted here."""
+
+    def halfway(self) -> Callable[[], None] | None:
+        """Return the function to call when half of the file is written, or None."""
+
+    def loading(self, path: Path) -> str | None:
+        """Return the digest of a file that is about to be read, None if it cannot be read."""
+
+    def within_load(self, digest: str) -> None:
+        """Stop at an op whose place is inside this load, if there is one."""
+
+    def loaded(self, path: Path, digest: str, error: BaseException | None) -> None:
+        """Note that a file was read, or could not be."""
+
+    def unhooked(self, save: Callable[[], Any]) -> Any:  # noqa: ANN401 - what `save` gives
+        """Call `save` while no module has a hook of chaos."""
+
+    def save_handed_over(self, folder: Path) -> None:
+        """Note that a checkpoint of the present state will be written beside training."""
+
+    def shard_begun(self, folder: Path) -> None:
+        """Note that this rank begins to write its files of a checkpoint."""
+
+    def shard_written(self) -> None:
+        """Stop at an op inside a save: this rank's files are written."""
+
+
+def watch_files(listener: Listener) -> None:
+    """Replace `torch.save`, `torch.load` and `pickle.dump` from now on."""
+    import torch
+
+    torch.save = _saving(torch.save, listener)
+    torch.load = _loading(torch.load, listener)
+    torch.serialization.save, torch.serialization.load = torch.save, torch.load
+    pickle.dump = _dumping(pickle.dump, listener)
+
+
+def watch_libraries(listener: Listener) -> None:
+    """Follow sharded saves and safetensors from now on, if the job has imported what makes them."""
+    for module, name in _WRITERS.items():
+        for writer in unwatched((module,), name):
+            if "write_data" in vars(writer):
+                writer.write_data = _writing(writer.write_data, listener)
+    for module, name in _EXECUTORS.items():
+        for executor in unwatched((module,), name):
+            executor.execute_save = _handing_over(executor.execute_save, listener)
+    # safetensors 0.8 reads and writes files in Rust, so that no `open` is seen.
+    for module in unwatched(("safetensors",), "torch"):
+        module.serialize_file = _serializing(module.serialize_file, listener)
+        opening = _loading(module.safe_open, listener, name="filename")
+        module.safe_open = opening
+        sys.modules["safetensors"].safe_open = opening  # type: ignore[attr-defined]
+
+
+def _dumping(original: Callable[..., Any], listener: Listener) -> Callable[..., Any]:
+    pid = os.getpid()
+
+    @functools.wraps(original)
+    def dump(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        result = original(*args, **kwargs)
+        path = _path_of(_argument(args, kwargs, 1, "file")) if os.getpid() == pid else None
+        if path is not None:
+            listener.holds(path, _argument(args, kwargs, 0, "obj"))
+        return result
+
+    return dump
+
+
+def _saving(original: Callable[..., Any], listener: Listener) -> Callable[..., Any]:
+    pid = os.getpid()  # a forked data loader inherits the replacement, but is not the rank
+
+    @functools.wraps(original)
+    def save(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        if os.getpid() != pid:
+            return original(*args, **kwargs)
+        target = _argument(args, kwargs, 1, "f")
+        path = _path_of(target, at_start=True)
+        if path is None:
+            result = listener.unhooked(lambda: original(*args, **kwargs))
+            if isinstance(target, io.BytesIO) and target.tell() <= WHOLE_MAX:
+                digest = stream_digest(io.BytesIO(target.getvalue()))
+                listener.holds_bytes(digest, _argument(args, kwargs, 0, "obj"))
+            return result
+        listener.save_begun(path)
+        then = listener.halfway()
+        with listener.quietly():
+            if then is None:
+                result = listener.unhooked(lambda: original(*args, **kwargs))
+            else:
+                result = listener.unhooked(
+                    lambda: _save_in_halves(original, args, kwargs, path=path, then=then)
+                )
+        listener.saved(path, _argument(args, kwargs, 0, "obj"))
+        return result
+
+    return save
+
+
+def _save_in_halves(
+    original: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    path: Path,
+    then: Callable[[], None],
+) -> Any:  # noqa: ANN401
+    """Write one half of a file, call `then`, and write the other half.
+
+    Where the job has opened the file itself, it stays open.
+    """
+    # Into a buffer first: only then is the middle of the file known.
+    buffer = io.BytesIO()
+    if len(args) > 1:
+        result = original(args[0], buffer, *args[2:], **kwargs)
+    else:
+        result = original(*args, **{**kwargs, "f": buffer})
+    content = buffer.getvalue()
+    target = _argument(args, kwargs, 1, "f")
+    _write_in_halves(path if isinstance(target, str | os.PathLike) else target, content, then)
+    return result
+
+
+def _write_in_halves(target: Path | IO[bytes], content: bytes, then: Callable[[], None]) -> None:
+    middle = len(content) // 2
+    opened = target.open("wb") if isinstance(target, Path) else contextlib.nullcontext(target)
+    with opened as file:
+        file.write(content[:middle])
+        file.flush()
+        then()
+        file.write(content[middle:])
+
+
+def _loading(
+    original: Callable[..., Any], listener: Listener, *, name: str = "f"
+) -> Callable[..., Any]:
+    pid = os.getpid()
+
+    @functools.wraps(original)
+    def load(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        path = _path_of(_argument(args, kwargs, 0, name))
+        digest = listener.loading(path) if path is not None and os.getpid() == pid else None
+        if path is None or digest is None:
+            return original(*args, **kwargs)
+        listener.within_load(digest)
+        try:
+            with listener.quietly():
+                result = original(*args, **kwargs)
+        except BaseException as error:
+            listener.loaded(path, digest, error)
+            raise
+        listener.loaded(path, digest, None)
+        return result
+
+    return load
+
+
+def _serializing(original: Callable[..., Any], listener: Listener) -> Callable[..., Any]:
+    pid = os.getpid()
+
+    @functools.wraps(original)
+    def serialize_file(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        path = _path_of(_argument(args, kwargs, 1, "filename"))
+        if path is None or os.getpid() != pid:
+            return original(*args, **kwargs)
+        listener.save_begun(path)
+        result = original(*args, **kwargs)
+        if (then := listener.halfway()) is not None:
+            with listener.quietly():
+                _write_in_halves(path, path.read_bytes(), then)
+        with listener.quietly():
+            content = read(path)
+        listener.saved(path, content)
+        return result
+
+    return serialize_file
+
+
+def _handing_over(original: Any, listener: Listener) -> Any:  # noqa: ANN401 - a method
+    @functools.wraps(original)
+    def execute_save(executor: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        writer = kwargs.get("storage_writer")
+        folder: Any = kwargs.get("checkpoint_id") or getattr(writer, "checkpoint_id", "")
+        listener.save_handed_over(Path(os.path.abspath(folder)))  # noqa: PTH100 - links stay links
+        return original(executor, *args, **kwargs)
+
+    return execute_save
+
+
+def _writing(original: Any, listener: Listener) -> Any:  # noqa: ANN401 - a method
+    pid = os.getpid()
+
+    @functools.wraps(original)
+    def write_data(writer: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        if os.getpid() != pid:
+            return original(writer, *args, **kwargs)
+        listener.shard_begun(Path(str(writer.checkpoint_id)))
+        written = original(writer, *args, **kwargs)
+        written.wait()  # else the files may not be there yet
+        listener.shard_written()
+        return written
+
+    return write_data
+
+
+def _argument(args: tuple[Any, ...], kwargs: dict[str, Any], place: int, name: str) -> Any:  # noqa: ANN401
+    return args[place] if len(args) > place else kwargs.get(name)
+
+
+def _path_of(target: Any, *, at_start: bool = False) -> Path | None:  # noqa: ANN401
+    """Return the path of the file that torch is to write or read; None if it has none.
+
+    None also, `at_start`, for an open file with earlier content: it holds more than this save.
+    """
+    try:
+        if isinstance(target, str | os.PathLike):
+            return Path(os.path.abspath(os.fspath(target)))  # noqa: PTH100 - links stay links
+        name = getattr(target, "name", None)
+        if not isinstance(name, str) or not Path(name).is_file():
+            return None
+        if at_start and target.tell() != 0:
+            return None
+        return Path(os.path.abspath(name))  # noqa: PTH100 - likewise
+    except Exception:  # noqa: BLE001 - torch raises the error that fits
+        return None
+
+
+INDEX, SHARDS = ".metadata", ".distcp"
+READ_MAX = 16 << 20
+KEYS_MAX = 2048
+_MODULE = "torch.distributed.checkpoint."
+_OTHERS = {("torch", "Size"), ("torch.serialization", "_get_layout"), ("pathlib", "PosixPath")}
+
+
+def sharded_part(folder: Path, files: Iterable[str]) -> ShardedPart | None:
+    """Return what a folder holds of a sharded checkpoint, by paths in it; None if nothing."""
+    names = [name for name in files if (folder / name).is_file()]
+    sizes = {name: (folder / name).stat().st_size for name in names if name.endswith(SHARDS)}
+    found = [name for name in names if name.endswith(INDEX)]
+    if not sizes and not found:
+        return None
+    needs: dict[str, int] = {}
+    keys: set[str] = set()
+    for name in found:
+        index = _read(folder / name)
+        for info in getattr(index, "storage_data", None) or {}:
+            stored = index.storage_data[info]
+            path = str(PurePosixPath(name).parent / stored.relative_path)
+            needs[path] = max(needs.get(path, 0), stored.offset + stored.length)
+        keys |= set(getattr(index, "state_dict_metadata", ()))
+    return ShardedPart(
+        sizes=sizes,
+        needs=needs,
+        keys=tuple(sorted(keys)) if len(keys) <= KEYS_MAX else (),
+        indexes=tuple(found),
+    )
+
+
+def _read(path: Path) -> Any:  # noqa: ANN401 - `Metadata`, or None where it is unknown
+    """Return an index, None where it is none of torch's: an index of a job's own is not judged."""
+    if f"{_MODULE}metadata" not in sys.modules or path.stat().st_size > READ_MAX:
+        return None
+    try:
+        with path.open("rb") as file:
+            return _Index(file).load()
+    except Exception:  # noqa: BLE001 - cut off, or of another format
+        return None
+
+
+class _Index(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401
+        import torch
+
+        is_kind = module == "torch" and isinstance(getattr(torch, name, None), torch.dtype)
+        if module.startswith(_MODULE) or (module, name) in _OTHERS or is_kind:
+            return super().find_class(module, name)
+        raise pickle.UnpicklingError(f"{module}.{name} is no part of an index")

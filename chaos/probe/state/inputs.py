@@ -1,0 +1,184 @@
+"""The inputs of the model since the last optimizer step, as digests per sample.
+
+A tensor that is the result of trainable computation (`requires_grad`) is no
+input: in a job of several models, one is often called with the output of another.
+Within `torch.func` a tensor is wrapped, once for each transform; the innermost is read.
+"""
+
+import hashlib
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from chaos.model.event import Inputs
+from chaos.probe.state.fingerprint import Sums, device_row_sums, row_sums
+from chaos.probe.state.roots import Owner
+
+SAMPLES_MAX = 512
+_NESTED_MAX = 6
+_HALF = np.uint64(32)  # every word affects the upper half of a sum
+_NEXT = np.uint64(0x9E3779B97F4A7C15)
+
+
+class _Call(NamedTuple):
+    """One call: for each tensor a number of its place, dtype and shape, and a sum per row."""
+
+    columns: Sequence[tuple[np.uint64, Any]]  # the sums may be int64 tensors on an accelerator
+    has_samples: bool
+
+
+@dataclass(frozen=True)
+class Given:
+    """The inputs for one step."""
+
+    calls: Sequence[_Call]
+
+    @property
+    def is_late(self) -> bool:
+        """Whether a part of them still is on an accelerator."""
+        return any(not isinstance(rows, np.ndarray) for c in self.calls for _, rows in c.columns)
+
+    def read(self) -> Inputs | None:
+        """Return the digests; waits for the accelerator. None: there were no tensors."""
+        if not self.calls:
+            return None
+        joined = [_joined(call) for call in self.calls]
+        rows = joined[0] if len(joined) == 1 else np.concatenate(joined)
+        has_samples = all(call.has_samples for call in self.calls)
+        few = has_samples and len(rows) <= SAMPLES_MAX
+        calls = [len(own) for own in joined]
+        content = hashlib.blake2b(f"{has_samples}{calls}".encode(), digest_size=8)
+        content.update(rows.tobytes())
+        return Inputs(
+            count=len(rows) if has_samples else 0,
+            digest=content.hexdigest(),
+            samples=(rows >> _HALF).astype(">u4").tobytes().hex() if few else None,
+        )
+
+
+class InputWindow:
+    """The calls of root modules, gathered until a step closes the window."""
+
+    def __init__(self) -> None:
+        self._calls: list[tuple[_Call, Owner]] = []
+        self._salts: dict[tuple[Any, ...], np.uint64] = {}
+
+    def called(self, args: tuple[Any, ...], kwargs: dict[str, Any], owner: Owner) -> None:
+        """Take the arguments of a root module's call at once: the caller may overwrite them."""
+        with _outside_of_transforms():
+            self._take(args, kwargs, owner)
+
+    def close(self, optimizers: Callable[[], Iterable[Any]] = list, epoch: int = 0) -> Given:
+        """Return the gathered calls, and begin anew."""
+        given = self.given(optimizers, epoch)
+        self._calls = []
+        return given
+
+    def given(self, optimizers: Callable[[], Iterable[Any]] = list, epoch: int = 0) -> Given:
+        """Return the calls that are gathered so far.
+
+        Calls of modules of which no optimizer has a parameter are left out, unless all are of such:
+        an optimizer may have copies of the parameters, as for half precision.
+        """
+        gathered = self._calls
+        known = (owner for _, owner in gathered)
+        unknown = {o for o in known if not o.is_trained or o.epoch != epoch}
+        if unknown:
+            groups = (group for optimizer in optimizers() for group in optimizer.param_groups)
+            trained = {id(parameter) for group in groups for parameter in group["params"]}
+            for owner in unknown:
+                owner.look(trained, epoch)
+        of_training = [call for call, owner in gathered if owner.is_trained]
+        return Given(of_training or [call for call, _ in gathered])
+
+    def _take(self, args: tuple[Any, ...], kwargs: dict[str, Any], owner: Owner) -> None:
+        tensors = _of_one(args) if len(args) == 1 and not kwargs else None
+        if tensors is None:
+            tensors = list(_tensors((args, kwargs), ()))
+        if not tensors:
+            return
+        lengths = {tensor.shape[0] for _, tensor in tensors if tensor.shape}
+        has_samples = len(lengths) == 1
+        if has_samples:
+            rows = [(path, tensor) for path, tensor in tensors if tensor.shape]
+        else:
+            rows = [(path, tensor.detach().reshape(1, -1)) for path, tensor in tensors]
+        call = _Call([self._column(*column) for column in rows], has_samples)
+        self._calls.append((call, owner))
+
+    def _column(self, path: tuple[Any, ...], tensor: Any) -> tuple[np.uint64, Any]:  # noqa: ANN401
+        key = (path, tensor.dtype, tensor.shape[1:])
+        salt = self._salts.get(key)
+        if salt is None:
+            raw = hashlib.blake2b(repr(key).encode(), digest_size=8).digest()
+            salt = self._salts[key] = np.uint64(int.from_bytes(raw, "little"))
+        on_host = tensor.device.type == "cpu"
+        return salt, row_sums(tensor) if on_host else device_row_sums(tensor)
+
+
+def _joined(call: _Call) -> Sums:
+    """Return one number per sample, from all tensors of a call."""
+    total: Sums | None = None
+    for salt, found in call.columns:
+        rows = found if isinstance(found, np.ndarray) else found.cpu().numpy().view(np.uint64)
+        total = rows + salt if total is None else total * _NEXT + rows + salt
+    assert total is not None
+    return total
+
+
+def _of_one(args: tuple[Any, ...]) -> list[tuple[tuple[Any, ...], Any]] | None:
+    """Return the result of `_tensors` for the usual call, with a single tensor; otherwise None."""
+    value = _unwrapped(args[0])
+    torch = sys.modules["torch"]
+    is_input = isinstance(value, torch.Tensor) and not value.requires_grad
+    return [((0, 0), value)] if is_input and value.layout is torch.strided else None
+
+
+def _tensors(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:  # noqa: ANN401
+    torch = sys.modules["torch"]
+    if isinstance(value, torch.Tensor):
+        value = _unwrapped(value)
+        if not value.requires_grad and value.layout is torch.strided:
+            yield path, value
+    elif len(path) <= _NESTED_MAX:
+        for key, inner in _members(value):
+            yield from _tensors(inner, (*path, key))
+
+
+def _outside_of_transforms() -> AbstractContextManager[Any]:
+    """Return a context outside of `torch.func`, within which a tensor's bytes cannot be read."""
+    functorch = sys.modules["torch"]._C._functorch  # noqa: SLF001 - there is no public name
+    if functorch.peek_interpreter_stack() is None:
+        return nullcontext()
+    from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+
+    outside: AbstractContextManager[Any] = temporarily_clear_interpreter_stack()
+    return outside
+
+
+def _unwrapped(value: Any) -> Any:  # noqa: ANN401
+    """Return the tensor inside the wrappers of `torch.func` (torch 2.13), which have no bytes.
+
+    A tensor that is differentiated is returned as it is: it is no input.
+    """
+    functorch = sys.modules["torch"]._C._functorch  # noqa: SLF001 - there is no public name
+    while isinstance(value, sys.modules["torch"].Tensor) and (
+        functorch.is_functorch_wrapped_tensor(value) and not value.requires_grad
+    ):
+        value = functorch.get_unwrapped(value)
+    return value
+
+
+def _members(value: Any) -> list[tuple[Any, Any]]:  # noqa: ANN401
+    """Return the members of a container, with their names; a library's batch is a mapping."""
+    if isinstance(value, Mapping):
+        return sorted(value.items(), key=lambda item: str(item[0]))
+    if isinstance(value, list | tuple):
+        return list(enumerate(value))
+    if is_dataclass(value) and not isinstance(value, type):
+        return [(field.name, getattr(value, field.name)) for field in fields(value)]
+    return []

@@ -1,0 +1,244 @@
+"""One part of a taken state: a component whose digest may still be on an accelerator.
+
+A rank's share of sharded tensors is kept as sums that add up to the same for every sharding.
+Each element is multiplied with a key of its tensor and of its place in the whole tensor, and the
+products are added modulo 2**64. The sums of all ranks, added, are those of the whole tensors: they
+do not depend on the number of ranks, on the axis, or on whether shards are even. Nothing is sent
+between ranks. A copy counts once: that of the first rank of a mesh's replicated dimension, and rank
+0's of a tensor that is not sharded. Ranks without a common mesh hold more, or less, than the whole,
+which the number of elements shows.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Self, TypeAlias
+
+import numpy as np
+
+from chaos.model.event import Component, Share
+from chaos.probe.state.canonical import Encoding, Unordered, norm_of, structure_of
+from chaos.probe.state.fingerprint import host_array, mixed
+from chaos.probe.steps import spell
+
+Labelled: TypeAlias = tuple[str, Any]  # a tensor, and its name where names matter
+
+_SLAB, _SLAB_OF_DEVICES = 1 << 14, 1 << 22  # elements widened to 64 bits at a time
+_MASKS = {1: 0xFF, 2: 0xFFFF, 4: 0xFFFFFFFF, 8: -1}
+
+
+def is_sharded(tensor: Any) -> bool:  # noqa: ANN401 - a torch.Tensor
+    """Return whether a tensor is a DTensor: part of one that several ranks hold."""
+    return hasattr(tensor, "placements") and hasattr(tensor, "device_mesh")
+
+
+def share_of(tensors: Sequence[Labelled]) -> Callable[[], Share | None]:
+    """Begin to sum a rank's share of tensors; return a function that waits for the sums.
+
+    It returns None where none of the tensors is sharded, or one is in a way that has no places,
+    such as a sum that is still to be made.
+    """
+    if not any(is_sharded(tensor) for _, tensor in tensors):
+        return lambda: None
+    boxes = [_box(tensor) for _, tensor in tensors]
+    if any(box is None for box in boxes):
+        return lambda: None
+    held = [
+        (_key(label, box), *_sums(box))
+        for (label, _), box in zip(tensors, boxes, strict=True)
+        if box is not None and box.is_counted
+    ]
+    elements = sum(b.local.numel() for b in boxes if b is not None and b.is_counted)
+    of = sum(prod(b.shape) for b in boxes if b is not None)
+    return lambda: Share(
+        sum=f"{sum(key * sum(map(int, sums)) for key, sums, _ in held) % 2**64:016x}",
+        squares=spell(sum(sum(map(float, squares)) for *_, squares in held)),
+        elements=elements,
+        of=of,
+    )
+
+
+class _Box:
+    """The part of a tensor that this rank holds: its elements, and where they lie in the whole."""
+
+    def __init__(
+        self,
+        local: Any,  # noqa: ANN401 - a torch.Tensor
+        shape: Sequence[int],
+        offsets: Sequence[int],
+        *,
+        is_counted: bool,
+    ) -> None:
+        if local.is_complex():  # two numbers each
+            import torch
+
+            local, shape, offsets = torch.view_as_real(local), (*shape, 2), (*offsets, 0)
+        self.local, self.shape, self.offsets = local, tuple(shape), tuple(offsets)
+        self.is_counted = is_counted
+
+
+def _box(tensor: Any) -> _Box | None:  # noqa: ANN401 - a torch.Tensor
+    import torch
+    import torch.distributed as dist
+
+    if not is_sharded(tensor):
+        is_first = not dist.is_initialized() or dist.get_rank() == 0
+        return _Box(tensor.detach(), tensor.shape, [0] * tensor.dim(), is_counted=is_first)
+    # torch 2.13: private, and what torch.distributed.checkpoint itself goes by.
+    from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+
+    mesh, placements = tensor.device_mesh, tensor.placements
+    at = mesh.get_coordinate()
+    local = tensor.to_local().detach()
+    if at is None or any(placement.is_partial() for placement in placements):
+        return None
+    shape, offsets = compute_local_shape_and_global_offset(tensor.shape, mesh, placements)
+    if tuple(shape) != tuple(local.shape) or local.layout is not torch.strided:
+        return None
+    copies = (place for place, kind in zip(at, placements, strict=True) if kind.is_replicate())
+    return _Box(local, tensor.shape, offsets, is_counted=not any(copies))
+
+
+def _key(label: str, box: _Box) -> int:
+    """Return the odd key of a tensor, of 64 bits with a sign: of its name, type and shape."""
+    text = f"{label} {box.local.dtype} {box.shape}".encode()
+    digest = hashlib.blake2b(text, digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True) | 1
+
+
+def _sums(box: _Box) -> tuple[list[Any], list[Any]]:
+    """Return sums of a box's elements, each times its key, and of their squares, slab by slab.
+
+    A place in the whole tensor has one key per dimension, so that the elements are summed along
+    one dimension after the other. Sums are modulo 2**64; on an accelerator they stay there.
+    """
+    local = box.local.reshape(1) if box.local.dim() == 0 else box.local
+    bits = _bits(local)
+    rows, *others = (
+        _keys(dimension, offset, size, local.device)
+        for dimension, (offset, size) in enumerate(
+            zip(box.offsets or (0,), local.shape, strict=True)
+        )
+    )
+    sums, squares = list[Any](), list[Any]()
+    slab = _SLAB if local.device.type == "cpu" else _SLAB_OF_DEVICES
+    at_once = max(1, slab // max(1, prod(local.shape[1:])))
+    for start in range(0, len(bits), at_once):
+        here = slice(start, start + at_once)
+        summed = _widened(bits[here])
+        for keys in reversed(others):
+            summed = (summed * keys).sum(axis=-1)
+        sums.append((summed * rows[here]).sum())
+        if local.is_floating_point():
+            squares.append(local[here].double().square().sum())
+    return sums, squares
+
+
+def _keys(dimension: int, offset: int, size: int, device: Any) -> Any:  # noqa: ANN401
+    """Return the odd keys of a range of one dimension, on a device."""
+    first = (dimension << 48) + offset + 1
+    keys = mixed(np.arange(first, first + size, dtype=np.uint64)) | np.uint64(1)
+    if device.type == "cpu":
+        return keys
+    import torch
+
+    return torch.from_numpy(keys.view(np.int64)).to(device)
+
+
+def _bits(local: Any) -> Any:  # noqa: ANN401 - a torch.Tensor, or of numpy on the host
+    """Return a tensor's elements as whole numbers of their size."""
+    size = local.element_size()
+    if local.device.type == "cpu":
+        return host_array(local).view(f"u{size}").reshape(local.shape)
+    import torch
+
+    whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    return local.contiguous().view(whole[size])
+
+
+def _widened(bits: Any) -> Any:  # noqa: ANN401 - as of `_bits`
+    """Return whole numbers of any size as 64-bit ones, without a sign."""
+    if isinstance(bits, np.ndarray):
+        return bits.astype(np.uint64)
+    return bits.long() & _MASKS[bits.element_size()]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A `Component` that is not read yet."""
+
+    name: str
+    encoding: Encoding | Unordered
+    count: int
+    size: Callable[[], float | None]
+    pending: bool = False
+    structure: str = ""
+    share: Callable[[], Share | None] = lambda: None
+
+    @classmethod
+    def of(cls, name: str, value: Any, *, with_size: bool) -> Self:  # noqa: ANN401 - any value
+        """Take one value: its size is the norm of its tensors, or the value of a single number."""
+        encoding = Encoding()
+        encoding.add(value)
+        count = len(value) if isinstance(value, dict | list | tuple) else 1
+        size = _size(encoding) if with_size else _nothing
+        return cls(name, encoding, count, size, share=share_of(encoding.originals))
+
+    @classmethod
+    def of_entries(cls, name: str, entries: Sequence[tuple[str, Any]], *, with_size: bool) -> Self:
+        """Take named values, in their order."""
+        encoding = Encoding()
+        for own, value in entries:
+            encoding.add_entry(own, value)
+        size = _size(encoding) if with_size else _nothing
+        return cls(name, encoding, len(entries), size, share=share_of(encoding.originals))
+
+    @classmethod
+    def of_tensors(cls, name: str, tensors: Iterable[Any], *, with_size: bool) -> Self:
+        """Take tensors whose names and order do not matter."""
+        encoding = Unordered(tensors)
+        return cls(
+            name=name,
+            encoding=encoding,
+            count=len(encoding.tensors),
+            size=norm_of(encoding.tensors) if with_size else _nothing,
+            structure=structure_of(tensor for _, tensor in encoding.originals),
+            share=share_of(encoding.originals),
+        )
+
+    @classmethod
+    def of_numbers(cls, name: str, values: Sequence[Any]) -> Self:
+        """Take a setting with a value per group; its size is the value, if all are equal."""
+        encoding = Encoding()
+        for value in values:
+            encoding.add(value)
+        alike = set(encoding.numbers)
+        size = alike.pop() if len(alike) == 1 else None
+        return cls(name, encoding, len(values), lambda: size)
+
+    def component(self) -> Component:
+        """Return the component; waits for the accelerator."""
+        size = self.size()
+        return Component(
+            name=self.name,
+            digest=self.encoding.digest() if self.count else "",
+            size=None if size is None else spell(float(size)),
+            count=self.count,
+            pending=self.pending,
+            structure=self.structure,
+            share=self.share(),
+        )
+
+
+def _nothing() -> None:
+    return None
+
+
+def _size(encoding: Encoding) -> Callable[[], float | None]:
+    if encoding.tensors:
+        return norm_of(encoding.tensors)
+    if len(encoding.numbers) == 1:
+        number = float(encoding.numbers[0])
+        return lambda: number
+    return _nothing

@@ -1,0 +1,303 @@
+"""The state snapshots of a rank: as it enters an epoch, at sampled steps, as it leaves it.
+
+A job that saves a file of its own within an epoch can be resumed there. So the step after
+the save is treated as if it entered the epoch, which costs about as much as the save.
+
+After a step only model and optimizer are looked at, and no norms are taken.
+
+If the whole state is on the host, the event is written at once. If a part is on an
+accelerator, its fingerprint is computed there, and the event is written by `settle`,
+at the next report. It keeps the place at which it was taken.
+
+The objects that hold a job's state are remembered as the job makes them. They are referenced
+weakly: an object that the job drops is no longer its state. They are in the order of their
+making, which a job repeats in every attempt.
+"""
+
+import functools
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from chaos import declared
+from chaos.check.resume_place import state_keys
+from chaos.model.event import ParametersNamed, StateSeen
+from chaos.probe.cursor import Record
+from chaos.probe.state import components
+from chaos.probe.state.keras_parts import keras_parts
+from chaos.probe.state.part import Part
+from chaos.probe.state.roots import Roots
+
+
+def kind_of(stepped: Any) -> str:  # noqa: ANN401 - whatever begins a step
+    """Return the kind of an object that makes steps: `optimizer` (torch), `keras` or `booster`."""
+    if hasattr(stepped, "param_groups"):
+        return "optimizer"
+    return "keras" if hasattr(type(stepped), "trainable_weights") else "booster"
+
+
+class Found:
+    """Optimizers, schedules, scalers and averaged models of this process."""
+
+    def __init__(self, optimizer_made: Callable[[], None] = lambda: None) -> None:
+        self._optimizer_made = optimizer_made
+        self._stepped: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._seen: dict[str, list[weakref.ref[Any]]] = {}
+
+    def watch(self) -> None:
+        """Remember objects as they are made from now on."""
+        import torch
+        from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+        from torch.optim.swa_utils import AveragedModel
+
+        self._watch_making("optimizer", torch.optim.Optimizer)
+        self._watch_making("schedule", LRScheduler)
+        self._watch_making("schedule", ReduceLROnPlateau)  # does not call its base's constructor
+        self._watch_making("scaler", torch.amp.GradScaler)
+        self._watch_making("ema", AveragedModel)
+
+    def add(self, kind: str, found: Any) -> None:  # noqa: ANN401 - any object of that kind
+        """Remember an object, unless it is known; an optimizer is also added at its first step."""
+        if not any(known is found for known in self.all(kind)):
+            self._seen.setdefault(kind, []).append(weakref.ref(found))
+            if kind == "optimizer":
+                self._optimizer_made()
+
+    def all(self, kind: str) -> list[Any]:
+        """Return the objects of a kind that still exist."""
+        return [o for ref in self._seen.get(kind, ()) if (o := ref()) is not None]
+
+    def stepped(self, optimizer: Any, epoch: int) -> None:  # noqa: ANN401
+        """Remember the epoch of an optimizer's last step."""
+        self._stepped[optimizer] = epoch
+
+    def optimizers(self, epoch: int) -> list[Any]:
+        """Return the optimizers that train, in the order of their making.
+
+        An optimizer that made steps, but none since the last epoch began, trains no more: it is
+        of an earlier phase, or of a trial of the job. Another attempt may not have it.
+        """
+        return [o for o in self.all("optimizer") if self._stepped.get(o, epoch) >= epoch - 1]
+
+    def _watch_making(self, kind: str, cls: Any) -> None:  # noqa: ANN401 - a class
+        original: Callable[..., None] = cls.__init__
+
+        @functools.wraps(original)
+        def make(made: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+            original(made, *args, **kwargs)
+            self.add(kind, made)
+
+        cls.__init__ = make
+
+
+Moment: TypeAlias = Literal["entered", "step", "left"]
+PENDING_MAX = 64
+NAMED_MAX = 1024
+
+
+@dataclass(frozen=True)
+class _Taken:
+    place: dict[str, int]
+    moment: Moment
+    parts: tuple[Part, ...]
+
+    @property
+    def is_late(self) -> bool:
+        return any(part.encoding.is_late for part in self.parts)
+
+    def event(self) -> StateSeen:
+        seen = tuple(part.component() for part in self.parts)
+        return StateSeen(**self.place, moment=self.moment, components=seen)
+
+
+class StateWatch:
+    """The watch of one rank's state."""
+
+    def __init__(
+        self,
+        record: Record,
+        *,
+        every: int,
+    ) -> None:
+        self.found = Found(self._optimizer_made)
+        self._cursor, self._cost = record.cursor, record.cost
+        self._write, self._failed = record.write, record.failed
+        self._every = every
+        self._roots: Roots | None = None
+        self._entered: int | None = None
+        self._waiting: _Taken | None = None
+        self._gradients: Part | None = None
+        self._pending: list[_Taken] = []
+        self._told: set[str] = set()
+        self._are_named = False
+
+    def install(self, roots: Roots) -> None:
+        """Find, from now on, the objects that hold state as they are made."""
+        self._roots = roots
+        self.found.watch()
+
+    def step_begins(
+        self,
+        optimizer: Any,  # noqa: ANN401 - see `kind_of`
+        *,
+        may_be_entered: bool = False,
+    ) -> None:
+        """Take the state with which an epoch is entered, before its first step.
+
+        `may_be_entered`: a resumed rank may enter the epoch at this step, too, by a saved file.
+        """
+        kind = kind_of(optimizer)
+        self.found.add(kind, optimizer)
+        if kind == "optimizer":
+            self.found.stepped(optimizer, self._cursor.epoch)
+        if self._entered == self._cursor.epoch and not may_be_entered:
+            return
+        self._entered = self._cursor.epoch
+        with self._cost.watching, self._cost.on_state:
+            taken = self._take("entered")
+            self._gradients = None
+            if self._roots is not None and self._roots.is_searching and not self._roots.all():
+                self._waiting = taken  # a step with a closure: its forward call is still to come
+            else:
+                self._keep(taken)
+        self._name_parameters()
+
+    def gradients_due(self) -> None:
+        """Take the gradients accumulated so far, for the next snapshot at an entry."""
+        with self._cost.on_state:
+            self._gradients = components.gradient_part(self.optimizers())
+
+    def keys(self) -> tuple[str, str]:
+        """Return the keys of the present state (see `check.resume_place`)."""
+        with self._cost.watching, self._cost.on_state:
+            return state_keys(part.component() for part in self._take("step").parts)
+
+    def root_found(self) -> None:
+        """Take the model, before its first call, that was unknown when the epoch was entered."""
+        waiting, self._waiting = self._waiting, None
+        if waiting is None:
+            return
+        with self._cost.watching, self._cost.on_state:
+            others = tuple(p for p in waiting.parts if not p.name.startswith("model"))
+            models = self._guarded("model", self._models(full=True))
+            models += self._guarded(
+                "buffers", components.buffer_parts(self._known_roots(), full=True)
+            )
+            self._keep(_Taken(waiting.place, waiting.moment, (*models, *others)))
+        self._name_parameters()
+
+    def _name_parameters(self) -> None:
+        """Record once, as soon as the modules are known, which parameters are trained."""
+        roots = [] if self._are_named else self._known_roots()
+        if not roots:
+            return
+        self._are_named = True
+        try:
+            names = components.parameter_names(roots, self.optimizers())
+            if 0 < len(names) <= NAMED_MAX:
+                self._write(ParametersNamed(**self._cursor.place(), names=tuple(names)))
+        except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
+            self._failed("state: names", error)
+
+    def step_done(self) -> None:
+        """Take a sample, if one is due at this step."""
+        if self._roots is not None and self._roots.is_searching:
+            self._roots.searched_a_step(self.optimizers())
+        if self._waiting is not None:  # no module was called in the step
+            waiting, self._waiting = self._waiting, None
+            self._keep(waiting)
+        if self._cursor.step % self._every == 0:
+            with self._cost.watching, self._cost.on_state:
+                self._keep(self._take("step"))
+
+    def report_begun(self) -> None:
+        """Take the state at the end of an epoch, and write all pending snapshots."""
+        with self._cost.watching, self._cost.on_state:
+            self._keep(self._take("left"))
+            self.settle()
+        self._entered = None
+        self._optimizer_made()  # so that each epoch of any attempt finds the same modules
+
+    def settle(self) -> None:
+        """Read the pending snapshots from the accelerator, and write them."""
+        pending, self._pending = self._pending, []
+        for taken in pending:
+            self._write(taken.event())
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _optimizer_made(self) -> None:
+        if self._roots is not None:
+            self._roots.begin_search()
+
+    def optimizers(self) -> list[Any]:
+        """Return the optimizers that train in the present epoch."""
+        return self.found.optimizers(self._cursor.epoch)
+
+    def _keep(self, taken: _Taken) -> None:
+        if not taken.is_late:
+            self._write(taken.event())
+            return
+        self._pending.append(taken)
+        if len(self._pending) >= PENDING_MAX:
+            self.settle()
+
+    def _take(self, moment: Moment) -> _Taken:
+        full = moment != "step"
+        groups: list[tuple[str, Iterator[Part]]] = [
+            ("model", self._models(full=full)),
+            ("buffers", components.buffer_parts(self._known_roots(), full=full)),
+            ("keras", keras_parts(self.found.all("keras"), full=full)),
+        ]
+        for index, optimizer in enumerate(self.optimizers()):
+            name = components.numbered("optimizer", index)
+            groups.append((name, components.optimizer_parts(name, optimizer, full=full)))
+        if full:
+            groups += self._more_groups()
+        parts = [part for name, group in groups for part in self._guarded(name, group)]
+        if moment == "entered" and self._gradients is not None:
+            parts.append(self._gradients)
+        return _Taken(self._cursor.place(), moment, tuple(parts))
+
+    def _more_groups(self) -> list[tuple[str, Iterator[Part]]]:
+        """Return the parts that are too costly after single steps.
+
+        For instance, to read a scaler's state waits for the accelerator.
+        """
+        return [
+            ("model.trees", components.booster_parts(self.found.all("booster"))),
+            ("ema", components.averaged_parts(self.found.all("ema"))),
+            ("schedule", self._schedules()),
+            ("scaler", self._scalers()),
+            ("rng", components.rng_parts()),
+            ("declared", components.declared_parts(declared.declared_parts())),
+        ]
+
+    def _guarded(self, name: str, group: Iterator[Part]) -> list[Part]:
+        """Take a group; an error is recorded once, and does not affect the other groups."""
+        taken: list[Part] = []
+        try:
+            taken.extend(group)
+        except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
+            if name not in self._told:
+                self._told.add(name)
+                self._failed(f"state: {name}", error)
+        return taken
+
+    def _models(self, *, full: bool) -> Iterator[Part]:
+        return components.model_parts(self._known_roots(), self.optimizers(), full=full)
+
+    def _known_roots(self) -> list[Any]:
+        return self._roots.all() if self._roots is not None else []
+
+    def _schedules(self) -> Iterator[Part]:
+        for index, schedule in enumerate(self.found.all("schedule")):
+            name = components.numbered("schedule", index)
+            yield components.schedule_part(name, schedule)
+
+    def _scalers(self) -> Iterator[Part]:
+        used = [scaler for scaler in self.found.all("scaler") if scaler.is_enabled()]
+        for index, scaler in enumerate(used):
+            name = components.numbered("scaler", index)
+            yield Part.of(name, scaler.state_dict(), with_size=False)

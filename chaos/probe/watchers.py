@@ -1,0 +1,305 @@
+"""The watchers of a probe beside steps, losses and reports, as the plan asks for them."""
+
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from chaos import declared
+from chaos.check.resume_place import Seen, place_of
+from chaos.model.event import (
+    AnyEvent,
+    Declared,
+    EpochEnded,
+    PartUploaded,
+    ProcessSeen,
+    StateSeen,
+    TrainFnEnded,
+    WatchCost,
+)
+from chaos.model.trigger import Moment
+from chaos.model.watch import Watch
+from chaos.probe.cursor import Record
+from chaos.probe.job_files import JobFiles
+from chaos.probe.saves import Saves
+from chaos.probe.state.files import sharded_part, watch_files, watch_libraries
+from chaos.probe.state.gradients import waiting
+from chaos.probe.state.inputs import Given, InputWindow
+from chaos.probe.state.roots import Owner, Roots
+from chaos.probe.state.watch import StateWatch, kind_of
+from chaos.run.file_digest import folder_digests
+from chaos.run.process_size import process_size
+
+
+class Watchers:
+    """State, inputs and files of one rank. Nothing is watched before `install`.
+
+    Without reports, an epoch ends with a save of the job's own; with `epoch_steps`, given or
+    declared by the job, after so many steps.
+    """
+
+    def __init__(
+        self,
+        watch: Watch,
+        record: Record,
+        *,
+        has_reports: bool = True,
+        epoch_steps: int | None = None,
+    ) -> None:
+        self.cost = record.cost
+        self._watch = watch
+        self._record = record
+        self._cursor, self._write, self._failed = record.cursor, record.write, record.failed
+        self._state: StateWatch | None = None
+        self._inputs: InputWindow | None = None
+        self._roots: Roots | None = None
+        self._files: JobFiles | None = None
+        self._saves: Saves | None = None
+        self.validates: Callable[[], None] | None = None
+        self.losses: Callable[[], tuple[float | str, ...]] = tuple
+        self._has_reports = has_reports
+        self._epoch_steps = epoch_steps
+
+    def install(
+        self,
+        saves: Path,
+        *,
+        ranks: int,
+        was_handed_none: bool,
+        reported: int | None = None,
+        strikes_in_save: Mapping[Moment, Callable[[int], Callable[[], None] | None]],
+        strike_in_load: Callable[[], None] | None = None,
+    ) -> None:
+        """Watch torch, if it is there, as one of so many ranks.
+
+        `strikes_in_save` holds, by moment, what returns for an epoch the function to call at that
+        moment of its first save; `strike_in_load` is called inside the first load of a file that
+        an earlier attempt saved. Where there is none, no op ever waits.
+        """
+        if self._watch.state:
+            declared.on_declare(self._declared)
+        try:
+            import torch  # noqa: F401
+        except ImportError:  # a boosting job has no state that is known here
+            return
+        self._install_modules()
+        is_kept = self._watch.files or strike_in_load is not None or "renaming" in strikes_in_save
+        if is_kept or strikes_in_save:
+            may_move = was_handed_none and self._cursor.attempt > 0
+            files = self._install_files(
+                Saves(saves), ranks=ranks, may_move=may_move, is_kept=is_kept
+            )
+            files.reported = reported
+            files.loads.strike = strike_in_load
+            files.halfway_of = strikes_in_save.get("saving", files.halfway_of)
+            files.renaming_of = strikes_in_save.get("renaming", files.renaming_of)
+
+    @property
+    def given(self) -> Callable[[], Given] | None:
+        """The function that closes the window of inputs, None if they are not watched."""
+        return None if self._inputs is None else self._close_inputs
+
+    @property
+    def is_to_train(self) -> bool:
+        """Whether the job was seen to make an optimizer."""
+        return self._state is not None and bool(self._state.found.all("optimizer"))
+
+    # -- called by the probe ---------------------------------------------------------------------
+
+    def install_libraries(self) -> None:
+        """Follow sharded saves and safetensors, if the job has imported what makes them."""
+        if self._files is not None:
+            watch_libraries(self._files)
+
+    def gradients_due(self) -> None:
+        """Look at the gradients that are accumulated so far."""
+        if self._state is not None:
+            with self.cost.watching:
+                self._state.gradients_due()
+
+    def has_gradients(self) -> bool:
+        """Return whether any gradient is left for a step; True where state is not watched."""
+        if self._state is None:
+            return True
+        with self.cost.watching:
+            return any(waiting(self._state.optimizers()))
+
+    def versions(self) -> tuple[int, ...]:
+        """Return how often the first parameter of each group was changed, as torch counts it."""
+        optimizers = [] if self._state is None else self._state.optimizers()
+        groups = (group for optimizer in optimizers for group in optimizer.param_groups)
+        first = [p for group in groups for p in group["params"][:1] if not p.is_inference()]
+        return tuple(p._version for p in first)  # noqa: SLF001 - torch has no public name
+
+    def resumes(self, optimizer: Any) -> None:  # noqa: ANN401 - see `kind_of`
+        """Find out, before a step is looked at or stopped at, where the attempt resumed."""
+        if self._files is not None:
+            if self._state is not None:
+                self._state.found.add(kind_of(optimizer), optimizer)
+            with self.cost.watching:
+                self._files.step_begins(self._first_seen)
+
+    def step_begins(self, optimizer: Any) -> None:  # noqa: ANN401 - see `kind_of`
+        """Look at the state before an optimizer step."""
+        with self.cost.watching:
+            if self._files is not None:
+                self._files.pass_reported()
+                steps = self._epoch_steps or declared.declared_epoch_steps()
+                if not self._has_reports and self._files.is_at_end(steps):
+                    self._end_epoch()
+                    self._cursor.epoch, self._cursor.step = self._cursor.epoch + 1, 0
+            if self._state is not None:
+                is_saved = self._files is not None and self._files.may_resume_here()
+                by_steps = self._watch.entries == "steps"
+                self._state.step_begins(optimizer, may_be_entered=is_saved or by_steps)
+
+    def step_done(self) -> None:
+        """Look at the state after a step that was counted."""
+        self.cost.steps += 1
+        if self._files is not None:
+            self._files.step_done()
+        if self._state is not None:
+            self._state.step_done()
+        if self._state is None and self._roots is not None:
+            self._roots.end_search()
+
+    def report_begins(self, *, is_early: bool) -> None:
+        """Determine the place of this rank, before its report is counted."""
+        if self._files is not None:
+            self._files.report_begun(is_early=is_early)
+
+    def report_begun(self) -> None:
+        """Look at state and process at the end of an epoch; record the cost of watching it."""
+        if self._state is not None:
+            self._state.report_begun()
+        self._write_cost()
+
+    def _write_cost(self) -> None:
+        cost, cursor = self.cost, self._cursor
+        self._write(
+            WatchCost(
+                **cursor.who(),
+                epoch=cursor.epoch,
+                steps=cost.steps,
+                watch_ns=cost.watching.spent_ns,
+                state_ns=cost.on_state.spent_ns,
+            )
+        )
+        cost.begin_anew()
+        if (size := process_size()) is not None:
+            cursor = self._record.cursor
+            self._write(ProcessSeen(**cursor.who(), epoch=cursor.epoch, **size.model_dump()))
+
+    def part_uploaded(self, folder: Path, checkpoint: str, *, is_placed: bool) -> None:
+        """Record the files that this rank is about to upload.
+
+        Not `is_placed`: in a thread of its own, while training continues. Its time is no
+        part of any step, and is not added up.
+        """
+        if not self._watch.files:
+            return
+        with self.cost.watching if is_placed else contextlib.nullcontext():
+            files = folder_digests(folder)
+        if self._files is not None and files:
+            self._files.part_uploaded(checkpoint, folder, files)
+        epoch = self._cursor.epoch if is_placed else None
+        part = PartUploaded(
+            **self._cursor.who(),
+            epoch=epoch,
+            checkpoint=checkpoint,
+            files=files,
+            sharded=sharded_part(folder, files),
+        )
+        self._write(part)
+
+    def train_fn_ended(self, error: BaseException | None) -> None:
+        """Record that the train function is over."""
+        if self._files is not None:
+            self._files.train_fn_ended(returned=error is None)
+        if not self._has_reports and self._files is not None and error is None:
+            self._files.step_begins()  # it may have resumed where nothing was left to train
+            if self._cursor.step:
+                self._end_epoch()
+        text = None if error is None else f"{type(error).__name__}: {error}"[:300]
+        self._write(TrainFnEnded(**self._cursor.place(), error=text))
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _end_epoch(self) -> None:
+        """Record the end of an epoch that no report ends."""
+        assert self._files is not None
+        self._files.epoch_ended()
+        if self._state is not None:
+            self._state.settle()
+        self._write(EpochEnded(**self._cursor.who(), epoch=self._cursor.epoch))
+        self._write_cost()
+
+    def _declared(self, name: str) -> None:
+        try:
+            self._write(Declared(**self._cursor.who(), name=name))
+        except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's call
+            self._failed("declare", error)
+
+    def _install_modules(self) -> None:
+        if self._watch.state:
+            record = replace(self._record, write=self._state_seen)
+            self._state = StateWatch(record, every=self._watch.every)
+        if self._watch.inputs:
+            self._inputs = InputWindow()
+        if not (self._watch.state or self._watch.inputs or self.validates):
+            return
+        validates = self.validates or (lambda: None)
+        self._roots = Roots(self._called, self._root_found, self._failed, validates=validates)
+        if self._state is not None:
+            self._state.install(self._roots)
+        state = self._state
+        self._roots.watch(lambda: [] if state is None else state.found.all("ema"))
+
+    def _install_files(
+        self, saves: Saves, *, ranks: int, may_move: bool, is_kept: bool
+    ) -> JobFiles:
+        self._saves = saves
+        files = JobFiles(self._record, saves, is_kept=is_kept, may_move=may_move, ranks=ranks)
+        if self._roots is not None:
+            files.unhook = self._roots.without_hooks
+        if self._state is not None:
+            files.settle = self._state.settle if self._cursor.attempt == 0 else None
+        watch_files(files)
+        files.watch_opened()
+        self._files = files
+        return files
+
+    def _state_seen(self, event: AnyEvent) -> None:
+        """Write a state snapshot, and keep its digests for later attempts."""
+        self._write(event)
+        if self._saves is None or not isinstance(event, StateSeen):
+            return
+        self._saves.keep_state(event.attempt, event.rank, place_of(event), event.components)
+
+    def _first_seen(self) -> Seen:
+        """Return what is seen of the first step of an attempt before it is made."""
+        model, optimizer = ("", "") if self._state is None else self._state.keys()
+        given = None if self._inputs is None else self._inputs.given(*self._trained()).read()
+        inputs = "" if given is None else given.digest
+        return Seen(model=model, optimizer=optimizer, inputs=inputs, losses=self.losses())
+
+    def _close_inputs(self) -> Given:
+        assert self._inputs is not None
+        return self._inputs.close(*self._trained())
+
+    def _trained(self) -> tuple[Callable[[], list[Any]], int]:
+        """Return what tells of the optimizers that train, and the epoch in which they do."""
+        known: Callable[[], list[Any]] = list if self._state is None else self._state.optimizers
+        return known, self._cursor.epoch
+
+    def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any], owner: Owner) -> None:
+        if self._files is not None:  # before the ranks wait for each other in the backward pass
+            self._files.look()
+        if self._inputs is not None:
+            with self.cost.watching:
+                self._inputs.called(args, kwargs, owner)
+
+    def _root_found(self) -> None:
+        if self._state is not None:
+            self._state.root_found()

@@ -1,0 +1,361 @@
+"""The files that this process writes and removes, recorded, and refused if they are not the job's.
+
+Python raises audit events (PEP 578) before `open`, `os.rename`, `os.remove` and
+the like; an error raised in the hook prevents the operation. Native code raises
+no such events, so the few functions that save models (`NATIVE`) are wrapped.
+Writes of a process started by `exec`, and of any other native code, are not seen.
+
+`record(Ledger(...))` begins, in a process and in all that are forked from it;
+another call continues with another ledger. `read_ledger(path)` returns the lines
+of all processes:
+
+    created   a file that was not there         folder    a directory likewise
+    replaced  emptied, or another put there     extended  opened to append to
+    opened    for reading and writing           removed   deleted or renamed
+    refused   a file of the user that would have been replaced or removed
+
+Every path is absolute; a process records each (path, how) once, and once more
+if it does so as it trains.
+"""
+
+import json
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from fcntl import F_GETFL, fcntl
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from chaos.errors import ForeignFileError
+from chaos.probe.native import wrap_native
+
+How: TypeAlias = Literal[
+    "created", "folder", "replaced", "extended", "opened", "removed", "refused"
+]
+_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+_NO_FILES = ("/dev/", "/proc/", "/sys/")  # below these are devices and pipes
+_HERE = -1  # the dir_fd of a path that is relative to the working directory
+
+
+@dataclass(frozen=True)
+class Written:
+    """One line of a ledger. `is_output`: written after the job's first step, or as a model is."""
+
+    path: str
+    how: How
+    pid: int
+    is_output: bool
+
+
+@dataclass(frozen=True)
+class Confines:
+    """The limits of a process: it may not harm files that are older than `folder`, the audit's.
+
+    `allowed` are files and folders that may be written nevertheless.
+    """
+
+    folder: Path
+    allowed: tuple[Path, ...] = ()
+
+    @property
+    def created(self) -> Path:
+        """The list of files and folders outside that the audit has made, one path a line."""
+        return self.folder / "created.txt"
+
+    def holds(self, path: str) -> bool:
+        """Return whether a path is the audit's own, allowed, or made by its processes.
+
+        So is all that lies in a folder they made: native code writes unseen.
+        """
+        real = os.path.realpath(path)
+        if any(is_below(real, os.path.realpath(own)) for own in (self.folder, *self.allowed)):
+            return True
+        try:
+            made = self.created.read_text(encoding="utf-8").splitlines()
+        except FileNotFoundError:
+            return False
+        return not {path, *map(str, Path(path).parents)}.isdisjoint(made)
+
+
+@dataclass
+class Ledger:
+    """The file in which a process records its writes, but for those in the folders `left_out`."""
+
+    file: Path
+    left_out: Sequence[Path] = ()
+    confines: Confines | None = None
+    is_training: bool = False
+    _fd: int = field(default=-1, init=False)
+    _seen: set[tuple[str, How, bool]] = field(default_factory=set, init=False)
+    outputs: set[str] = field(default_factory=set, init=False)
+
+    def __post_init__(self) -> None:
+        left_out = [*self.left_out, *([self.confines.created] if self.confines else [])]
+        self._left_out = tuple(str(path) for path in left_out)
+
+    def open(self) -> None:
+        """Open the file."""
+        self._fd = os.open(self.file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+
+    def refuse(self, path: str, how: How) -> None:
+        """Raise `ForeignFileError` if this harms a file that was there before."""
+        confines = self.confines
+        if confines is None or self._is_left_out(path) or is_spared(path) or confines.holds(path):
+            return
+        self._write(path, "refused", is_output=False)
+        raise ForeignFileError.of(path, "remove" if how == "removed" else "overwrite")
+
+    def note(self, path: str, how: How, *, is_output: bool) -> None:
+        """Record one operation that is about to be done."""
+        is_output = is_output or self.is_training
+        # A file that was opened before training, and is opened again in it, becomes output.
+        if self._is_left_out(path) or {(path, how, is_output), (path, how, True)} & self._seen:
+            return
+        if how in ("created", "folder") and self.confines is not None:
+            _append(self.confines.created, f"{path}\n")
+        self._write(path, how, is_output=is_output)
+        if is_output:
+            self.outputs.add(path)
+
+    def made(self) -> frozenset[str]:
+        """Return the files that this process, or one that it was forked from, has created."""
+        return frozenset(path for path, how, _ in self._seen if how == "created")
+
+    def close(self) -> None:
+        """Close the file."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def _write(self, path: str, how: How, *, is_output: bool) -> None:
+        if self._fd < 0:
+            return
+        self._seen.add((path, how, is_output))
+        fields = {"path": path, "how": how, "pid": os.getpid(), "is_output": is_output}
+        # One write to O_APPEND: the lines of several processes stay whole.
+        os.write(self._fd, f"{json.dumps(fields)}\n".encode())
+
+    def _is_left_out(self, path: str) -> bool:
+        return path.startswith(_NO_FILES) or any(is_below(path, own) for own in self._left_out)
+
+
+Listener: TypeAlias = Callable[[str, tuple[Any, ...]], None]
+
+_ledger: Ledger | None = None
+_listeners: list[Listener] = []
+_is_hooked = False
+
+
+def record(ledger: Ledger | None) -> None:
+    """Record from now on the writes of this process and of those forked from it."""
+    global _ledger  # noqa: PLW0603 - what a process writes is written to one ledger
+    before, _ledger = _ledger, None
+    if before is not None:
+        before.close()
+    if ledger is not None:
+        ledger.open()
+    _ledger = ledger
+    _hook()
+
+
+def listen(tell: Listener) -> None:
+    """Set the one function that is called with these events as well."""
+    _listeners[:] = [tell]
+    _hook()
+
+
+def _hook() -> None:
+    global _is_hooked  # noqa: PLW0603 - an audit hook is the process's, and stays
+    if not _is_hooked:
+        _is_hooked = True
+        sys.addaudithook(_told)
+        wrap_native(_told_by_native)
+
+
+def training_has_begun() -> None:
+    """Count files written from now on as the job's output, not as its data.
+
+    So is a file that was made before and is still open for writing, as a log is.
+    """
+    if _ledger is not None and not _ledger.is_training:
+        _ledger.is_training = True
+        held = open_files(for_writing=True)
+        for path in _ledger.made():
+            if os.path.realpath(path) in held:
+                _ledger.note(path, "extended", is_output=True)
+
+
+def open_files(*, for_writing: bool = False) -> frozenset[str]:
+    """Return the paths of files that this process holds open; none if that is unknown."""
+    found = set()
+    with suppress(OSError):
+        for fd in os.listdir("/proc/self/fd"):  # noqa: PTH208 - faster than paths
+            with suppress(OSError):
+                path = os.readlink(f"/proc/self/fd/{fd}")  # noqa: PTH115
+                if not for_writing or fcntl(int(fd), F_GETFL) & (os.O_WRONLY | os.O_RDWR):
+                    found.add(path)
+    return frozenset(found)
+
+
+def read_ledger(path: Path) -> list[Written]:
+    """Return the lines of a ledger; none if there is no such file."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return []
+    return [Written(**json.loads(line)) for line in lines if line.endswith("}")]
+
+
+def is_below(path: str, folder: str) -> bool:
+    """Return whether a path is a folder, or lies in it."""
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def is_spared(path: str) -> bool:
+    """Return whether a file is a cache, a setting, a lock or an installed module."""
+    if path.endswith((".lock", ".pyc")) or "/__pycache__/" in path:
+        return True
+    home = os.path.expanduser("~") + "/."  # noqa: PTH111 - called within audit events
+    caches = (os.environ.get(name) for name in ("XDG_CACHE_HOME", "HF_HOME", "TORCH_HOME"))
+    folders = [sys.prefix, *filter(None, caches)]
+    return path.startswith(home) or any(is_below(path, folder) for folder in folders)
+
+
+# -- audit events --------------------------------------------------------------------------------
+
+_Touched: TypeAlias = Iterator[tuple[str, How, bool]]  # path, how, whether content is lost
+
+
+def _opened(path: Any, _: Any, flags: int) -> _Touched:  # noqa: ANN401 - an event's arguments
+    if not flags & _WRITES or isinstance(path, int):
+        return
+    target = absolute(path)
+    found = _stat(target)
+    if found is None:
+        if flags & os.O_CREAT:
+            yield target, "created", False
+    elif stat.S_ISREG(found.st_mode) and not flags & os.O_EXCL:
+        how: How = "extended" if flags & os.O_APPEND else "opened"
+        if flags & os.O_TRUNC:
+            how = "replaced"
+        yield target, how, how == "replaced" and found.st_size > 0
+
+
+def _renamed(source: Any, target: Any, source_fd: int = _HERE, target_fd: int = _HERE) -> _Touched:  # noqa: ANN401
+    yield from _removed(source, source_fd)
+    here, found = absolute(source, source_fd), _stat(absolute(source, source_fd), follow=False)
+    if found is None or not stat.S_ISDIR(found.st_mode):
+        yield from _linked(None, target, None, target_fd)
+        return
+    there = absolute(target, target_fd)
+    for folder, _, files in os.walk(here):  # a renamed folder takes its files along
+        moved = there + folder.removeprefix(here)
+        if _stat(moved) is None:
+            yield moved, "folder", False
+        for name in files:
+            yield from _removed(f"{folder}/{name}")
+            yield f"{moved}/{name}", "created", False
+
+
+def _linked(_: Any, target: Any, __: Any = None, target_fd: int = _HERE) -> _Touched:  # noqa: ANN401
+    path = absolute(target, target_fd)
+    found = _stat(path, follow=False)
+    yield path, "replaced" if found else "created", _has_content(found)
+
+
+def _removed(path: Any, dir_fd: int = _HERE) -> _Touched:  # noqa: ANN401
+    target = absolute(path, dir_fd)
+    found = _stat(target, follow=False)
+    if found is not None:
+        yield target, "removed", _has_content(found)
+
+
+def _truncated(path: Any, _: int) -> _Touched:  # noqa: ANN401
+    if not isinstance(path, int):
+        yield absolute(path), "replaced", _has_content(_stat(absolute(path)))
+
+
+def _made(path: Any, _: int, dir_fd: int = _HERE) -> _Touched:  # noqa: ANN401
+    target = absolute(path, dir_fd)
+    if _stat(target) is None:
+        yield target, "folder", False
+
+
+def _connected(database: Any) -> _Touched:  # noqa: ANN401
+    if isinstance(database, str | bytes | os.PathLike) and os.fspath(database) != ":memory:":
+        target = absolute(database)
+        yield target, "opened" if _stat(target) else "created", False
+
+
+_EVENTS: dict[str, Callable[..., _Touched]] = {
+    "open": _opened,
+    "os.rename": _renamed,
+    "os.link": _linked,
+    "os.symlink": lambda source, target, fd=_HERE: _linked(source, target, None, fd),
+    "os.remove": _removed,
+    "os.truncate": _truncated,
+    "os.mkdir": _made,
+    "sqlite3.connect": _connected,
+}
+
+
+def _told(event: str, arguments: tuple[Any, ...], *, is_output: bool = False) -> None:
+    """Record an audit event; only a refusal and an injected error may be raised here."""
+    if event not in _EVENTS:
+        return
+    for tell in _listeners:
+        tell(event, arguments)
+    if _ledger is not None:
+        _write_down(_ledger, event, arguments, is_output=is_output)
+
+
+def _write_down(ledger: Ledger, event: str, arguments: tuple[Any, ...], *, is_output: bool) -> None:
+    try:
+        touched = list(_EVENTS[event](*arguments))
+        for path, how, is_harm in touched:
+            if is_harm:
+                ledger.refuse(path, how)
+        moved = [path for path, how, _ in touched if event == "os.rename" and how == "removed"]
+        is_output = is_output or not ledger.outputs.isdisjoint(moved)
+        for path, how, _ in touched:
+            ledger.note(path, how, is_output=is_output)
+    except ForeignFileError:
+        raise
+    except Exception:  # noqa: BLE001 - the job's own call is to fail by itself, if it does
+        return
+
+
+def _told_by_native(path: Any) -> None:  # noqa: ANN401 - whatever a library is given
+    if isinstance(path, str | bytes | os.PathLike):
+        _told("open", (path, None, _NEW_FILE), is_output=True)
+
+
+# -- paths -------------------------------------------------------------------------------------
+
+
+def absolute(path: Any, dir_fd: int = _HERE) -> str:  # noqa: ANN401 - an event's arguments
+    """Return the absolute path that an audit event names; links stay links."""
+    name = os.fsdecode(path)
+    if dir_fd not in (_HERE, None) and not name.startswith("/"):
+        name = os.path.join(os.readlink(f"/proc/self/fd/{dir_fd}"), name)  # noqa: PTH115, PTH118
+    return os.path.abspath(name)  # noqa: PTH100 - links stay links
+
+
+def _stat(path: str, *, follow: bool = True) -> os.stat_result | None:
+    try:
+        return os.stat(path, follow_symlinks=follow)  # noqa: PTH116
+    except OSError:
+        return None
+
+
+def _has_content(found: os.stat_result | None) -> bool:
+    return found is not None and stat.S_ISREG(found.st_mode) and found.st_size > 0
+
+
+def _append(path: Path, line: str) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.write(line)

@@ -1,0 +1,1 @@
+"""Processes of the operating system: forked on request, watched, ended; no Ray, no torch."""

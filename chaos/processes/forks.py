@@ -1,0 +1,217 @@
+"""A process that forks a child for each request: its own side, and the harness's handle to it.
+
+The root forks zygotes so, and a zygote its lanes (`launch.forked.root` has a drawing). Such a
+process has one thread and does nothing else. Each child has a connection of its own to the
+harness; the child's end comes along with the request.
+"""
+
+import os
+import select
+import selectors
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from chaos.errors import HarnessError
+from chaos.processes.child import die_with_parent, ended_children
+from chaos.processes.wire import Wire
+from chaos.run.clock import SystemClock, seconds_since
+from chaos.run.signals import MEMORY, killed
+
+POLL_S = 0.01
+
+
+@dataclass(frozen=True)
+class Started:
+    """The child that was asked for is forked."""
+
+    pid: int
+
+
+@dataclass(frozen=True)
+class Exited:
+    """A forked child has ended; negative codes are signals."""
+
+    pid: int
+    code: int
+
+
+@contextmanager
+def ended_with(harness: socket.socket) -> Iterator[None]:
+    """End this process if the harness ends meanwhile: it imports, and reads no socket for seconds.
+
+    The kernel's signal at the parent's end (PR_SET_PDEATHSIG) would come when the harness's
+    thread ends that started this process. The thread made here ends before any fork, which
+    would not copy it.
+    """
+    stop, stops = os.pipe()
+    ends = select.poll()
+    ends.register(harness, select.POLLRDHUP)
+    ends.register(stop, select.POLLIN)
+
+    def wait() -> None:
+        if any(fd == harness.fileno() for fd, _ in ends.poll()):
+            os._exit(1)
+
+    waiting = threading.Thread(target=wait, daemon=True)
+    waiting.start()
+    try:
+        yield
+    finally:
+        os.close(stops)
+        waiting.join()
+        os.close(stop)
+
+
+def fork_for_each(harness: Wire) -> tuple[Any, Wire]:
+    """Fork for each request, for ever; return only in a child, with its request and connection.
+
+    The process ends when the harness is gone.
+    """
+    selector = selectors.DefaultSelector()
+    selector.register(harness.end, selectors.EVENT_READ)
+    while True:
+        if selector.select(POLL_S):
+            try:
+                request, end = harness.receive_along()
+            except EOFError:
+                os._exit(0)  # the kernel then kills the children, which asked it to
+            assert end is not None
+            # Flushed before: a copy of the buffer would be printed by the child once more.
+            sys.stdout.flush()
+            parent, pid = os.getpid(), os.fork()
+            if pid == 0:
+                selector.close()
+                harness.close()
+                die_with_parent(parent)
+                return request, Wire(end)
+            end.close()  # an open copy would hide the child's end from the harness
+            harness.send(Started(pid))
+        for pid, code in ended_children():
+            harness.send(Exited(pid, code))
+
+
+class Forks:
+    """The harness's handle to such a process; `what` is its name in error messages."""
+
+    def __init__(self, wire: Wire, what: str) -> None:
+        self._wire = wire
+        self._what = what
+        self._lock = threading.Lock()
+        self._exited: dict[int, int] = {}
+        self._is_closed = False
+        self._clock = SystemClock()
+
+    @property
+    def can_be_asked(self) -> bool:
+        """Whether the connection is open, and no message was left half read."""
+        return not self._is_closed
+
+    def fork(self, request: object) -> tuple[int, Wire]:
+        """Return the pid of a new child and the connection to it, which ends when the child does.
+
+        Raises `HarnessError` if the process that forks is gone.
+        """
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs, self._lock:
+                self._send(request, theirs)
+                while not isinstance(message := self._receive(), Started):
+                    self._exited[message.pid] = message.code
+        except BaseException:
+            ours.close()
+            raise
+        return message.pid, Wire(ours)
+
+    def exit_code(self, pid: int, *, within_s: float) -> int | None:
+        """Wait for a child's end and return its exit code; None if it does not end in time.
+
+        None also if the process that forks is gone, and its children with it.
+        """
+        start = self._clock.now_ns()
+        while not self._is_closed:
+            with self._lock:
+                # Reports of other children come first, and are kept until they are asked for.
+                while select.select([self._wire.end], [], [], 0)[0]:
+                    try:
+                        message = self._receive()
+                    except HarnessError:
+                        return self._exited.pop(pid, None)
+                    assert isinstance(message, Exited)
+                    self._exited[message.pid] = message.code
+                if pid in self._exited:
+                    return self._exited.pop(pid)
+            if seconds_since(start, self._clock) > within_s:
+                return None
+            self._clock.sleep(POLL_S)
+        return None
+
+    def close(self) -> None:
+        """Close the connection; nothing can be asked after it."""
+        self._is_closed = True
+        self._wire.close()
+
+    def _send(self, request: object, along: socket.socket) -> None:
+        try:
+            self._wire.send(request, along=along)
+        except OSError as error:
+            raise gone(self._what) from error
+
+    def _receive(self) -> Started | Exited:
+        try:
+            message: Started | Exited = self._wire.receive()
+        except EOFError as error:
+            raise gone(self._what) from error
+        except BaseException:  # half read: the rest would be taken for the next answer
+            self.close()
+            raise
+        return message
+
+
+class ForkingProcess:
+    """A new interpreter that forks on request. It ends by itself when this process ends.
+
+    `command` are the interpreter's arguments; the number of its socket follows them.
+    """
+
+    def __init__(
+        self, command: Sequence[str], *, env: Mapping[str, str], cwd: str, log: Path
+    ) -> None:
+        ours, theirs = socket.socketpair()
+        with log.open("wb") as file:
+            self._process = subprocess.Popen(
+                [sys.executable, *command, str(theirs.fileno())],
+                env=env,
+                cwd=cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        theirs.close()
+        what = f"the process that jobs are forked from (it wrote to {log})"
+        self.forks = Forks(Wire(ours), what)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process runs, and answers requests."""
+        return self.forks.can_be_asked and self._process.poll() is None
+
+    def end(self) -> None:
+        """End the process, and with it all that was forked from it."""
+        self._process.kill()
+        self._process.wait()
+        self.forks.close()
+
+
+def gone(what: str, code: int | None = None) -> HarnessError:
+    """Return the error for a process of chaos that ended too early; a negative code is a signal."""
+    why = f"{what} is gone, and chaos did not end it. {MEMORY}"
+    return HarnessError(why if code is None else killed(what, code))

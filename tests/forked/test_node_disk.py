@@ -1,0 +1,118 @@
+"""A node's temporary folder is its own, short enough to bind sockets in, and gone with it."""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from chaos.launch.node_disk import SOCKET_PATH_MAX, NodeDisk, make_room, remove_disks
+from chaos.probe.address import RunAddress
+from chaos.run import leavings
+from tests.forked.conftest import RunJob
+
+JOB = Path(__file__).parent / "jobs/writes_around.py"
+
+
+def address(directory: Path) -> RunAddress:
+    return RunAddress(directory, "0123abcd", "unix:x")
+
+
+def test_a_temporary_folder_lies_in_the_runs_folder_where_a_socket_has_room_there() -> None:
+    disk = NodeDisk(address(Path("/home/me/reports/audits/a/runs/1")), "node-0")
+
+    assert disk.tmp == Path("/home/me/reports/audits/a/runs/1/nodes/node-0/tmp")
+
+
+def test_of_a_deep_folder_it_is_a_short_one_of_the_runs_own() -> None:
+    disk = NodeDisk(address(Path("/home/me") / ("deep" * 20)), "node-0")
+
+    assert disk.tmp == Path("/tmp/chaos-0123abcd.held/node-0")
+    assert len(os.fsencode(disk.tmp)) < SOCKET_PATH_MAX - 40
+
+
+@pytest.mark.parametrize("depth", range(30, 70))
+def test_the_harness_holds_the_folder_that_any_node_lives_in(depth: int) -> None:
+    """A folder that nobody holds is removed by the next harness that starts."""
+    run = address(Path("/") / ("d" * depth))
+
+    make_room(run)
+    held = leavings.named("chaos-0123abcd").exists()
+    remove_disks(run)
+
+    lie_there = {
+        NodeDisk(run, name).tmp.is_relative_to(leavings.named("chaos-0123abcd"))
+        for name in ("head", "node-0", "node-10", "node-new-12", "start")
+    }
+    assert lie_there == {held}
+
+
+def test_the_short_folder_is_the_users_alone_and_goes_with_the_run() -> None:
+    run = address(Path("/home/me") / ("deep" * 20))
+    folder = NodeDisk(run, "node-0").tmp.parent
+
+    make_room(run)
+    assert folder.stat().st_mode & 0o777 == 0o700
+    leavings.sweep()
+    assert folder.exists()
+    remove_disks(run)
+    assert not folder.exists()
+
+
+def test_each_node_has_a_temporary_folder_of_its_own_and_none_is_left(
+    run: RunJob, tmp_path: Path
+) -> None:
+    judged = run(script=JOB, workers=2, told=str(tmp_path / "told"))
+
+    places = [(tmp_path / f"told-{rank}").read_text() for rank in range(2)]
+    assert len(set(places)) == 2, judged.verdict.headline
+    assert not any(Path(place).exists() for place in places)
+    assert not (judged.directory.path / "nodes").exists()
+
+
+def test_a_lost_node_takes_along_what_it_alone_wrote_below_the_hosts_temporary_folder(
+    tmp_path: Path,
+) -> None:
+    run = address(tmp_path / "run")
+    lost, other = NodeDisk(run, "node-0"), NodeDisk(run, "node-1")
+    with tempfile.TemporaryDirectory(dir="/tmp", prefix="chaos-test-") as folder:
+        names = ("its_own", "shared", "data")
+        paths = [Path(folder) / name for name in names]
+        for path in paths:
+            path.touch()
+        wrote(lost, [(str(path), path.name != "data") for path in paths])
+        wrote(other, [(str(paths[1]), True)])
+        make_room(run)
+        lost.tmp.mkdir(parents=True)
+
+        lost.lose()
+
+        assert [path.exists() for path in paths] == [False, True, True]
+        assert not lost.tmp.exists()
+        remove_disks(run)
+
+
+def test_a_lost_node_takes_along_its_workers_working_directory(tmp_path: Path) -> None:
+    run = address(tmp_path / "run")
+    lost, other = NodeDisk(run, "node-0"), NodeDisk(run, "node-1")
+    stored, session = run.directory / "storage/run/state.npz", run.directory / "storage/.session/a"
+    for path in (stored, session):
+        path.parent.mkdir(parents=True)
+        path.touch()
+    wrote(lost, [(str(stored), False), (str(session), False)])
+    wrote(other, [])
+
+    lost.lose()
+
+    assert [path.exists() for path in (stored, session)] == [True, False]
+
+
+def wrote(disk: NodeDisk, lines: list[tuple[str, bool]]) -> None:
+    fields = [
+        {"path": path, "how": "created", "pid": 1, "is_output": is_output}
+        for path, is_output in lines
+    ]
+    ledger = disk.run.directory / "nodes" / disk.node_id / "written.jsonl"
+    ledger.parent.mkdir(parents=True)
+    ledger.write_text("".join(f"{json.dumps(line)}\n" for line in fields))

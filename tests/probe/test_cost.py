@@ -1,0 +1,36 @@
+"""What watching costs is counted once, and without the gates."""
+
+from chaos.probe.cursor import Cost
+
+
+class Hands:
+    """A clock that is moved by hand."""
+
+    def __init__(self) -> None:
+        self.ns = 0
+
+    def now_ns(self) -> int:
+        return self.ns
+
+    def wall_ns(self) -> int:
+        return self.ns
+
+    def sleep(self, seconds: float) -> None:
+        self.ns += int(seconds * 1e9)
+
+
+def test_time_that_is_spent_within_is_counted_once_and_state_by_itself() -> None:
+    hands = Hands()
+    cost = Cost(hands)
+
+    with cost.watching:
+        hands.ns += 3
+        with cost.watching, cost.on_state:
+            hands.ns += 5
+    hands.ns += 100
+    with cost.watching:
+        hands.ns += 2
+
+    assert (cost.watching.spent_ns, cost.on_state.spent_ns) == (10, 5)
+    cost.begin_anew()
+    assert (cost.watching.spent_ns, cost.on_state.spent_ns, cost.steps) == (0, 0, 0)

@@ -1,0 +1,34 @@
+"""Which objects hold state now, and which no longer."""
+
+from typing import Any
+
+import torch
+
+from chaos.probe.state.watch import Found
+
+
+def optimizer() -> Any:
+    return torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1)
+
+
+def test_an_optimizer_that_made_no_step_in_the_last_epoch_trains_no_more() -> None:
+    found, probe, trained, later = Found(), optimizer(), optimizer(), optimizer()
+    for each in (probe, trained, later):
+        found.add("optimizer", each)
+
+    found.stepped(probe, 0)
+    found.stepped(trained, 1)
+
+    assert found.optimizers(1) == [probe, trained, later]
+    assert found.optimizers(2) == [trained, later]
+
+
+def test_it_is_told_of_each_optimizer_once() -> None:
+    told: list[None] = []
+    found, one = Found(lambda: told.append(None)), optimizer()
+
+    for _ in range(2):
+        found.add("optimizer", one)
+        found.add("schedule", object)
+
+    assert len(told) == 1

@@ -1,0 +1,621 @@
+"""Files of any format: followed from their writing to their reading by a later attempt."""
+
+import json
+import os
+import pickle
+import shutil
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed.checkpoint as dcp
+
+from chaos.model.event import (
+    FileCopied,
+    FileLoaded,
+    FileRenamed,
+    FileSaveBegun,
+    FileSaved,
+    FilesSeen,
+    FileWritten,
+)
+from chaos.probe import open_watch as opened
+from chaos.probe import written
+from chaos.probe.state.files import watch_libraries
+from chaos.probe.state.readable import is_text, read
+from chaos.run.file_digest import file_digest, folder_digests
+from tests.probe.test_job_files import New, Rank, put_back_after_the_test
+from tests.probe.test_job_files import new as new  # noqa: PLC0414 - a fixture
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Path]:
+    """Yield a folder of the job's own in its run, and stop listening afterwards."""
+    real = pickle.dump, threading.Thread.start, ThreadPoolExecutor.submit
+    folder = tmp_path / "storage/own"
+    folder.mkdir(parents=True)
+    yield folder
+    written._listeners.clear()
+    pickle.dump, threading.Thread.start, ThreadPoolExecutor.submit = real  # type: ignore[method-assign]
+
+
+def watching(new: New, **given: Any) -> Rank:
+    """Return a rank whose own files are followed."""
+    rank = new(**given)
+    rank.files.watch_opened()
+    rank.files.step_begins()
+    return rank
+
+
+def stepped(rank: Rank, step: int) -> None:
+    rank.cursor.step = step
+    rank.files.step_done()
+
+
+def write_pickle(path: Path, value: Any) -> None:
+    with path.open("wb") as file:
+        pickle.dump(value, file)
+
+
+def write_npz(path: Path, value: Any) -> None:
+    with path.open("wb") as file:
+        np.savez(file, **value)
+
+
+def write_bytes(path: Path, value: Any) -> None:
+    path.write_bytes(pickle.dumps(value))
+
+
+WAYS = {"state.pkl": write_pickle, "state.npz": write_npz, "state.bin": write_bytes}
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_a_later_attempt_goes_on_where_what_it_reads_was_written(
+    new: New, own: Path, name: str
+) -> None:
+    first = watching(new)
+    stepped(first, 3)
+    WAYS[name](own / ".draft", {"epoch": 4, "w": np.ones(3)})
+    (own / ".draft").replace(own / name)
+    first.files.step_begins()
+
+    second = new(attempt=1)
+    second.files.watch_opened()
+    (own / name).read_bytes()
+    second.files.step_begins()
+
+    assert [(e.epoch, e.step) for e in first.of(FileSaved)] == [(0, 3)]
+    assert [e.saver for e in first.of(FileSaveBegun)] == [""]
+    assert [Path(e.to).name for e in first.of(FileRenamed)] == [name]
+    assert [e.saved_step for e in second.of(FileLoaded)] == [3]
+    assert (second.cursor.epoch, second.cursor.step) == (0, 3)
+
+
+def found_by(rank: Rank) -> dict[str, str]:
+    """Return the files that a new attempt looks for, by name, as it finds them."""
+    rank.files.watch_opened()
+    (seen,) = rank.of(FilesSeen)
+    return {Path(file.path).name: file.state for file in seen.files}
+
+
+def test_an_attempt_finds_what_is_left_of_the_saves_under_their_last_names(
+    new: New, own: Path
+) -> None:
+    first = watching(new)
+    stepped(first, 1)
+    for number, name in enumerate(("kept", "gone", "removed", "torn", "folder/inner")):
+        (own / name).parent.mkdir(exist_ok=True)
+        write_pickle(own / f"{name}.new", {"w": np.full(9, number)})
+        (own / f"{name}.new").replace(own / f"{name}.pkl")
+    first.files.look()
+    (own / "folder").rename(own / "other")
+    (own / "removed.pkl").unlink()
+    with first.files.quietly():  # as another program would
+        (own / "gone.pkl").unlink()
+        (own / "torn.pkl").write_bytes(b"x" * (own / "torn.pkl").stat().st_size)
+
+    found = found_by(new(attempt=1))
+
+    assert found == {
+        "kept.pkl": "there",
+        "gone.pkl": "gone",
+        "torn.pkl": "gone",
+        "inner.pkl": "there",
+    }
+
+
+def test_a_file_in_the_temporary_folder_of_another_node_is_elsewhere(
+    new: New, own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(own))
+    first = watching(new)
+    stepped(first, 1)
+    write_pickle(own / "state.pkl", {"w": np.ones(3)})
+    first.files.look()
+    same = found_by(new(attempt=1, rank=1))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "of another node"))
+
+    assert same == {"state.pkl": "there"}
+    assert found_by(new(attempt=1)) == {"state.pkl": "elsewhere"}
+
+
+def test_a_copy_made_beside_training_is_of_the_place_of_its_content(new: New, own: Path) -> None:
+    rank = watching(new)
+    stepped(rank, 2)
+    write_pickle(own / "state.pkl", {"w": np.ones(3)})
+    rank.files.look()
+    rank.cursor.step = 3
+    copying = threading.Thread(target=shutil.copyfile, args=(own / "state.pkl", own / "copy.pkl"))
+    copying.start()
+    copying.join()
+    rank.files.look(at_rest=True)
+
+    assert [(e.step, Path(e.path).name) for e in rank.of(FileSaved)] == [(2, "state.pkl")]
+    assert [(e.step, Path(e.path).name) for e in rank.of(FileCopied)] == [(2, "copy.pkl")]
+    assert found_by(new(attempt=1)) == {"state.pkl": "there", "copy.pkl": "there"}
+
+
+def test_a_save_is_of_the_thread_that_opened_its_file(new: New, own: Path) -> None:
+    rank = watching(new)
+    stepped(rank, 2)
+    write_pickle(own / "state.pkl", {"w": np.ones(3)})
+    looking = threading.Thread(target=rank.files.look)
+    looking.start()
+    looking.join()
+
+    assert [e.is_beside for e in rank.of(FileSaveBegun)] == [False]
+
+
+def test_what_is_written_before_the_first_step_gives_no_place(new: New, own: Path) -> None:
+    first = watching(new)
+    write_pickle(own / "cache.pkl", {"rows": np.ones(3)})
+    first.files.look()
+    stepped(first, 3)
+    write_pickle(own / "state.pkl", {"w": np.ones(3)})
+    first.files.step_begins()
+    ranks = [new(attempt=1, rank=rank, ranks=2) for rank in (0, 1)]
+    for rank in ranks:
+        rank.files.watch_opened()
+        (own / "cache.pkl").read_bytes()
+        rank.files.look()
+    ranks[1].files.watch_opened()
+    (own / "state.pkl").read_bytes()
+    ranks[1].files.step_begins()
+
+    assert (ranks[1].cursor.epoch, ranks[1].cursor.step) == (0, 3)
+
+
+def test_what_is_pickled_is_known_by_its_entries(new: New, own: Path) -> None:
+    rank = watching(new)
+    write_pickle(own / "state.pkl", {"epoch": 4, "ship": torch.ones(4)})
+    rank.files.look()
+
+    (saved,) = rank.of(FileSaved)
+    assert saved.counts == {"epoch": 4}
+    assert {part.name: part.size for part in saved.parts} == {"epoch": 4.0, "ship": 2.0}
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is")
+def test_folders_of_distributed_checkpoints_are_resume_points(new: New, own: Path) -> None:
+    first = watching(new)
+    stepped(first, 2)
+    dcp.save({"w": torch.ones(3)}, checkpoint_id=own / "e0", no_dist=True)
+    first.files.step_begins()
+    second = new(attempt=1)
+    second.files.watch_opened()
+
+    held = {"w": torch.zeros(3)}
+    dcp.load(held, checkpoint_id=own / "e0", no_dist=True)
+    second.files.step_begins()
+
+    assert held["w"].tolist() == [1, 1, 1]
+    assert (second.cursor.epoch, second.cursor.step) == (0, 2)
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is")
+def test_the_load_of_a_distributed_checkpoint_is_struck_inside(new: New, own: Path) -> None:
+    first = watching(new)
+    stepped(first, 2)
+    dcp.save({"w": torch.ones(3)}, checkpoint_id=own / "e0", no_dist=True)
+    first.files.step_begins()
+    second = new(attempt=1)
+    second.files.watch_opened()
+    held = {"w": torch.zeros(3)}
+    found: list[tuple[bool, list[float]]] = []
+
+    def strike() -> None:
+        within = {
+            frame.name for frame in traceback.extract_stack() if "state_dict_loader" in frame[0]
+        }
+        found.append(("load" in within, held["w"].tolist()))
+
+    second.files.loads.strike = strike
+    dcp.load(held, checkpoint_id=own / "e0", no_dist=True)
+    second.files.step_begins()
+
+    assert found == [(True, [0, 0, 0])]
+    assert held["w"].tolist() == [1, 1, 1]
+    assert {Path(load.path).name for load in second.of(FileLoaded)} == {".metadata", "__0_0.distcp"}
+
+
+def test_text_is_a_place_only_where_nothing_else_was_read(new: New, own: Path) -> None:
+    first = watching(new)
+    stepped(first, 1)
+    write_bytes(own / "w.bin", [1.5] * 50)
+    stepped(first, 3)
+    (own / "log.json").write_text(json.dumps({"loss": 0.5, "epoch": 2}))
+    first.files.report_begun()
+    (text,) = first.of(FileWritten)
+    assert {part.name: part.kind for part in text.parts} == {"loss": "numbers", "epoch": "counts"}
+
+    places = []
+    for attempt, names in enumerate((["log.json", "w.bin"], ["log.json"]), start=1):
+        later = new(attempt=attempt)
+        later.files.watch_opened()
+        for name in names:
+            (own / name).read_bytes()
+        later.files.step_begins()
+        places.append((later.cursor.epoch, later.cursor.step))
+
+    assert places == [(0, 1), (1, 0)]
+
+
+def test_a_log_that_is_read_by_a_job_that_begins_anew_moves_nobody(new: New, own: Path) -> None:
+    first = watching(new)
+    stepped(first, 3)
+    (own / "log.json").write_text("[0.5]")
+    first.files.step_begins()
+
+    second = new(attempt=1)
+    second.files.watch_opened()
+    (own / "log.json").read_text()
+    second.resumes(is_fresh=True)
+
+    assert (second.cursor.epoch, second.cursor.step) == (0, 0)
+
+
+def test_what_is_appended_to_and_what_is_ours_is_no_save(new: New, own: Path) -> None:
+    rank = watching(new)
+    with (own / "train.log").open("ab") as file:
+        file.write(b"\x80epoch 0")
+    (rank.folder / "journals").mkdir()
+    (rank.folder / "journals/x.bin").write_bytes(b"\x80")
+
+    rank.files.report_begun()
+
+    assert not rank.of(FileSaved)
+
+
+def test_a_copy_of_a_save_is_none_of_where_it_was_copied(new: New, own: Path) -> None:
+    rank = watching(new)
+    stepped(rank, 1)
+    write_bytes(own / "a.bin", [1])
+    rank.files.step_begins()
+    stepped(rank, 2)
+    (own / "b.bin").write_bytes((own / "a.bin").read_bytes())
+    rank.files.step_begins()
+
+    assert [(e.path.rpartition("/")[2], e.step) for e in rank.of(FileSaved)] == [("a.bin", 1)]
+
+
+def test_a_file_that_is_still_open_is_looked_at_once_it_is_closed(new: New, own: Path) -> None:
+    rank = watching(new)
+    with (own / "a.bin").open("wb") as file:
+        file.write(b"\x80")
+        rank.files.report_begun()
+        assert not rank.of(FileSaved)
+    rank.files.train_fn_ended()
+
+    assert len(rank.of(FileSaved)) == 1
+
+
+def test_a_map_that_stays_open_over_steps_is_a_save_at_none_of_them(new: New, own: Path) -> None:
+    rank = watching(new)
+    held = np.memmap(own / "held.map", dtype=np.uint8, mode="w+", shape=(4,))
+    for step in (1, 2):
+        rank.files.step_begins()
+        held[0] = 200 + step
+        stepped(rank, step)
+        short = np.memmap(own / "short.map", dtype=np.uint8, mode="w+", shape=(4,))
+        short[:] = 200 + step
+        del short
+    del held
+    rank.files.step_begins()
+    rank.files.train_fn_ended()
+
+    assert [(Path(e.path).name, e.step) for e in rank.of(FileSaved)] == [
+        ("short.map", 1),
+        ("short.map", 2),
+    ]
+
+
+@pytest.mark.parametrize("is_own_thread", [False, True])
+def test_the_thread_that_wrote_a_file_says_whether_it_is_beside_training(
+    new: New, own: Path, *, is_own_thread: bool
+) -> None:
+    rank = watching(new)
+    stepped(rank, 2)
+    acts = [lambda: write_pickle(own / "a.pkl", {"w": 1}), rank.files._look_beside]
+    for act, is_beside in zip(acts, (is_own_thread, True), strict=True):
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(act).result() if is_beside else act()
+
+    (begun,) = rank.of(FileSaveBegun)
+    assert begun.is_beside is is_own_thread
+
+
+@pytest.mark.parametrize("is_pooled", [False, True])
+def test_what_is_written_beside_training_is_of_where_it_was_handed_over(
+    new: New, own: Path, is_pooled: bool
+) -> None:
+    rank = watching(new)
+    stepped(rank, 4)
+    may = threading.Event()
+
+    def write() -> None:
+        may.wait()
+        torch.save({"w": torch.ones(2)}, own / "late.pt")
+
+    with ThreadPoolExecutor(1) as pool:
+        thread = threading.Thread(target=write)
+        done = pool.submit(write).result if is_pooled else thread.join
+        if not is_pooled:
+            thread.start()
+        rank.files.report_begun()
+        rank.cursor.epoch, rank.cursor.step = 1, 0
+        stepped(rank, 2)
+        may.set()
+        done()
+
+    (saved,) = rank.of(FileSaved)
+    assert (saved.epoch, saved.step) == (0, 4)
+    rank.files.part_uploaded("c1", own, folder_digests(own))
+    assert rank.saves.goes_on_at("c1") == (1, 0)
+
+
+def test_a_checkpoint_with_a_file_that_nobody_was_seen_to_save_has_no_place(
+    new: New, own: Path
+) -> None:
+    rank = watching(new)
+    stepped(rank, 4)
+    torch.save({"w": torch.ones(2)}, own / "a.pt")
+    foreign = {**folder_digests(own), "b.bin": "0123456789abcdef"}
+
+    rank.files.part_uploaded("c0", own, foreign)
+
+    assert rank.saves.goes_on_at("c0") is None
+
+
+def test_a_save_stands_at_the_end_of_an_epoch_whose_report_never_began(new: New, own: Path) -> None:
+    (own.parent.parent / "saves").mkdir()
+    (own.parent.parent / "saves/lengths.json").write_text('{"0": 4}')
+    first = watching(new)
+    stepped(first, 4)
+    torch.save({"w": torch.ones(2)}, own / "a.pt")
+
+    second = new(attempt=1)
+    torch.load(own / "a.pt")
+    second.files.step_begins()
+
+    assert (second.cursor.epoch, second.cursor.step) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        (
+            "epoch,loss,who\n1,0.5,a\n2,0.25,b\n",
+            {"epoch": [1, 2], "loss": [0.5, 0.25], "who": ["a", "b"]},
+        ),
+        ("epoch,loss\n", {"epoch": [], "loss": []}),
+        ("1.5,2.5\n1,2\n", None),
+        ("epoch,loss\n1\n", None),
+        ("", None),
+    ],
+    ids=["columns", "no line yet", "no names", "cut off", "empty"],
+)
+def test_a_table_is_read_by_its_columns(text: str, holds: object, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(text)
+
+    assert read(tmp_path / "t.csv") == holds
+
+
+def test_files_are_read_without_running_anything_of_them(tmp_path: Path) -> None:
+    heading = json.dumps({"w": {"dtype": "BF16", "shape": [2], "data_offsets": [0, 4]}}).encode()
+    raw = len(heading).to_bytes(8, "little") + heading + b"\x80\x3f\x00\x40"
+    (tmp_path / "m.safetensors").write_bytes(raw)
+    np.save(tmp_path / "a.npy", np.array([1.5, 2.5]))
+    np.savez(tmp_path / "b.npz", epoch=3, w=np.ones(2))
+    (tmp_path / "c.json").write_text('{"epoch": 3}')
+    (tmp_path / "d.pkl").write_bytes(pickle.dumps({"epoch": 3}))
+    (tmp_path / "e.json").write_text("{")
+
+    assert read(tmp_path / "m.safetensors")["w"].tolist() == [1.0, 2.0]
+    assert read(tmp_path / "a.npy").tolist() == [1.5, 2.5]
+    assert read(tmp_path / "b.npz")["epoch"] == 3
+    assert read(tmp_path / "c.json") == {"epoch": 3}
+    assert read(tmp_path / "d.pkl") is None
+    assert read(tmp_path / "e.json") is None
+    assert [is_text(tmp_path / name) for name in ("c.json", "d.pkl")] == [True, False]
+
+
+def test_a_temporary_file_that_is_gone_when_it_is_read_is_no_failure(
+    new: New, own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python tries a folder for temporary files with a file that it removes at once."""
+
+    def removed_meanwhile(path: Path) -> str:
+        path.unlink(missing_ok=True)
+        return file_digest(path)
+
+    monkeypatch.setattr("chaos.probe.job_files.file_digest", removed_meanwhile)
+    rank = watching(new)
+
+    (own / "b5d5xdst").write_bytes(b"blat")
+    rank.files.look()
+
+    assert rank.of(FileSaveBegun) == []
+
+
+@pytest.mark.parametrize("is_renamed", [False, True])
+def test_a_file_that_is_looked_for_before_it_is_there_is_not_missed(
+    new: New, own: Path, *, is_renamed: bool
+) -> None:
+    rank = watching(new)
+    stepped(rank, 3)
+    file = own / "state.pkl.partial"
+
+    def opens_slowly() -> None:
+        """Let another thread look between the audit event of `open` and the opening."""
+        sys.audit("open", str(file), "wb", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        beside = threading.Thread(target=rank.files.look)
+        beside.start()
+        beside.join()
+        with rank.files.quietly():
+            write_pickle(file, {"epoch": 4})
+
+    opens_slowly()
+    if is_renamed:
+        file.replace(own / "state.pkl")
+    else:
+        rank.files.report_begun()
+
+    [saved] = rank.of(FileSaved)
+    assert (saved.epoch, saved.step, saved.path) == (0, 3, str(file))
+
+
+def test_a_save_in_place_that_is_looked_for_before_it_begins_is_not_missed(
+    new: New, own: Path
+) -> None:
+    """Until it is opened, the file is the earlier save, and no copy of it."""
+    rank = watching(new)
+    stepped(rank, 1)
+    file = own / "last.pkl"
+    write_pickle(file, {"epoch": 1})
+    rank.files.step_begins()
+    stepped(rank, 2)
+
+    sys.audit("open", str(file), "wb", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    beside = threading.Thread(target=rank.files.look)
+    beside.start()
+    beside.join()
+    with rank.files.quietly():
+        write_pickle(file, {"epoch": 2})
+    rank.files.step_begins()
+
+    assert len(rank.of(FileSaved)) == 2
+
+
+@pytest.mark.parametrize("torchs", [True, False])
+def test_a_rank_stops_at_its_first_renaming_of_an_epoch_once_it_has_trained(
+    new: New, own: Path, *, torchs: bool
+) -> None:
+    rank = watching(new)
+    asked: list[int] = []
+    found: list[list[str]] = []
+
+    def renaming_of(epoch: int) -> Callable[[], None]:
+        asked.append(epoch)
+        return lambda: found.append(sorted(path.name for path in own.iterdir()))
+
+    rank.files.renaming_of = renaming_of
+    (own / "cache.tmp").touch()
+    (own / "cache.tmp").rename(own / "cache")
+    stepped(rank, 1)
+    write = torch.save if torchs else lambda value, path: write_pickle(path, value)
+    write({"epoch": 1}, own / "last.tmp")
+    os.replace(own / "last.tmp", own / "last")  # noqa: PTH105 - as jobs do
+
+    assert asked == [0]
+    assert found == [["cache", "last.tmp"]]
+    rank.files.look()
+    assert [Path(event.to).name for event in rank.of(FileRenamed)] == ["cache", "last"]
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is")
+@pytest.mark.parametrize("is_beside", [False, True])
+def test_a_rank_stops_where_the_metadata_of_shards_has_not_its_name_yet(
+    new: New, own: Path, monkeypatch: pytest.MonkeyPatch, *, is_beside: bool
+) -> None:
+    put_back_after_the_test(monkeypatch)
+    rank = watching(new)
+    watch_libraries(rank.files)
+    rank.cursor.epoch = 3
+    stepped(rank, 1)
+    found: list[tuple[int, list[str]]] = []
+
+    def renaming_of(epoch: int) -> Callable[[], None]:
+        return lambda: found.append((epoch, sorted(p.name for p in (own / "e3").iterdir())))
+
+    rank.files.renaming_of = renaming_of
+    save: Any = dcp.async_save if is_beside else dcp.save
+    saving = save({"a": torch.ones(3)}, checkpoint_id=own / "e3", no_dist=True)
+    if is_beside:
+        rank.cursor.epoch = 4
+        saving.result()
+
+    assert found == [(3, [".metadata.tmp", "__0_0.distcp"])]
+
+
+def test_a_file_that_is_gone_again_is_looked_for_once(new: New, own: Path) -> None:
+    rank = watching(new)
+    (own / "scratch").write_bytes(b"\x00")
+    (own / "scratch").unlink()
+
+    rank.files.look()
+    rank.files.report_begun()
+
+    assert not rank.of(FileSaved)
+    assert not rank.files._opened._kept_open
+
+
+def test_a_file_that_is_opened_during_a_look_is_not_taken_for_closed(  # noqa: PLR0915 - two threads
+    new: New, own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python's event comes before the opening; what the file holds is known later still."""
+    path = own / "late.pkl"
+    monkeypatch.setattr(opened, "LOOK_S", 60.0)  # no look but those below
+    rank = watching(new)
+    announced, may_write, is_open, may_close = (threading.Event() for _ in range(4))
+
+    def opens_late(name: str, flags: int) -> int:
+        announced.set()
+        may_write.wait()
+        with rank.files.quietly():  # an event of its own, which `open` alone does not make
+            return os.open(name, flags)
+
+    def write() -> None:
+        with open(path, "wb", opener=opens_late) as file:
+            file.write(b"\0half")
+            file.flush()
+            is_open.set()
+            may_close.wait()
+
+    scan = written.open_files
+
+    def scans_while_it_opens() -> frozenset[str]:
+        found = scan()
+        may_write.set()
+        is_open.wait()
+        return found
+
+    writer = threading.Thread(target=write, daemon=True)
+    writer.start()
+    announced.wait()
+    monkeypatch.setattr(opened, "open_files", scans_while_it_opens)
+    rank.files.look()
+    early = rank.of(FileSaved)
+    monkeypatch.setattr(opened, "open_files", scan)
+    may_close.set()
+    writer.join()
+    rank.files.look(at_rest=True)
+
+    assert not early
+    assert [event.path for event in rank.of(FileSaved)] == [str(path)]

@@ -1,0 +1,125 @@
+"""Trials of Ray Tune: numbered, wrapped without losing what Tune noted, and summed up."""
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ray import cloudpickle, tune
+
+from chaos.errors import UsageError
+from chaos.launch.ray.leftovers import bystander_of
+from chaos.launch.ray.trials import TrialCard, _kept_apart, _watched, intercept_tuner, trial_number
+from chaos.launch.raytrain import compat
+from chaos.launch.raytrain.fit import Fit
+from chaos.model.event import ExperimentEnded, FitReturned
+from chaos.model.scenario import Scenario
+from chaos.probe.address import RunAddress
+from chaos.run.clock import SystemClock
+from chaos.run.directory import RunDirectory
+from chaos.run.journal import driver_journal, read_history
+from tests.check.story import Story, Strike
+from tests.check.tamper import told, without
+
+CARD = TrialCard(RunAddress(Path("/run"), "f00d", "ray:chaos-f00d"), {})
+
+
+def drives(config: dict[str, Any]) -> None:
+    del config
+
+
+def test_a_trial_is_numbered_by_its_id_and_without_a_number_it_is_refused() -> None:
+    assert trial_number("1d6d2_00003") == 3
+    with pytest.raises(UsageError, match="grid or random search"):
+        trial_number("8f0c11aa")
+
+
+def test_a_wrapped_trainable_travels_and_keeps_its_name_and_resources() -> None:
+    given = tune.with_resources(drives, {"CPU": 2})
+
+    watched = _watched(given, CARD)
+
+    assert (watched.__name__, vars(watched)["_resources"]) == ("drives", given._resources)
+    assert callable(cloudpickle.loads(cloudpickle.dumps(watched)))
+
+
+def test_what_tune_keeps_is_of_this_run_alone_and_the_scripts_settings_stay_theirs(
+    tmp_path: Path,
+) -> None:
+    theirs = tune.RunConfig(name="mine", storage_path="s3://bucket/runs?scheme=http")
+    directory = RunDirectory(tmp_path)
+
+    assert _kept_apart(None, directory, CARD).storage_path == str(tmp_path / "storage/.tune")
+    ours = _kept_apart(theirs, directory, CARD)
+    assert (ours.name, ours.storage_path) == ("mine", "s3://bucket/runs/chaos-f00d?scheme=http")
+    assert theirs.storage_path == "s3://bucket/runs?scheme=http"
+
+
+def test_ray_tunes_own_count_of_its_trials_is_recorded(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tune.Tuner, "__init__", lambda *_, **__: None)
+    monkeypatch.setattr(tune.Tuner, "fit", lambda _: ["one result", "and another"])
+    directory, plan = RunDirectory(tmp_path), Story().plan()
+    for name, value in RunAddress(tmp_path, "f00d", "none:").as_env().items():
+        monkeypatch.setenv(name, value)
+    directory.journals.mkdir()
+    with closing(driver_journal(directory.journals, SystemClock())) as journal:
+        experiment = intercept_tuner(plan, directory, journal)
+        tuner: Any = tune.Tuner(drives)
+        assert tuner.fit() == ["one result", "and another"]
+
+    assert experiment.began
+    ended = read_history(directory.journals).of(ExperimentEnded)
+    assert [event.trials for _, event in ended] == [2]
+
+
+def test_a_trial_beside_it_is_summed_up_from_its_history() -> None:
+    calm, begun_again = Story(), Story((Strike(2, 3, 1),))
+
+    seen = bystander_of(1, told(calm.history(), FitReturned(metrics={}, checkpoint=None)))
+    again = bystander_of(1, begun_again.history())
+
+    assert (seen.trial, seen.attempts, seen.failures, seen.finished) == (1, 1, 0, True)
+    assert (again.attempts, again.failures) == (2, 1)
+    assert seen.losses == again.losses  # it came out the same
+    assert seen.losses != bystander_of(1, Story(ranks=1).history()).losses
+    assert bystander_of(1, calm.history(), calm.history()).attempts == 2  # Tune began it again
+    assert not bystander_of(1, without(calm.history(), FitReturned)).finished
+
+
+def test_a_process_that_serves_a_second_trial_has_the_fit_that_it_had(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("run", "run_experiments"):
+        monkeypatch.setattr(tune, name, getattr(tune, name))
+    base, fit = compat.trainer_class(), Fit(lambda: pytest.fail("not called"))
+    before = base.fit
+
+    fit.intercept(in_trials=True)
+    assert base.fit is not before
+    fit.release()
+
+    assert base.fit is before
+
+
+@pytest.mark.parametrize(
+    ("cluster", "fault", "words"),
+    [
+        ({"address": "h:1"}, {"kill_worker": {}}, "leave cluster.address"),
+        ({}, {"kill_driver": {}}, "ends an experiment with all its trials"),
+        ({}, {"start_second_driver": {}}, "one fault of its scenario, without job.trial"),
+    ],
+)
+def test_what_would_strike_more_than_the_trial_is_refused(
+    cluster: dict[str, Any], fault: dict[str, Any], words: str
+) -> None:
+    written = {
+        "scenario": "s",
+        "job": {"script": "x.py", "workers": 1, "trial": 0},
+        "cluster": cluster,
+        "faults": ({"at": {"epoch": 1, "step": 1}, **fault},),
+    }
+
+    with pytest.raises(ValueError, match=words):
+        Scenario.model_validate(written)
