@@ -75,7 +75,6 @@ class Registry:
 
     @property
     def packages(self) -> dict[str, str]:
-        """The package of each name."""
         return {found.name: found.package for found in self.usable}
 
 
@@ -232,7 +231,6 @@ class AbsentFault(Fault):
 
     @property
     def rank(self) -> int | None:
-        """The rank that it names, if it names one."""
         rank: int | None = self.settings.get("rank")
         return rank
 

@@ -48,7 +48,6 @@ class Item:
 
     @property
     def page(self) -> Path:
-        """The path of its page."""
         return self.path / PAGES[self.kind]
 
 

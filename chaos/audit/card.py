@@ -130,7 +130,6 @@ class Card(Record):
 
     @property
     def inconclusive(self) -> tuple[RunRow, ...]:
-        """The inconclusive runs."""
         return tuple(run for run in self.runs if run.status == "inconclusive")
 
     @property
@@ -172,7 +171,6 @@ class Card(Record):
 
     @property
     def word(self) -> answer.Word:
-        """The answer: pass, fail or inconclusive."""
         return answer.word(self)
 
     @property
@@ -187,7 +185,6 @@ class Card(Record):
 
     @property
     def sentence(self) -> str:
-        """The answer in one sentence."""
         return answer.sentence(self)
 
     @property

@@ -63,7 +63,6 @@ class Finding(Record):
 
     @property
     def severity(self) -> Severity:
-        """The severity of the finding."""
         return self.defect.severity
 
     @property

@@ -51,7 +51,6 @@ class Order:
 
     @property
     def all(self) -> tuple[Place, ...]:
-        """All of them, in order."""
         return (*self.needed, *self.rest)
 
 

@@ -40,7 +40,6 @@ class Retries(Record):
 
     @property
     def sentence(self) -> str:
-        """The finding in a sentence."""
         if self.names:
             names = " and ".join(dict.fromkeys(self.names))
             return (

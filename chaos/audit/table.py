@@ -28,12 +28,10 @@ class Tally:
 
     @property
     def total(self) -> int:
-        """The number of all runs."""
         return self.right + self.from_scratch + self.wrong + self.inconclusive
 
     @property
     def fate(self) -> Fate:
-        """The job's result over these runs."""
         if self.wrong:
             return "all wrong" if self.wrong == self.total else "some wrong"
         if self.inconclusive:
@@ -56,7 +54,6 @@ class Cell:
 
     @property
     def fate(self) -> Fate:
-        """The job's result there."""
         return self.tally.fate
 
 

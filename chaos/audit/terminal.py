@@ -207,7 +207,6 @@ class AuditDisplay(MovingLine):
     """The progress of an audit in a terminal; `show` is called once for each change."""
 
     def show(self, progress: Progress) -> None:
-        """Show the audit's progress."""
         self.say(line(progress), stage=progress.stage, done=progress.done, total=progress.total)
 
     def tell(self, notes: Sequence[Note]) -> None:

@@ -68,7 +68,6 @@ class RunTables:
 
     @cached_property
     def snapshots(self) -> StateSnapshots:
-        """The state snapshots of the job."""
         return StateSnapshots(self.history, None if self.like is None else self.like.snapshots)
 
     @cached_property
@@ -102,7 +101,6 @@ class RunTables:
 
     @cached_property
     def ending(self) -> Ending:
-        """The end of the run."""
         return ending(self.history)
 
 
@@ -141,7 +139,6 @@ class RunAnalysis:
 
     @property
     def terms(self) -> Terms:
-        """The terms of the job's launcher."""
         return terms_of(self.plan.job.launcher)
 
     @property

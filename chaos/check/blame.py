@@ -72,7 +72,6 @@ class Blame:
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        """The rows of all causes."""
         return tuple(row for cause in self.causes for row in cause.rows)
 
     @property

@@ -428,7 +428,6 @@ class Charge:
 
     @property
     def is_beyond(self) -> bool:
-        """Whether it exceeds the budget."""
         return self.limit is not None and UNLIMITED != self.limit < self.spent
 
     @property

@@ -110,7 +110,6 @@ class Aligned:
 
     @property
     def key(self) -> tuple[int, int]:
-        """The rank and the epoch."""
         return self.ours[0].rank, self.ours[0].epoch
 
     @cached_property
@@ -126,7 +125,6 @@ class Aligned:
         return None not in mine and mine == [None if s is None else s.inputs for s in self.theirs]
 
     def pairs(self) -> Iterator[tuple[Step, Step | None]]:
-        """Return each step with its counterpart."""
         return zip(self.ours, self.theirs, strict=True)
 
 

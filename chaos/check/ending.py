@@ -39,7 +39,6 @@ class Ending:
 
     @property
     def is_finished(self) -> bool:
-        """Whether `fit()` returned."""
         return self.returned is not None
 
     @property

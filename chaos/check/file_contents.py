@@ -36,7 +36,6 @@ class WrittenFile:
 
     @property
     def place(self) -> _Place:
-        """The place in training."""
         return self.what.epoch, self.what.step
 
     @property
@@ -56,7 +55,6 @@ class WrittenFile:
 
     @property
     def digests(self) -> Mapping[_Entry, str]:
-        """The digests of its entries."""
         return {(self.file, name): part.digest for name, part in self.parts.items()}
 
     @property

@@ -190,7 +190,6 @@ class Span:
 
     @property
     def ns(self) -> int:
-        """Its length."""
         return self.until_ns - self.since_ns
 
 

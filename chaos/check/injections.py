@@ -99,7 +99,6 @@ class Injection:
 
     @property
     def events(self) -> tuple[int, ...]:
-        """The numbers of its events."""
         return tuple(number for number, _ in (*self.invoked, *self.ended))
 
 

@@ -44,12 +44,10 @@ class Lineage:
         return chain.from_iterable(self.steps.values())
 
     def count(self, rank: int, epoch: int) -> int:
-        """Return the number of steps of one rank in one epoch."""
         return len(self.steps.get((rank, epoch), ()))
 
     @cached_property
     def ranks(self) -> tuple[int, ...]:
-        """The ranks that made steps."""
         return tuple(sorted(self.epochs))
 
     @cached_property
@@ -147,7 +145,6 @@ class _Fold:
         return len(steps) - len(kept)
 
     def add(self, attempt: Attempt) -> None:
-        """Append the work of `attempt`."""
         for key, steps in attempt.by_epoch.items():
             self.steps.setdefault(key, []).extend(steps)
         if attempt.epoch is not None and attempt.commits:

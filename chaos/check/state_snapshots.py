@@ -47,7 +47,6 @@ class StateSnapshots:
 
     @cached_property
     def all(self) -> tuple[tuple[int, StateSeen], ...]:
-        """Every snapshot, in order."""
         return tuple((number, self._named(seen)) for number, seen in self.history.of(StateSeen))
 
     @cached_property

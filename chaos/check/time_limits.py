@@ -61,7 +61,6 @@ class Pause:
 
     @property
     def seconds(self) -> float:
-        """Its length."""
         return self.ns / 1e9
 
 

@@ -64,7 +64,6 @@ class _Command(TyperCommand):
     """A command whose help has no frames, since it is read in logs as well."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ANN401 - typer's types
-        """Return the parts of the line `Usage`."""
         return [
             piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)
         ]
@@ -92,7 +91,6 @@ class _Lazy(TyperCommand):
 
     @cached_property
     def loaded(self) -> TyperCommand:
-        """The command itself."""
         module, _, function = self._function.partition(":")
         app = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings=_HELP)
         app.command(self.name, cls=_Command)(
@@ -119,7 +117,6 @@ class _Commands(TyperGroup):
         self.commands = {entry.name: _Lazy(entry) for entry in COMMANDS}
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401
-        """Write the commands, by panel."""
         del ctx
         sections: dict[str, list[tuple[str, str]]] = {}
         for entry in COMMANDS:

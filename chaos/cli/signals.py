@@ -35,7 +35,6 @@ class _Ending:
         self._insisted = False
 
     def hear(self, number: int, frame: FrameType | None) -> None:
-        """Handle one more signal."""
         del frame
         if self.first is not None and (self.is_held or _is_being_handled()):
             self._again(number)

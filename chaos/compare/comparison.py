@@ -57,7 +57,6 @@ class Change:
 
     @property
     def medians(self) -> tuple[float, float]:
-        """The medians of both sides."""
         return statistics.median(self.before), statistics.median(self.after)
 
 
@@ -114,7 +113,6 @@ class SuiteComparison:
 
     @property
     def sentence(self) -> str:
-        """The outcome in one line."""
         return f"{self._shown}{self._of_new}"
 
     @property

@@ -176,7 +176,6 @@ class StartsScript(Fault):
 
     @property
     def env_again(self) -> Mapping[str, str]:
-        """The variables of the new start."""
         return self.env
 
     @property

@@ -51,7 +51,6 @@ class CorruptTensor(Fault):
 
     @property
     def orders_all(self) -> bool:
-        """Whether all ranks are to change theirs."""
         return self.ranks == "all"
 
     @property
@@ -65,7 +64,6 @@ class CorruptTensor(Fault):
 
     @property
     def where(self) -> str:
-        """The ranks, in words."""
         return "on all ranks" if self.orders_all else "on one rank"
 
     def inject(self, world: World, target: Target, release: Release) -> Outcome:

@@ -92,7 +92,6 @@ class EvictNode(Fault):
 
     @property
     def needs_drain_s(self) -> float:
-        """The drain time of the nodes that it needs."""
         return self.drain_s
 
     @property

@@ -35,7 +35,6 @@ class HangWorker(Fault):
 
     @property
     def orders_all(self) -> bool:
-        """Whether all ranks are to hang."""
         return self.ranks == "all"
 
     def inject(self, world: World, target: Target, release: Release) -> Outcome:

@@ -40,17 +40,14 @@ class RaiseInWorker(Fault):
 
     @property
     def orders_all(self) -> bool:
-        """Whether all ranks are to raise."""
         return self.ranks == "all"
 
     @property
     def is_repeated(self) -> bool:
-        """Whether attempts are named."""
         return self.attempts is not None
 
     @property
     def only_attempts(self) -> tuple[int, ...] | None:
-        """The attempts in which it raises."""
         return self.attempts
 
     def inject(self, world: World, target: Target, release: Release) -> Outcome:

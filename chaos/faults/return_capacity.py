@@ -38,7 +38,6 @@ class ReturnCapacity(Fault):
 
     @property
     def nodes_added(self) -> int:
-        """The nodes that join."""
         return self.nodes
 
     def inject(self, world: World, target: Target, release: Release) -> Outcome:

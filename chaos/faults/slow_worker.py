@@ -48,7 +48,6 @@ class SlowWorker(Fault):
 
     @property
     def orders_all(self) -> bool:
-        """Whether all ranks are to be slow."""
         return self.ranks == "all"
 
     def inject(self, world: World, target: Target, release: Release) -> Outcome:

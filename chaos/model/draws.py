@@ -115,7 +115,6 @@ class Lifetimes(Record):
 
     @property
     def mean(self) -> float:
-        """The mean life in steps."""
         if self.mean_steps is not None:
             return self.mean_steps
         assert self.mean_h is not None

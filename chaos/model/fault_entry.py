@@ -33,7 +33,6 @@ class _Entry(Record):
 
     @property
     def fault(self) -> Fault:
-        """The fault itself."""
         fault: Fault = getattr(self, self.kind)
         return fault
 

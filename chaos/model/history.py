@@ -79,7 +79,6 @@ class History(Sequence[Entry]):
         return sorted(found)
 
     def count(self, kind: type[Event]) -> int:
-        """Return the number of events of one kind."""
         return len(self._numbers_of(kind))
 
     def _numbers_of(self, kind: type[Event]) -> Sequence[int]:

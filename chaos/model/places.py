@@ -10,7 +10,6 @@ class Place(NamedTuple):
     step: int
 
     def __str__(self) -> str:
-        """Return the place in words."""
         return f"epoch {self.epoch}, step {self.step}"
 
 

@@ -92,5 +92,4 @@ class Verdict(Record):
 
     @property
     def undecided(self) -> tuple[CheckResult, ...]:
-        """The inconclusive checks."""
         return tuple(r for r in self.results if r.status == "inconclusive")

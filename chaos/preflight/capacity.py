@@ -80,7 +80,6 @@ class Memoryless:
         return loss, shock, back
 
     def change(self) -> Counts:
-        """Make the next change in every run."""
         point = self._spread(self._rng.random(self._runs)) * self._total
         single = point < self._losing
         lost: Counts = single.astype(np.int64)
@@ -123,7 +122,6 @@ class Ageing:
         self._draw()
 
     def change(self) -> Counts:
-        """Make the next change in every run."""
         at, is_shock = self._at, self._node == self._clock.shape[1] - 1
         goes = self._flat_is_up.take(at) & ~is_shock
         lost: Counts = goes.astype(np.int64)
@@ -197,7 +195,6 @@ class Replayed:
         self._draw()
 
     def change(self) -> Counts:
-        """Make the next change in every run."""
         here = self._rows, self._copy
         place = self._place[here]
         before = self._up[self._copy, place]

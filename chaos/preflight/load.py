@@ -146,7 +146,6 @@ class MarketChoice:
 
     @property
     def is_given(self) -> bool:
-        """Whether a market was chosen."""
         return any((self.name, self.trace, self.advisor))
 
 

@@ -33,7 +33,6 @@ class Exponential(FiniteRecord):
 
     @property
     def mean_h(self) -> float:
-        """The mean life of a node."""
         return self.mtbf_h
 
 
@@ -46,7 +45,6 @@ class Weibull(FiniteRecord):
 
     @property
     def mean_h(self) -> float:
-        """The mean life of a node."""
         return self.scale_h * math.gamma(1 + 1 / self.shape)
 
 

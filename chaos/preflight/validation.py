@@ -53,7 +53,6 @@ class FigureComparison:
         return self.predicted.low <= self.measured.value <= self.predicted.high
 
     def to_json(self) -> dict[str, Any]:
-        """Return the figure as plain values."""
         plain = asdict(self)
         inside = plain.pop("inside")
         own = {"difference": self.difference, "agrees": self.agrees, "inside_5_to_95": inside}

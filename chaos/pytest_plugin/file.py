@@ -22,7 +22,6 @@ class ScenarioFile(pytest.File):
     """A `*.chaos.yaml`; one with a mistake is an error of collection, with its lines."""
 
     def collect(self) -> "Iterator[ScenarioItem]":
-        """Yield one item for each seed."""
         path = Path(os.path.relpath(self.path))
         refuse_unusable()
         scenario = load_scenario(path)
@@ -61,7 +60,6 @@ class ScenarioItem(pytest.Item):
         self._result: Result | None = None
 
     def setup(self) -> None:
-        """Run the plan."""
         if not self.config.getoption("setupplan", default=False):
             self._result = runs_of(self.config).execute(self, self.plan)
 

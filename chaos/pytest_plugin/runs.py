@@ -69,7 +69,6 @@ class Runs:
         return self._backend
 
     def close(self) -> None:
-        """End the backend."""
         self._open.close()
         if self._backend is not None and self._config.getoption(Option.BACKEND.dest) == "fork":
             from chaos.launch.forked.root_handle import end_roots

@@ -29,7 +29,6 @@ class Suite:
         self._notes: list[str] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Collect the rows of a report."""
         self._rows += getattr(report, _ATTRIBUTE, ())
 
     @pytest.hookimpl(tryfirst=True)

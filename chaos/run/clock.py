@@ -27,11 +27,9 @@ class SystemClock:
         return time.monotonic_ns()  # noqa: TID251 - this is the one place
 
     def wall_ns(self) -> int:
-        """Return the time of the wall clock."""
         return time.time_ns()  # noqa: TID251 - this is the one place
 
     def sleep(self, seconds: float) -> None:
-        """Sleep by the host's clock."""
         time.sleep(seconds)
 
 

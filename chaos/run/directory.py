@@ -103,7 +103,6 @@ class RunDirectory:
                 file.unlink()
 
     def save_history(self, history: History, *, name: str = HISTORY) -> None:
-        """Write a merged history."""
         write_history(self.path / name, history)
 
     def load_history(self, name: str = HISTORY) -> History:
@@ -200,7 +199,6 @@ class RunDirectory:
         return write_text(self.path / name, text)
 
     def save_plan(self, plan: Plan) -> None:
-        """Write the plan."""
         self.write("plan.json", plan.model_dump_json(indent=2))
         self.keep_secrets(plan)
 

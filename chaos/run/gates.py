@@ -70,7 +70,6 @@ class WorkerRegistry:
         self._launched = max(self._launched, attempt)
 
     def holder(self, rank: int) -> Target | None:
-        """Return the worker of a rank, None if it has none."""
         return self._group.get(rank)
 
     def on(self, node_id: str) -> Target | None:
@@ -120,7 +119,6 @@ class PollBarrier:
         self.give_up_all()
 
     def give_up(self, op: int) -> None:
-        """Drop the hold for an op."""
         self._asked.discard(op)
         self._granted.discard(op)
         self._changed.notify_all()

@@ -95,7 +95,6 @@ class Journal:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
 
     def close(self) -> None:
-        """Close the file."""
         os.close(self._file)
 
 

@@ -40,7 +40,6 @@ class OpenBackend(Backend, Protocol):
         trace: TracebackType | None,
         /,
     ) -> None:
-        """End the processes that are kept warm."""
         self.close()
 
 

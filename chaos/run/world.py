@@ -87,11 +87,9 @@ class RunWorld:
             return self._attempts - 1
 
     def learn_group(self, group: Mapping[int, Target]) -> None:
-        """Set the worker of each rank."""
         self._group = dict(group)
 
     def failure_decided(self, event: FailureDecided) -> None:
-        """Note Ray's decision about a failure."""
         self._failures.setdefault(event.attempt, event)
 
     def obeyed(self, token: str) -> None:
@@ -118,11 +116,9 @@ class RunWorld:
     # -- questions of faults ---------------------------------------------------------------
 
     def group(self) -> Mapping[int, Target]:
-        """Return the present worker of each rank."""
         return self._group
 
     def failure_of(self, target: Target, *, within_s: float) -> Mapping[int, str] | None:
-        """Wait until Ray has recorded the failure of an attempt; return the ranks' errors."""
         self._await(lambda: target.attempt in self._failures, within_s)
         event = self._failures.get(target.attempt)
         return None if event is None else event.errors
@@ -145,7 +141,6 @@ class RunWorld:
         return "trains" if self.has_trained(after + 1) else None
 
     def freeze_driver(self, *, within_s: float) -> int | None:
-        """Stop the driver, Ray's controller and every worker; return the number of processes."""
         self._still = tuple(pid for pid in self._of_driver() if not stands_still(pid))
         for pid in self._still:
             with contextlib.suppress(ProcessLookupError):  # it may have ended just now
@@ -170,15 +165,12 @@ class RunWorld:
         return [*first, *(target.pid for target in self.group().values())]
 
     def free_memory(self) -> int:
-        """Return the bytes of free memory, of this machine or of its container."""
         return free_bytes()
 
     def has_obeyed(self, order: Order, *, within_s: float) -> bool:
-        """Wait until a worker carries out an order; return whether it does."""
         return self._await(lambda: order.token in self._obeyed, within_s)
 
     def let_pass(self, seconds: float) -> bool:
-        """Wait for so many seconds; return False if the run ended before."""
         self._await(lambda: False, seconds)
         return not self._over
 
@@ -188,7 +180,6 @@ class RunWorld:
         return self._clock.now_ns() >= deadline_ns
 
     def post_notice(self, node_id: str, *, deadline_ns: int) -> None:
-        """Announce the loss of a node by the run's metadata service, if it has one."""
         if self.metadata is not None:
             self.metadata.post(node_id, deadline_ns=deadline_ns)
 
@@ -203,11 +194,9 @@ class RunWorld:
         return None
 
     def arm_storage(self, target: Target) -> None:
-        """Arm the storage fault of an op: for its rank's next upload, or Ray's next snapshot."""
         self._armed.arm(target.op, target.rank)
 
     def await_storage(self, target: Target) -> str | None:
-        """Wait for and return the effect of an op's storage fault; None if the run ended before."""
         self._await(lambda: self._armed.effect(target.op) is not None)
         return self._armed.effect(target.op)
 
@@ -217,11 +206,9 @@ class RunWorld:
         raise RefusedError("the nodes share one host, and have no network between them")
 
     def node_is_silent(self, node_id: str, *, within_s: float) -> bool:
-        """Return whether a node that was cut off does not answer in time."""
         raise AssertionError(node_id, within_s)  # refused in `cut_off_node`
 
     def node_is_back(self, node_id: str, *, within_s: float) -> bool:
-        """Return whether a node that was cut off answers again in time."""
         raise AssertionError(node_id, within_s)  # refused in `cut_off_node`
 
     def _await(self, is_there: Callable[[], bool], within_s: float | None = None) -> bool:

@@ -39,7 +39,6 @@ class Layout:
 
     @property
     def reports(self) -> int:
-        """The number of reports."""
         return len(self.steps)
 
     def steps_before(self, epoch: int) -> int:

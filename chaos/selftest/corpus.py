@@ -213,7 +213,6 @@ class CorpusScore:
         return 2 if dishonest or self.found.count < self.found.total else 0
 
     def to_json(self) -> str:
-        """Return everything for machines."""
         shares = {
             "found": self.found,
             "named": self.named,

@@ -28,7 +28,6 @@ class Share:
         return wilson_interval(self.count, self.total)
 
     def to_json(self) -> dict[str, object]:
-        """Return the share as plain values."""
         return {"count": self.count, "of": self.total, "interval_95": list(self.bounds)}
 
     def __str__(self) -> str:
@@ -108,7 +107,6 @@ class Score:
         return EXIT_UNKNOWN if untried or undecided else EXIT_GOOD
 
     def to_json(self) -> str:
-        """Return everything for machines."""
         return json.dumps(
             {
                 "seed": self.seed,
@@ -253,7 +251,6 @@ class SelftestDisplay(MovingLine):
     total = 0
 
     def show(self, done: int, row: Judged) -> None:
-        """Show one more run."""
         self.say(line(done, self.total, row), stage="selftest", done=done, total=self.total)
 
 

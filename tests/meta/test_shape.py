@@ -19,13 +19,20 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def public(tree: ast.Module) -> Iterator[ast.ClassDef | Function]:
-    """Yield a module's public classes and functions, and the public methods of those classes."""
+    """Yield a module's public classes and functions, and the public methods of its ports.
+
+    Elsewhere a method's name and types may say all, and what a port's method does is said once.
+    """
     waiting: list[ast.stmt] = list(tree.body)
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.ClassDef | Function) and not node.name.startswith("_"):
             yield node
-            waiting.extend(node.body if isinstance(node, ast.ClassDef) else ())
+            waiting.extend(node.body if isinstance(node, ast.ClassDef) and is_port(node) else ())
+
+
+def is_port(node: ast.ClassDef) -> bool:
+    return any(ast.unparse(base).partition("[")[0] == "Protocol" for base in node.bases)
 
 
 def is_overload(node: ast.ClassDef | Function) -> bool:

@@ -35,7 +35,6 @@ class StepEvent(WorkerEvent, frozen=True, kw_only=True):
 
     @property
     def place(self) -> str:
-        """The place in training, in words."""
         return f"epoch {self.epoch}, step {self.step}"
 
 

@@ -81,11 +81,9 @@ class EarlyStopping:
         return {"validation_loss": value, "waited": self.waited}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return its state for a checkpoint."""
         return {"best": self.best, "waited": self.waited}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume from a checkpoint."""
         self.best, self.waited = state["best"], state["waited"]
 
 

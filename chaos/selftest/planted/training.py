@@ -84,7 +84,6 @@ class MovingAverage:
         return {"model": self.model.state_dict(), "updates": self.updates}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume from a checkpoint."""
         self.model.load_state_dict(state["model"])
         self.updates = state["updates"]
 
