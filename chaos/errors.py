@@ -23,7 +23,7 @@ from typing import Self
 
 
 class ChaosError(Exception):
-    """The base of all errors that chaos raises on purpose; caught in `cli` alone."""
+    """The base of the errors that chaos raises on purpose; caught in `cli` and `pytest_plugin`."""
 
 
 class UsageError(ChaosError):

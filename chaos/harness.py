@@ -1,4 +1,4 @@
-"""Load → plan → execute → judge → report: a run and a suite, on one screen.
+"""Load → plan → execute → judge → report, of one run and of a suite.
 
 `Harness` owns the order of things and the files. Decisions come from the pure stages; a backend
 acts on processes.
@@ -68,11 +68,7 @@ _being_made: dict[str, Lock] = {}
 
 @dataclass
 class Harness:
-    """The execution and judgement of plans; their baselines and results are kept below `reports`.
-
-    `tell` is called with every run as soon as it is judged and written down: with baselines as
-    well, and with one that was interrupted, which `run_plan` does not return.
-    """
+    """The execution and judgement of plans, whose baselines and results are kept in `reports`."""
 
     reports: Path
     console: Console
@@ -81,6 +77,8 @@ class Harness:
     clock: Clock
     keep_storage: bool = False
     overrides: ClusterOverrides = field(default_factory=ClusterOverrides)
+    #: called with every run as soon as it is judged and written down: with baselines as well, and
+    #: with one that was interrupted, which `run_plan` does not return
     tell: Callable[[FinishedRun], None] | None = None
 
     def plans(

@@ -210,7 +210,7 @@ def _check_flaws(name: str, what: Any) -> Iterator[str]:  # noqa: ANN401 - anyth
         yield f"it is to be a module whose NAME is {name!r}, and NAME is {own!r}"
     check = getattr(what, "check", None)
     if not callable(check) or len(inspect.signature(check).parameters) != 1:
-        yield "it has no function check(trial)"
+        yield "it has no function check(analysis)"
     if not what.__doc__ or not getattr(check, "__doc__", None):
         yield "it and its check need docstrings for `chaos list`"
 

@@ -41,16 +41,14 @@ UNCONFIRMED = Note(
 
 @dataclass(frozen=True)
 class Choice:
-    """The places to inject faults at, and their order; see `kill_map` and `in_order`.
-
-    `one_by_one`: each has a run of its own, even where several could share one.
-    """
+    """The places to inject faults at, and their order; see `kill_map` and `in_order`."""
 
     seed: int = 0
     exhaustive: bool = False
     limit: int = STEP_PLACES_MAX
     groups: Sequence[Group] = GROUPS
     question: Question = "spot"
+    #: each has a run of its own, even where several could share one
     one_by_one: bool = False
 
 
@@ -88,16 +86,7 @@ def _refuse_elsewhere(clean: Clean) -> None:
 class Audit:
     """One audit of the job of `plan`, into a folder of its own.
 
-    `follows_script`: the plan's number of workers is a guess, replaced by that of
-    the script. `retries`: the number that production has in place of the script's `max_failures`.
-    `command` is the command line that repeats it. `tell` is called with
-    the result of the clean runs, before any fault. Runs with faults go side by side,
-    in the number of lanes that `lanes` returns for a job's workers.
-
-    `ray`: runs with faults are made on this backend of a local Ray cluster, one at a time, and
-    compared with clean runs there. Without a limit they are of a sample: the places that an
-    answer needs. `spread`: they are made on lanes of a running cluster; each lane is checked by a
-    clean run before it is used.
+    Runs with faults go side by side, except on a local Ray cluster, which holds one at a time.
     """
 
     plan: Plan
@@ -107,13 +96,21 @@ class Audit:
     choice: Choice = ALL_GROUPS
     budget: Budget = UNLIMITED
     show: ShowProgress = lambda _: None
+    #: called with the result of the clean runs, before any fault
     tell: Callable[[Sequence[Note]], None] = lambda _: None
     confirm: Confirm | None = None
+    #: the plan's number of workers is a guess, replaced by that of the script
     follows_script: bool = True
+    #: the command line that repeats it
     command: str = ""
+    #: the number that production has in place of the script's `max_failures`
     retries: int | None = None
+    #: the number of runs side by side, by a job's workers
     lanes: Callable[[int], int] = lambda _: 1
+    #: the backend of a local Ray cluster for the runs with faults, compared with clean runs there;
+    #: without a limit they are of a sample, the places that an answer needs
     ray: Backend | None = None
+    #: lanes of a running cluster for them; each is checked by a clean run before it is used
     spread: Spread | None = None
     _runs: list[RunRow] = field(default_factory=list, init=False)
     _kept: dict[Defect, RunRow] = field(default_factory=dict, init=False)

@@ -42,24 +42,22 @@ EPOCHS_BY_STEPS = 5  # of a job whose saves come by the clock: an early, a late,
 
 @dataclass(frozen=True)
 class Clean:
-    """The result of the clean runs; `baseline` is the first of them, with one that equals it.
-
-    If they differ, it is all of them. If only reports come at other steps, one more is put
-    first, whose state was watched at every step. `shown` is the profile of the first run (of a
-    job that torchrun starts: of the baseline), `profile` the part of it that all runs share.
-
-    The baseline is of the start of the script from which runs with faults are forked.
-    `work_s` is the time of a clean run from its `fit()` on; `hashes_apart` is the place
-    at which a start with another hash seed got other data.
-    """
+    """The result of the clean runs."""
 
     plan: Plan
+    #: the part of `shown` that all runs share
     profile: JobProfile
+    #: the profile of the first run; of a job that torchrun starts, of the baseline
     shown: JobProfile
+    #: the first of them, of the start of the script from which runs with faults are forked, and one
+    #: that equals it. If they differ, all of them; if only reports come at other steps, first one
+    #: more, whose state was watched at every step
     baseline: Baseline
     repetition: Repetition
     notes: tuple[Note, ...]
+    #: the time of a clean run from its `fit()` on
     work_s: float = 0.0
+    #: the place at which a start with another hash seed got other data
     hashes_apart: str | None = None
 
     @property

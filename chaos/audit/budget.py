@@ -20,12 +20,10 @@ FAULT_TIMES = 1.5
 
 @dataclass(frozen=True)
 class Budget:
-    """The most that an audit may take, clean runs included in the seconds; None: no limit.
+    """The most that an audit may take, clean runs included in the seconds; None: no limit."""
 
-    `seconds` limits the runs after the minimum; the minimum itself may take
-    `MINIMUM_TIMES` as long, unless it is known beforehand that this is not enough.
-    """
-
+    #: the limit of the runs after the minimum; the minimum itself may take `MINIMUM_TIMES` as long,
+    #: unless it is known beforehand that this is not enough
     seconds: float | None = None
     runs: int | None = None
 
@@ -60,17 +58,17 @@ def estimate_s(runs: int, *, each_s: float, lanes: int) -> float:
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress of an audit: `left_s` is None until a run was timed, `last` until one is over.
-
-    `total` is the expected number of runs. `wrong` counts runs in which the job did
-    not reach the same result.
-    """
+    """The progress of an audit."""
 
     stage: str
     done: int
+    #: the expected number of runs
     total: int
+    #: None until a run was timed
     left_s: float | None = None
+    #: None until a run is over
     last: RunRow | None = None
+    #: the runs in which the job did not reach the same result
     wrong: int = 0
 
 
@@ -79,17 +77,18 @@ ShowProgress: TypeAlias = Callable[[Progress], None]
 
 @dataclass(frozen=True)
 class Pace:
-    """Progress and speed of the runs with a fault: `runs_s` is their time, `spent_s` the audit's.
-
-    `known` are all runs that could be made, `needed` those made in any case. `expected_s` is the
-    time of a run by those without a fault, used until one with a fault was measured.
-    """
+    """Progress and speed of the runs with a fault."""
 
     done: int
+    #: all runs that could be made
     known: int
+    #: the runs made in any case
     needed: int
+    #: the time of the audit so far
     spent_s: float
+    #: the time of these runs
     runs_s: float
+    #: the time of a run by those without a fault, until one with a fault was measured
     expected_s: float
 
     def total(self, budget: Budget) -> int:

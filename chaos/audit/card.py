@@ -21,42 +21,41 @@ Ended: TypeAlias = Literal["all", "budget", "interrupted"]
 
 
 class Job(Record):
-    """The audited job, by a clean run.
-
-    `saved`: the reports with a checkpoint. `keeps_files`: it saves files of its own.
-    `epoch_steps`: the most steps of a rank in an epoch. `own_retries` is the script's
-    `max_failures`, `own_preemptions` its `max_preemption_failures`. `sees` names the
-    evidence that a fault can change.
-    """
+    """The audited job, by a clean run."""
 
     script: str
     args: Arguments
     workers: int
     epochs: int
     steps: int
+    #: the reports with a checkpoint
     saved: int
     clean_s: float
+    #: the script's `max_failures`
     own_retries: int | None
+    #: it saves files of its own
     keeps_files: bool = False
+    #: the script's `max_preemption_failures`
     own_preemptions: int | None = None
+    #: the most steps of a rank in an epoch
     epoch_steps: int = 0
     launcher: Launcher = "ray"
+    #: the evidence that a fault can change
     sees: tuple[str, ...] = ("losses",)
 
 
 class Covered(Record):
-    """One group: its places, those that were chosen, and those that were tried.
-
-    `resumes`: it has places at which a restart resumes from a checkpoint.
-    `by_column` counts its places in each column of the heat map.
-    """
+    """One group: its places, those that were chosen, and those that were tried."""
 
     group: Group
     tried: int
     chosen: int
     places: int
+    #: the reason why a group has no place in this job
     why_none: str | None
+    #: it has places at which a restart resumes from a checkpoint
     resumes: bool = False
+    #: its places in each column of the heat map
     by_column: tuple[int, ...] = ()
 
 
@@ -72,21 +71,14 @@ class Replaced(Record):
 
 
 class Card(Record):
-    """The results of one audit. `ended`: every chosen place was tried.
-
-    `limit` names the option that ended it early. `missing_parts`: the checkpoints
-    (early, middle, late) from which no restart resumed although one could have.
-    `hashes_apart`: the place at which the job trains on other data with another hash
-    seed. `columns` are the epochs, or ranges of them, of the heat map. `run_count` is the number
-    of runs with faults: of rows that share a run, and of those that were tried again alone, too.
-    `retries`: what begins the job again as it is configured.
-    """
+    """The results of one audit."""
 
     version: str
     backend: str
     seed: int
     command: str
     folder: str
+    #: `all`: every chosen place was tried
     ended: Ended
     seconds: float
     versions: dict[str, str]
@@ -97,15 +89,21 @@ class Card(Record):
     runs: tuple[RunRow, ...]
     findings: tuple[Finding, ...]
     question: Question = "spot"
+    #: the option that ended it early
     limit: str | None = None
+    #: the checkpoints (early, middle, late) from which no restart resumed although one could have
     missing_parts: tuple[str, ...] = ()
+    #: the place at which the job trains on other data with another hash seed
     hashes_apart: str | None = None
     accept: tuple[Acceptable, ...] = ()
     sampling: Sampling = "exactly_once"
     has_tolerance: bool = False
     replaced: tuple[Replaced, ...] = ()
+    #: the epochs, or ranges of them, of the heat map
     columns: tuple[str, ...] = ("0",)
+    #: the runs with faults, those that rows share, and those tried again alone, included
     run_count: int = 0
+    #: the means by which the job begins again as it is configured
     retries: Retries = Retries(source="settings")
 
     @property

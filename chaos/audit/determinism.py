@@ -23,25 +23,28 @@ from chaos.words import plural
 
 
 class Repetition(Record):
-    """The comparison of two clean runs; `first` is the place at which their losses part.
+    """The comparison of two clean runs.
 
-    `metrics_differing` names the metrics that differ (such as a wall-clock time): they are
-    no evidence against the job. `hidden_part`, if losses differ: the share of a loss that a
-    defect can change within the band of all clean runs, as the median over steps.
-    `inputs_apart` is the first place with other data. `reports_apart`: they reported (or, without
-    reports, saved) at other steps, as a job does that saves by the clock. An epoch lies between two
-    reports: then the runs share no place, and are compared step by step. `is_of_one_run`: no file
-    that both runs save comes at other steps; there is one that only one of them saves, such as a
-    cache that the first run of all makes.
+    If reports come at other steps, an epoch lies between two of them: then the runs share no place,
+    and are compared step by step.
     """
 
     losses_compared: int
     losses_differing: int
+    #: the metrics that differ (such as a wall-clock time): no evidence against the job
     metrics_differing: tuple[str, ...]
+    #: the place at which their losses part
     first: str | None
+    #: if losses differ, the share of a loss that a defect can change within the band of all clean
+    #: runs, as the median over steps
     hidden_part: float | None = None
+    #: the first place with other data
     inputs_apart: str | None = None
+    #: the first of the reports (without reports, saves) that came at another step, as of a job that
+    #: saves by the clock
     reports_apart: str | None = None
+    #: no file that both save comes at other steps; one run alone saves some file, such as a cache
+    #: that the first run of all makes
     is_of_one_run: bool = False
 
     @property

@@ -23,13 +23,10 @@ _FAULTS = ("kill_worker", "kill_loader", "fail_save", "kill_node", "preempt_node
 
 
 class Confirmation(Record):
-    """The result of a finding's reproduction on another backend.
+    """The result of a finding's reproduction on another backend."""
 
-    `state` is `confirmed` if the same check is broken there, `otherwise` if
-    another one is, `refuted` if the job passed, and `open` if the run was
-    inconclusive.
-    """
-
+    #: `confirmed`: the same check is broken there; `otherwise`: another one is; `refuted`: the job
+    #: passed; `open`: the run was inconclusive
     state: str
     headline: str
 
@@ -43,22 +40,22 @@ class Confirmation(Record):
 
 
 class Finding(Record):
-    """One cause: the runs that show it, and the smallest of them.
-
-    `repro` and `report` are paths below the audit's folder. `combined` of the runs are of
-    several places. `note` says which resumes alone show it.
-    """
+    """One cause: the runs that show it, and the smallest of them."""
 
     name: str
     defect: Defect
     runs: tuple[int, ...]
+    #: of the runs, those of several places
     combined: int
     groups: dict[Group, int]
     places: tuple[str, ...]
     smallest: RunRow
+    #: a path below the audit's folder
     repro: str
+    #: likewise
     report: str
     confirmation: Confirmation | None = None
+    #: the resumes that alone show it, in a sentence
     note: str = ""
 
     @property

@@ -76,49 +76,55 @@ Point: TypeAlias = tuple[int, int]
 class JobProfile:
     """The facts about a job that determine its places.
 
-    `steps` counts optimizer steps by (epoch, rank), with those after the last report. `epochs` are
-    the committed reports, `saved` those of them with a checkpoint. `uploads` are the (epoch, rank)
-    of each upload, `saves` those of each written file, `whole` those of them without `torch.save`,
-    whose writing cannot be stopped in its middle, and `beside` those of sharded saves beside
-    training. `left_s` is the time of training after an epoch's last step, or after its report if no
-    step is seen. `settings` are those at `fit()`, `replaced` the script's own values of settings
-    that chaos replaced. `loads` are the ranks that, in a run with a fault, loaded after a restart a
-    file of an earlier attempt. `own_saves` are the places (epoch, step) at which rank 0, or the
-    lowest that does, wrote a file with `torch.save`. `renamings` holds the steps before the first
-    renaming of each (epoch, rank). `asks`: a rank asked for its checkpoint. `sees` names the
-    evidence that a fault can change. `loaders` has, by (epoch, rank), the first step at which a
-    data loader has processes, if another step follows, and `validations` the step after which the
-    model is first called in evaluation mode. `by_clock`: reports come by the clock, so that it has
-    only the places that every run has. `launcher`: under torchrun nothing is reported or committed,
-    no setting is the script's, and its epochs end with its own saves. `away`: the ranks on other
-    nodes than rank 0's, which hosts torchrun's rendezvous. `retries`: a number in place of the
-    script's `max_failures`. `most_faults`: the faults after which the script begins again by
-    itself, where Ray Train does not.
+    Under torchrun nothing is reported or committed, no setting is the script's, and the job's
+    epochs end with its own saves.
     """
 
     ranks: tuple[int, ...]
+    #: the committed reports
     epochs: tuple[int, ...]
+    #: those of the reports with a checkpoint
     saved: tuple[int, ...]
+    #: the (epoch, rank) of each upload
     uploads: tuple[tuple[int, int], ...]
+    #: the (epoch, rank) of each written file
     saves: tuple[tuple[int, int], ...]
+    #: the optimizer steps by (epoch, rank), with those after the last report
     steps: Mapping[tuple[int, int], int]
+    #: the time of training after an epoch's last step; after its report if no step is seen
     left_s: Mapping[int, float]
     seconds: float
+    #: those at `fit()`
     settings: Mapping[str, Any]
+    #: the script's own values of settings that chaos replaced
     replaced: Mapping[str, Any]
+    #: the ranks that, in a run with a fault, loaded after a restart a file of an earlier attempt
     loads: tuple[int, ...] = ()
+    #: the steps before the first renaming of each (epoch, rank)
     renamings: Mapping[Point, int] = field(default_factory=dict)
+    #: of `saves`, those without `torch.save`, whose writing cannot be stopped in its middle
     whole: tuple[tuple[int, int], ...] = ()
+    #: of `saves`, those of sharded saves beside training
     beside: tuple[tuple[int, int], ...] = ()
+    #: the places (epoch, step) at which rank 0, or the lowest that does, wrote a file with
+    #: `torch.save`
     own_saves: tuple[Point, ...] = ()
+    #: whether a rank asked for its checkpoint
     asks: bool = True
+    #: the evidence that a fault can change
     sees: tuple[str, ...] = ("losses", "state", "metrics")
+    #: by (epoch, rank), the first step at which a data loader has processes, if another follows
     loaders: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    #: by (epoch, rank), the step after which the model is first called in evaluation mode
     validations: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    #: reports come by the clock, so that it has only the places that every run has
     by_clock: bool = False
     launcher: Launcher = "ray"
+    #: the ranks on other nodes than rank 0's, which hosts torchrun's rendezvous
     away: tuple[int, ...] = ()
+    #: a number in place of the script's `max_failures`
     retries: int | None = None
+    #: the faults after which the script begins again by itself, where Ray Train does not
     most_faults: int | None = None
 
     @cached_property

@@ -106,14 +106,13 @@ _STAGES: dict[Stage, str] = {
 
 @dataclass(frozen=True)
 class PlaceGroup:
-    """`size` places of one kind; `ops(n)` returns the ops of the n-th, counted from 0.
-
-    `epoch` is that of the first op.
-    """
+    """The places of one kind."""
 
     group: Group
+    #: that of the first op
     epoch: int
     size: int
+    #: returns the ops of the n-th place, counted from 0
     ops: Callable[[int], tuple[Op, ...]]
 
     def place(self, number: int) -> Place:

@@ -26,18 +26,16 @@ STEP_PLACES_MAX = 96
 
 @dataclass(frozen=True)
 class Coverage:
-    """The number of chosen places of a group, and of all its places.
-
-    `why_none` is the reason why a group has no place in this job. `resumes`: it
-    has places at which a restart resumes from a checkpoint. `by_epoch` counts the
-    places in each epoch.
-    """
+    """The number of chosen places of a group, and of all its places."""
 
     group: Group
     chosen: int
     places: int
+    #: the reason why a group has no place in this job
     why_none: str | None = None
+    #: it has places at which a restart resumes from a checkpoint
     resumes: bool = False
+    #: the places in each epoch
     by_epoch: Mapping[int, int] = field(default_factory=dict)
 
 

@@ -41,11 +41,9 @@ def evenly(count: int, *, shift: float = 0.0) -> list[int]:
 
 @dataclass(frozen=True)
 class Order:
-    """All places with their ops, in order.
+    """All places with their ops, in order."""
 
-    `needed` are those for an answer: of every group, with resumes from every part of training.
-    """
-
+    #: those for an answer: of every group, with resumes from every part of training
     needed: tuple[Place, ...]
     rest: tuple[Place, ...]
 
@@ -155,37 +153,47 @@ class _Doubt:
 class Queue:
     """The places that are still to be tried: those first that an answer needs, then in rounds.
 
-    A clean run has no restart, so only a run with a fault shows which ranks load a
-    file then. After the first such run `map_of` makes the map anew, with all places
-    that it had. If no restart of a group resumed from a checkpoint although it should
-    have, one more place of the group is needed.
+    A clean run has no restart, so only a run with a fault shows which ranks load a file then. After
+    the first such run the map is made anew, with all places that it had. If no restart of a group
+    resumed from a checkpoint although it should have, one more place of the group is needed.
 
-    `may_chain`: the places that are not needed share runs where they can; see `chains`. With
-    `shares_needed`, those that are needed do as well. The
-    places of such a run that came out wrong are tried again, each alone, and where none of
-    them is wrong alone, the run is repeated. `taken` counts the places that were tried or are
-    under way, `runs` the runs made for them.
+    The places of a run of several that came out wrong are tried again, each alone, and where none
+    of them is wrong alone, the run is repeated.
     """
 
     profile: JobProfile
+    #: makes the map of a job's places
     map_of: Callable[[JobProfile], Sequence[Place]]
     question: Question = "spot"
     seed: int = 0
     places: Sequence[Place] = ()
+    #: the places that are not needed share runs where they can; see `chains`
     may_chain: bool = False
+    #: so do those that are needed
     shares_needed: bool = False
+    #: the places that were tried or are under way
     taken: int = 0
+    #: the runs made for them
     runs: int = 0
+    #: the places that an answer needs, shared runs or not
     _due: frozenset[Place] = frozenset()
     _needed: list[Place] = field(default_factory=list)
+    #: the places of a run that came out wrong, to be tried one by one
     _alone: list[Place] = field(default_factory=list)
     _rest: list[Place] = field(default_factory=list)
+    #: runs of several places that came out wrong, until each place was tried alone
     _in_doubt: list[_Doubt] = field(default_factory=list)
+    #: of those, the runs to be repeated, as no place was wrong alone
     _again: list[_Doubt] = field(default_factory=list)
+    #: those that are being repeated, each with its first row
     _repeated: dict[tuple[Place, ...], RunRow] = field(default_factory=dict)
+    #: the tried places that were wrong, by which the length of a chain is chosen
     _wrong: int = 0
+    #: the places of each group in runs that are under way or over
     _begun: Counter[Group] = field(default_factory=Counter)
+    #: the places of each group in runs that are over
     _over: Counter[Group] = field(default_factory=Counter)
+    #: the groups in which a right run has resumed from a checkpoint
     _resumed: set[Group] = field(default_factory=set)
 
     def __post_init__(self) -> None:

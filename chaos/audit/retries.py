@@ -20,17 +20,15 @@ TRIED = 3
 
 
 class Retries(Record):
-    """The means by which a job begins again after a failure.
+    """The means by which a job begins again after a failure."""
 
-    `source`: Ray Train by its `max_failures`, the script by calling `fit()` again, nothing, or
-    what `--retries` says. `assumed`: torchrun's command line has them, and no script. `unknown`: no
-    fault could be injected to see it. `count`: the failures
-    after which it begins again; of a script, those that were seen. `names` are the run names of a
-    script's calls whose retry began anew although there was a checkpoint.
-    """
-
+    #: Ray Train by its `max_failures`, the script by calling `fit()` again, nothing, or what
+    #: `--retries` says. `assumed`: torchrun's command line has them, and no script. `unknown`: no
+    #: fault could be injected to see it
     source: Source
+    #: the failures after which it begins again; of a script, those that were seen
     count: int = 0
+    #: the run names of a script's calls whose retry began anew although there was a checkpoint
     names: tuple[str, ...] = ()
 
     @property

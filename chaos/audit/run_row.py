@@ -42,60 +42,62 @@ _PLURAL = re.compile(r"(?<=N )(\w{2,}[^s\W])s\b")
 
 
 class Defect(Record):
-    """A broken promise without its numbers, so that it equals the same defect at another place.
-
-    `parts` are the affected parts of the state, without their ranks.
-    """
+    """A broken promise without its numbers, so that it equals the same defect at another place."""
 
     check: str
     gist: str
     severity: Severity = "wrong result"
+    #: the affected parts of the state, without their ranks
     parts: tuple[str, ...] = ()
 
 
 class RunRow(Record):
-    """The result of one run with a fault. `defects` are the broken promises, most specific first.
+    """The result of one run with a fault.
 
-    Those of one check are separate causes, the one that explains the first difference
-    before the others.
-
-    `evidence` names the checks that had evidence, `undecided` those that were inconclusive.
-    `parts` is the standing of each part of the state at the worst of the run's resumes, on
-    its worst rank; `idle` names those that were lost without a visible consequence.
-    `lost_steps` counts the worst rank's recomputed steps over all restarts, None if no step
-    is seen; `number` is the run's folder below `runs/`. `loads` are the ranks that, after a
-    restart and before their first step there, loaded a file of an earlier attempt.
-    `resumed` counts restarts from a checkpoint, `from_scratch` those that began anew.
-    `severity` is that of the gravest broken promise; `accepted` are the broken promises
-    that `--accept` allows. `faults` begins a sentence, and `sentences` end it, one for each
-    of the `defects`. `within`: whether all its resumes went on within an epoch; None if some did.
-    Rows of one number share a run, and each has its part of the run's
-    time. `is_combined`: it is of all places of a run at once, of which none is wrong alone.
+    Rows of one number share a run, and each has its part of the run's time.
     """
 
+    #: the run's folder below `runs/`
     number: int
     name: str
     group: Group
     ops: tuple[Op, ...]
     status: VerdictStatus
     headline: str
+    #: the broken promises, most specific first; those of one check are separate causes, the one
+    #: that explains the first difference before the others
     defects: tuple[Defect, ...]
+    #: the checks that had evidence
     evidence: tuple[str, ...]
+    #: the checks that were inconclusive
     undecided: tuple[str, ...]
+    #: the standing of each part of the state at the worst of the run's resumes, on its worst rank
     parts: dict[str, Standing] = Field(default_factory=dict)
     landed: int
     attempts: int
+    #: the worst rank's recomputed steps over all restarts, None if no step is seen
     lost_steps: int | None
     seconds: float
+    #: the ranks that, after a restart and before their first step there, loaded a file of an
+    #: earlier attempt
     loads: tuple[int, ...] = ()
+    #: the parts that were lost without a visible consequence
     idle: tuple[str, ...] = ()
+    #: the restarts from a checkpoint
     resumed: int = 0
+    #: the restarts that began anew
     from_scratch: int = 0
+    #: that of the gravest broken promise
     severity: Severity | None = None
+    #: the broken promises that `--accept` allows
     accepted: tuple[str, ...] = ()
+    #: the beginning of a sentence
     faults: str = ""
+    #: its ends, one for each of the `defects`
     sentences: tuple[str, ...] = ()
+    #: whether all its resumes went on within an epoch; None if some did
     within: bool | None = None
+    #: it is of all places of a run at once, of which none is wrong alone
     is_combined: bool = False
 
     @property

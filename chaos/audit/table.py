@@ -96,14 +96,12 @@ class CheckRow:
 
 @dataclass(frozen=True)
 class PartRow:
-    """The number of times that a part of the state was restored, over all runs with a resume.
-
-    `idle`: it was not restored, and no consequence was seen.
-    """
+    """The number of times that a part of the state was restored, over all runs with a resume."""
 
     component: str
     restored: int
     lost: int
+    #: the runs in which it was not restored, and no consequence was seen
     idle: int
     not_compared: int
     standing: Standing

@@ -37,13 +37,12 @@ NO_STEPS = "the job makes no step that could be watched"
 
 @dataclass(frozen=True, eq=False)
 class RunTables:
-    """The tables of one history. Parts of the state are named as in the tables `like`.
-
-    `has_other_reports`: the job reports by the clock, after other steps in every run.
-    """
+    """The tables of one history."""
 
     history: History
+    #: the tables after which parts of the state are named
     like: "RunTables | None" = None
+    #: the job reports by the clock, after other steps in every run
     has_other_reports: bool = False
     #: where ranks resumed, as far as no event tells it
     found: Found = field(default_factory=dict)

@@ -53,20 +53,19 @@ class Step(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A report that Ray's controller recorded.
-
-    `of_survivors`: it did not wait for the ranks of a node that was announced to go
-    (`relax_collectives_on_preemption`). Only rank 0's metrics are then kept: Ray 2.60 does not show
-    whose the others are, and always waits for rank 0. `older`: the place where the content of the
-    checkpoint was saved, if that was not at the report.
-    """
+    """A report that Ray's controller recorded."""
 
     number: int
     attempt: int
     epoch: int
     checkpoint: str | None
+    #: of all ranks; only rank 0's where `of_survivors`: Ray 2.60 does not show whose the others
+    #: are, and always waits for rank 0
     metrics: tuple[dict[str, object], ...]
+    #: it did not wait for the ranks of a node that was announced to go
+    #: (`relax_collectives_on_preemption`)
     of_survivors: bool = False
+    #: the place where the content of the checkpoint was saved, if that was not at the report
     older: tuple[int, int] | None = None
 
     @property
@@ -77,23 +76,23 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A rank that is ready to train: the checkpoint it was handed, and its place.
-
-    It continues after `step` of `epoch`. `by` is the evidence for the place, None where a first
-    step that would show it was not seen; `path` is the file that gave it, if one did. `others` fit
-    as well. `moved`: the place is not the one of the checkpoint that it was handed. Not `settled`:
-    it had yet to find its place, and made no step.
-    """
+    """A rank that is ready to train: the checkpoint it was handed, and its place."""
 
     number: int
     rank: int
     checkpoint: str | None
     epoch: int
+    #: it continues after this step of `epoch`
     step: int = 0
+    #: the file that gave its place, if one did
     path: str | None = None
+    #: whether it had found its place; otherwise it made no step
     settled: bool = True
+    #: the evidence for the place, None where a first step that would show it was not seen
     by: ResumeEvidence | None = None
+    #: the place is not the one of the checkpoint that it was handed
     moved: bool = False
+    #: the places that fit as well
     others: tuple[tuple[int, int], ...] = ()
 
     @property
@@ -134,21 +133,22 @@ class Decision:
 class Attempt:
     """All events that carry one attempt's index, whenever they were written.
 
-    `opened` is the number of its WorkerGroupStarted, None if that was not seen. `early` are commits
-    from before it trained anything; they end no epoch. `reported` holds the (rank, epoch) that
-    entered `report()` or, without one, ended with a save of the job's own; `asked` the ranks that
-    read their checkpoint. Stragglers of an ended attempt belong to it.
+    Stragglers of an ended attempt belong to it.
     """
 
     index: int
+    #: the number of its WorkerGroupStarted, None if that was not seen
     opened: int | None
     places: tuple[WorkerPlace, ...]
     starts: Mapping[int, Start]
     steps: tuple[Step, ...]
     commits: tuple[Commit, ...]
+    #: the (rank, epoch) that entered `report()` or, without one, ended with a save of the job's own
     reported: frozenset[tuple[int, int]]
+    #: the ranks that read their checkpoint
     asked: frozenset[int]
     decisions: tuple[Decision, ...]
+    #: commits from before it trained anything; they end no epoch
     early: tuple[Commit, ...] = ()
 
     @property

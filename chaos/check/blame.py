@@ -33,14 +33,12 @@ _AT_ONCE, _WITH_LR, _BY_SCHEDULE = 1, 2, 3
 
 @dataclass(frozen=True)
 class Aftermath:
-    """The first difference from the baseline in the work of one attempt.
+    """The first difference from the baseline in the work of one attempt."""
 
-    `losses` counts the attempt's steps to the first loss that differs: 1 is the loss of its first
-    forward call; infinite stands for a later epoch's loss or a metric; None for no difference.
-    `inputs` are those of its first epoch with other inputs, if no loss differs before them.
-    """
-
+    #: the attempt's steps to the first loss that differs: 1 is the loss of its first forward call;
+    #: infinite stands for a later epoch's loss or a metric; None for no difference
     losses: float | None
+    #: those of its first epoch with other inputs, if no loss differs before them
     inputs: Sequence[InputsApart] = ()
 
 
@@ -54,15 +52,15 @@ class Cause:
 
 @dataclass(frozen=True)
 class Blame:
-    """The findings of one resume: causes in order, and the `idle` rows without consequence.
-
-    `suspects` are generators that began anew, and may have drawn the inputs of an earlier epoch
-    again; so may a place in the data that was not restored.
-    """
+    """The findings of one resume."""
 
     after: Aftermath
+    #: in order, the first one first
     causes: tuple[Cause, ...] = ()
+    #: the rows without consequence
     idle: tuple[Row, ...] = ()
+    #: generators that began anew, and may have drawn the inputs of an earlier epoch again; so may a
+    #: place in the data that was not restored
     suspects: tuple[Row, ...] = ()
 
     @property

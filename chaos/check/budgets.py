@@ -415,15 +415,14 @@ UNLIMITED = -1
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """One decision: its place among the charges to its budget, and the limit, None if unknown.
-
-    `setting`: the name of the setting that sets the limit.
-    """
+    """One decision, and its place among the charges to its budget."""
 
     number: int
     event: FailureDecided
     spent: int
+    #: None if unknown
     limit: int | None
+    #: the name of the setting that sets the limit
     setting: str
 
     @property

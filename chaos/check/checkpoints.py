@@ -128,15 +128,14 @@ def _baseline_storage(reference: RunTables) -> tuple[bool, bool]:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """One committed checkpoint, as one look at storage found it.
-
-    `damage` names the defect, `doubt` the reason why there may be one.
-    """
+    """One committed checkpoint, as one look at storage found it."""
 
     commit: Commit
     number: int
     seen: StorageSeen
+    #: the name of the defect
     damage: str | None
+    #: the reason why there may be one
     doubt: str | None
 
 

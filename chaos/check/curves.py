@@ -10,19 +10,18 @@ from chaos.check.values import as_number
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One step of one attempt.
+    """One step of one attempt."""
 
-    `position` counts steps from the start of training, from 1; a recomputed step has its former
-    position. `loss` is the mean over the step's micro-batches, None where it is unknown or not
-    finite. `lost`: a restart discarded the step. `number` is its event.
-    """
-
+    #: its event
     number: int
     attempt: int
     epoch: int
     step: int
+    #: steps from the start of training, from 1; a recomputed step has its former position
     position: int
+    #: the mean over the step's micro-batches, None where it is unknown or not finite
     loss: float | None
+    #: a restart discarded the step
     lost: bool
 
 

@@ -44,16 +44,17 @@ class Write:
 class TwoDrivers:
     """The drivers of a run since a fault started the second one.
 
-    `second` are the attempts of the second driver. `hidden`: the numbers of the events of the
-    driver that does not lead. The one that wrote last leads, or a second one that wrote nothing if
-    its `fit()` alone returned. `leads`: the number of its start, from 0. `has_begun`: the second
-    driver recorded something.
+    The one that wrote last leads, or a second one that wrote nothing if its `fit()` alone returned.
     """
 
+    #: the attempts of the second driver
     second: frozenset[int]
     writes: tuple[Write, ...]
+    #: the numbers of the events of the driver that does not lead
     hidden: frozenset[int]
+    #: the number of the leading driver's start, from 0
     leads: int
+    #: the second driver recorded something
     has_begun: bool
 
     def are_apart(self, one: int, other: int) -> bool:
@@ -111,15 +112,14 @@ def _second_leads(
 
 @dataclass(frozen=True)
 class _Other:
-    """The driver that does not lead, by the journals of both.
-
-    `idle`: its attempts without part. `last`: the last event of each of its attempts that has one.
-    """
+    """The driver that does not lead, by the journals of both."""
 
     journals: Mapping[str, tuple[str, bool]]
     is_second: bool
     second: frozenset[int]
+    #: its attempts without part
     idle: frozenset[int]
+    #: the last event of each of its attempts that has one
     last: Mapping[int, int]
 
     def has(self, number: int, entry: Entry) -> bool:

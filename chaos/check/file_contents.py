@@ -76,18 +76,17 @@ class WrittenFile:
 
 @dataclass(frozen=True, slots=True)
 class EntryPair:
-    """An entry of a file, and the baseline's.
-
-    `moves`, `grows`: its content, or its length, changes over the baseline's saves. `is_last`: both
-    are of the last version of the file.
-    """
+    """An entry of a file, and the baseline's."""
 
     mine: WrittenFile
     due: WrittenFile
     ours: SavedPart
     theirs: SavedPart
+    #: its content changes over the baseline's saves
     moves: bool
+    #: so does its length
     grows: bool
+    #: both are of the last version of the file
     is_last: bool = False
 
     @property
@@ -113,18 +112,19 @@ class OtherCount:
 
 @dataclass(frozen=True)
 class FileContents:
-    """The files of a run and its baseline's; `began` is the first fault's event number.
-
-    `repeats` are other clean runs. Attempts that are `resized` have no counterpart. From `until`
-    on, the first step that may be repeated (at least once), nothing need be the baseline's.
-    """
+    """The files of a run and its baseline's."""
 
     run: RunTables
     reference: RunTables
+    #: the first fault's event number
     began: int
+    #: other clean runs
     repeats: Sequence[RunTables] = ()
+    #: the attempts without a counterpart
     resized: frozenset[int] = frozenset()
     ignore: tuple[str, ...] = ()
+    #: from here on, the first step that may be repeated (at least once), nothing need be the
+    #: baseline's
     until: float = math.inf
 
     # -- entries -------------------------------------------------------------------------------

@@ -25,20 +25,20 @@ SAVERS = ("torch", "shards", "safetensors", "pkl", "pickle")  # of files that ar
 
 @dataclass(frozen=True, slots=True)
 class Save:
-    """One file that a rank wrote; `digest` is None where its end was not seen.
-
-    `path` is the name that it was written by, `name` the one that it had in the end, `saver` what
-    wrote it (see `FileSaveBegun`).
-    """
+    """One file that a rank wrote."""
 
     number: int
     attempt: int
     rank: int
     epoch: int
     step: int
+    #: the name that it was written by
     path: str
+    #: None where its end was not seen
     digest: str | None
+    #: the one that it had in the end
     name: str = ""
+    #: what wrote it (see `FileSaveBegun`)
     saver: str = "torch"
 
     @property

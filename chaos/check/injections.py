@@ -31,31 +31,31 @@ EARLY_NS = 1_000_000_000
 
 @dataclass(frozen=True)
 class Injection:
-    """One op with all events of it, in one attempt if the fault is repeated.
-
-    `harm_ns` is the time at which the harm was due: at once, or at the notice's deadline. `hit` is
-    the attempt that it took workers from; None where it did not land, or hit no worker.
-    `is_in_doubt`: it was begun, and may have done harm that was not seen. `came_too_late`: training
-    was over before the harm was done, and the op was not meant for that. `effects`: the events of
-    the run's storage, for a storage fault. `again`: the further attempts that it took workers from,
-    each with the time. `is_reclaimed`: a platform announced and took the node, and `is_announced`
-    says whether the cluster was seen to hear of it. `is_preemption`: it was announced to Ray, and
-    came by the clock; torchrun knows SIGTERM alone, which ends its workers at once.
-    """
+    """One op with all events of it, in one attempt if the fault is repeated."""
 
     op: Op
     gates: tuple[int, ...]
     invoked: tuple[tuple[int, FaultInvoked], ...]
     ended: tuple[tuple[int, FaultEnded], ...]
+    #: the time at which the harm was due: at once, or at the notice's deadline
     harm_ns: int | None
     ended_ns: int | None
+    #: the attempt that it took workers from; None where it did not land, or hit no worker
     hit: int | None = None
+    #: it was begun, and may have done harm that was not seen
     is_in_doubt: bool = False
+    #: training was over before the harm was done, and the op was not meant for that
     came_too_late: bool = False
+    #: the events of the run's storage, for a storage fault
     effects: tuple[tuple[int, StorageFaulted], ...] = ()
+    #: the further attempts that it took workers from, each with the time
     again: tuple[tuple[int, int], ...] = ()
+    #: a platform announced and took the node
     is_reclaimed: bool = False
+    #: the cluster was seen to hear of a platform's announcement
     is_announced: bool = False
+    #: it was announced to Ray, and came by the clock; torchrun knows SIGTERM alone, which ends its
+    #: workers at once
     is_preemption: bool = False
 
     @property

@@ -38,7 +38,7 @@ from chaos.model.verdict import CheckResult, Verdict
 
 
 class Check(Protocol):
-    """One promise, in a file of its own."""
+    """One promise: a function of chaos's own, or a module of another package."""
 
     NAME: str
 

@@ -20,16 +20,15 @@ from chaos.check.attempt import Attempt, Commit, Step
 
 @dataclass(frozen=True)
 class Lineage:
-    """The surviving steps and commits, and the lost steps.
+    """The surviving steps and commits, and the lost steps."""
 
-    `steps` and `commits` are the survivors. `lost` holds, for each resumed attempt, the number of
-    finished steps per rank that its start discarded. `resumed` holds the (rank, epoch) that are the
-    first of a resumed attempt.
-    """
-
+    #: the survivors by (rank, epoch)
     steps: Mapping[tuple[int, int], Sequence[Step]]
+    #: the survivors
     commits: tuple[Commit, ...]
+    #: for each resumed attempt, the finished steps per rank that its start discarded
     lost: Mapping[int, Mapping[int, int]]
+    #: the (rank, epoch) that are the first of a resumed attempt
     resumed: frozenset[tuple[int, int]]
 
     def at(self, rank: int, epoch: int, step: int) -> Step | None:

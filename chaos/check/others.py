@@ -9,12 +9,10 @@ from chaos.plugins import Registered
 
 @dataclass(frozen=True)
 class Others:
-    """The checks of other packages that judge here.
-
-    `missing` are those that judged the run before and are not installed, with their packages.
-    """
+    """The checks of other packages that judge here."""
 
     installed: tuple[Registered, ...] = ()
+    #: those that judged the run before and are not installed, with their packages
     missing: Mapping[str, str] = field(default_factory=dict)
 
     def after(self, earlier: Verdict | None) -> "Others":

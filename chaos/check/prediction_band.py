@@ -63,13 +63,12 @@ PROFILES: Mapping[Profile, tuple[Tolerance, Tolerance]] = {
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """The range of a number: `half` to either side of `middle`, or values that are no number.
+    """The range of a number: `half` to either side of `middle`, or values that are no number."""
 
-    `odd` names these (`nan`, `inf`, `-inf`); `middle` is NaN where all runs had one.
-    """
-
+    #: NaN where all runs had a value that is no number
     middle: float
     half: float
+    #: these values: `nan`, `inf`, `-inf`
     odd: frozenset[str] = frozenset()
 
     def holds(self, value: float) -> bool:

@@ -53,17 +53,15 @@ class Phases:
 
 @dataclass(frozen=True)
 class Restart:
-    """One attempt after another.
-
-    `newest` is the newest commit with a checkpoint when the attempt was opened, `lost_steps` the
-    number of finished steps per rank that are recomputed.
-    """
+    """One attempt after another."""
 
     attempt: Attempt
     ended: Attempt | None
     injections: tuple[Injection, ...]
     decision: Decision | None
+    #: the newest commit with a checkpoint when the attempt was opened
     newest: Commit | None
+    #: the finished steps per rank that are recomputed
     lost_steps: Mapping[int, int]
     phases: Phases
 
@@ -119,15 +117,13 @@ def restarts(
 
 @dataclass(frozen=True, slots=True)
 class RepeatedSteps:
-    """Steps of one rank that a restart trained a second time, in its first epoch.
-
-    `since`: the number of the attempt's first step; any from there on may be one of them.
-    """
+    """Steps of one rank that a restart trained a second time, in its first epoch."""
 
     attempt: int
     rank: int
     epoch: int
     steps: int
+    #: the number of the attempt's first step; any from there on may be one of them
     since: int
 
 

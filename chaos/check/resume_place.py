@@ -46,12 +46,10 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Assumed:
-    """The place of an attempt as it is inferred without its training: by Ray's commit, or a file.
-
-    `by` is "nothing" where there was neither: then the job begins, as far as is known.
-    """
+    """The place of an attempt as it is inferred without its training: by a commit, or a file."""
 
     place: Place = START
+    #: "nothing" where there was neither: then the job begins, as far as is known
     by: ResumeEvidence = "nothing"
     path: str | None = None
 

@@ -23,17 +23,18 @@ SEVERAL = 2
 
 @dataclass(frozen=True)
 class EpochSamples:
-    """One epoch: judged, with an `anomaly` or without, or left `open` for a reason.
-
-    `attempts` trained it. `is_resized`: with another number of workers than the baseline. `is_due`:
-    the baseline's inputs are all known. `is_doubt`: the reason may be a defect.
-    """
+    """One epoch, judged or left open."""
 
     epoch: int
+    #: those that trained it
     attempts: frozenset[int]
+    #: with another number of workers than the baseline
     is_resized: bool = False
+    #: the baseline's inputs are all known
     is_due: bool = True
+    #: the reason why it is open may be a defect
     is_doubt: bool = False
+    #: the reason why it is not judged
     open: str | None = None
     anomaly: Anomaly | None = None
 

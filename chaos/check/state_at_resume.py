@@ -46,13 +46,7 @@ _ROUNDED = 2.0**-8
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One component of one rank as it entered a resumed attempt, and the component due there.
-
-    `copied_from`: another rank whose state it is, to the last bit. `of_own`: the run's own state at
-    the commit was due. `rounded`: it differs from that, but so little that it may have been saved
-    in fewer bits. `is_resharded`: it is what all ranks have together, and other ranks saved it.
-    `is_restructured`: of a model with parameters of other shapes, or another number of them.
-    """
+    """One component of one rank as it entered a resumed attempt, and the component due there."""
 
     attempt: int
     rank: int
@@ -63,10 +57,15 @@ class Row:
     standing: Standing
     ours: Component | None
     due: Component | None
+    #: another rank whose state it is, to the last bit
     copied_from: int | None = None
+    #: the run's own state at the commit was due
     of_own: bool = False
+    #: it differs from that, but so little that it may have been saved in fewer bits
     rounded: bool = False
+    #: it is what all ranks have together, and other ranks saved it
     is_resharded: bool = False
+    #: of a model with parameters of other shapes, or another number of them
     is_restructured: bool = False
 
     @property
@@ -115,35 +114,34 @@ def unstable(
 
 @dataclass(frozen=True)
 class _Sides:
-    """The parts that are compared as a rank begins to train in an attempt.
+    """The parts that are compared as a rank begins to train in an attempt."""
 
-    `baseline` has all parts of the rank there, `due` those that have a counterpart: with another
-    number of workers, what all ranks have together (`whole_parts`). `own` is the run's own state
-    at the commit, `fresh` that of a job that begins, and `place` where the baseline's was taken.
-    """
-
+    #: where the baseline's was taken
     place: tuple[int, int, str]
     ours: Mapping[str, Component]
+    #: all parts of the rank there
     baseline: Mapping[str, Component]
+    #: those that have a counterpart: with another number of workers, what all ranks have together
+    #: (`whole_parts`)
     due: Mapping[str, Component]
+    #: the run's own state at the commit
     own: Mapping[str, Component]
+    #: that of a job that begins
     fresh: Mapping[str, Component]
 
 
 @dataclass(frozen=True)
 class Beside:
-    """The state snapshots of the run and of its baseline, from which rows are made.
-
-    `resized` attempts have other numbers of workers than the baseline. Those `descended` from one
-    continue from its state, which the baseline never had: they are compared with the state at the
-    commit.
-    """
+    """The state snapshots of the run and of its baseline, from which rows are made."""
 
     run: StateSnapshots
     reference: StateSnapshots
     unstable: frozenset[str]
     allowance: Allowance
+    #: the attempts with other numbers of workers than the baseline
     resized: frozenset[int] = frozenset()
+    #: those that continue from the state of a resized one, which the baseline never had: they are
+    #: compared with the state at the commit
     descended: frozenset[int] = frozenset()
 
     def rows(self, restarts: Sequence[Restart]) -> tuple[Row, ...]:

@@ -51,16 +51,16 @@ class PartPair:
 
 @dataclass(frozen=True)
 class StateComparison:
-    """The parts that differ, `apart`, and are known to repeat; `names` of all that were compared.
-
-    `unproven` differ, and nothing shows whether they repeat. `missing` are in the baseline at
-    places where the run has them not.
-    """
+    """The parts that differ from the baseline's where they should not."""
 
     compared: int
+    #: all that were compared
     names: frozenset[str]
+    #: the parts that differ, and are known to repeat
     apart: Sequence[PartPair]
+    #: those that differ, and nothing shows whether they repeat
     unproven: frozenset[str]
+    #: those that are in the baseline at places where the run has them not
     missing: frozenset[str]
 
     def of(self, groups: Collection[str]) -> "StateComparison":

@@ -8,23 +8,25 @@ from chaos.model.scenario import Launcher
 
 @dataclass(frozen=True)
 class Terms:
-    """The words for what starts the workers, and for what a restart continues from.
-
-    `call` starts the training, `end` is over when training is, and `driver` is the process that
-    makes the call. `budgets` are the retry budgets that the launcher knows, and `settings` the
-    setting that each kind of failure is charged to. `save` is the point to continue from, `whole`
-    what may be continued from, and `ended` an epoch that such a point has ended.
-    """
+    """The words for what starts the workers, and for what a restart continues from."""
 
     name: str
     controller: str
+    #: starts the training
     call: str
+    #: is over when training is
     end: str
+    #: the process that makes the call
     driver: str
+    #: the retry budgets that the launcher knows
     budgets: tuple[str, ...]
+    #: the setting that each kind of failure is charged to
     settings: Mapping[str, str]
+    #: the point to continue from
     save: str
+    #: may be continued from
     whole: str
+    #: an epoch that such a point has ended
     ended: str
     saved: str
     end_of_epoch: str

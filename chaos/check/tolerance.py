@@ -22,18 +22,17 @@ Found: TypeAlias = dict[int, dict[Key, list[float]]]
 
 @dataclass(frozen=True)
 class Bands:
-    """An interval for each number that several clean runs of one job all have.
-
-    `losses` go by (rank, epoch, step, index), `metrics` by (epoch, name, rank), `sizes` of parts of
-    the state by their place and name. `noisy` metrics (a time, as a rule) vary by a quarter of
-    themselves or more.
-    """
+    """An interval for each number that several clean runs of one job all have."""
 
     profile: Profile
     runs: int
+    #: by (rank, epoch, step, index)
     losses: Mapping[Key, Interval]
+    #: by (epoch, name, rank)
     metrics: Mapping[Key, Interval]
+    #: of parts of the state, by their place and name
     sizes: Mapping[Key, Interval]
+    #: the metrics (times, as a rule) that vary by a quarter of themselves or more
     noisy: frozenset[str] = frozenset()
 
     @classmethod

@@ -14,21 +14,23 @@ Value: TypeAlias = float | str | bool | None
 
 @dataclass(frozen=True, slots=True)
 class NumberPair:
-    """A loss or a metric of a run, and the baseline's at its place.
-
-    `what` is "loss", "number of losses", or a metric's dotted name; `step` is None for a metric.
-    `number` is the event in the run's history, and `attempt` the attempt that it belongs to;
-    `index` counts the losses of one step. None stands for a value that is not there.
-    """
+    """A loss or a metric of a run, and the baseline's at its place."""
 
     epoch: int
+    #: None for a metric
     step: int | None
     rank: int
+    #: "loss", "number of losses", or a metric's dotted name
     what: str
+    #: None where it is not there
     ours: Value
+    #: likewise
     baseline: Value
+    #: the event in the run's history
     number: int
+    #: the attempt that the event belongs to
     attempt: int
+    #: counts the losses of one step
     index: int = 0
 
     @property

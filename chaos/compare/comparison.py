@@ -40,18 +40,16 @@ MEASURES = (
 
 @dataclass(frozen=True)
 class Change:
-    """One measure of one scenario: the values of both sides, and the result of the test.
-
-    `p` is corrected for all measures that were tested together. It is None if all
-    values are equal, or so few that no p could be at most 0.05. `least_p` is the
-    lowest p for so many repeats: if it is above 0.05, no change can be shown.
-    """
+    """One measure of one scenario: the values of both sides, and the result of the test."""
 
     measure: Measure
     before: tuple[float, ...]
     after: tuple[float, ...]
     told: Told
+    #: corrected for all measures that were tested together; None if all values are equal, or so few
+    #: that no p could be at most 0.05
     p: float | None = None
+    #: the lowest p for so many repeats: if it is above 0.05, no change can be shown
     least_p: float | None = None
     delta: float | None = None
 
@@ -271,15 +269,14 @@ EXACT_MAX = 5_000
 
 @dataclass(frozen=True)
 class RankTest:
-    """The comparison of two samples.
+    """The comparison of two samples."""
 
-    `p` is two-sided. `delta` is Cliff's: the chance that a value of the second
-    sample is above one of the first, less the chance that it is below, from -1 to 1.
-    `least_p` is the p of samples of this size that do not overlap.
-    """
-
+    #: two-sided
     p: float
+    #: Cliff's: the chance that a value of the second sample is above one of the first, less the
+    #: chance that it is below, from -1 to 1
     delta: float
+    #: the p of samples of this size that do not overlap
     least_p: float
 
 

@@ -25,14 +25,12 @@ PLATFORMS: tuple[Platform, ...] = get_args(Platform)
 
 @dataclass(frozen=True)
 class SharedCluster:
-    """The rule for a fault on a cluster that chaos did not start, and its reason.
-
-    `by`: the platforms that take the node in place of chaos, where the nodes are theirs. There the
-    fault costs a node, even if chaos itself never does it.
-    """
+    """The rule for a fault on a cluster that chaos did not start, and its reason."""
 
     rule: Literal["safe", "costs a node", "never"]
     why: str = ""
+    #: the platforms that take the node in place of chaos, where the nodes are theirs; there the
+    #: fault costs a node, even if chaos itself never does it
     by: tuple[Platform, ...] = ()
 
 

@@ -19,17 +19,15 @@ PLAN_VERSION: Literal[1] = 1
 
 
 class Op(PlacedFault):
-    """One numbered entry of a plan: a trigger and a fault.
-
-    `package` is the one that brings the fault, where it is not chaos's own; `absent` stands in for
-    the fault where that package is not installed. `node`, with a trigger by the clock: the node
-    that is the target at that moment, whatever it holds then, by the order in which the run's nodes
-    joined.
-    """
+    """One numbered entry of a plan: a trigger and a fault."""
 
     index: NonNegativeInt
+    #: with a trigger by the clock, the node that is the target at that moment, whatever it holds
+    #: then, by the order in which the run's nodes joined
     node: NonNegativeInt | None = None
+    #: the one that brings the fault, where it is not chaos's own
     package: str | None = None
+    #: stands in for the fault where its package is not installed
     absent: AbsentFault | None = None
 
     @classmethod
@@ -51,10 +49,7 @@ class Op(PlacedFault):
 
 
 class Shape(Record):
-    """The cluster a plan needs; runs whose shapes are equal share one cluster.
-
-    With `address`, it is a cluster that chaos did not start, with the nodes that it has.
-    """
+    """The cluster a plan needs; runs whose shapes are equal share one cluster."""
 
     nodes: PositiveInt
     cpus_per_node: PositiveInt
@@ -65,6 +60,7 @@ class Shape(Record):
         default=None,
         description="its nodes are `ray start --block`, which drain so long on SIGTERM",
     )
+    #: that of a cluster that chaos did not start, with the nodes that it has
     address: str | None = None
     storage: str | None = None
     reclaim_by: str | None = None
@@ -80,35 +76,36 @@ class Confined(Record):
 
 
 class Plan(Record):
-    """All choices that decide a run. Paths are absolute, ranks are drawn.
-
-    `slug` names the run's folder under reports/, and no other; `cwd` is where the job runs.
-    `confined`: nothing but the audit's own folder is written to. `follows_script`: the number of
-    workers is a guess, and the script's own stands. `token` names the run whose folder this was
-    written into, and `baselines` those of the clean runs that it is judged by. `is_drawn`: the seed
-    decided more than ranks, for epochs of `stated_steps`. `digest` is that of the file that this
-    was read from.
-    """
+    """All choices that decide a run. Paths are absolute, ranks are drawn."""
 
     version: Literal[1] = PLAN_VERSION
     scenario: str
+    #: the name of the run's folder under reports/, and no other
     slug: str = Field(pattern=r"^[^./\x00-\x1f][^/\x00-\x1f]*$")
     file: str
     seed: int
     backend: PlanBackend = "ray"
+    #: where the job runs
     cwd: str
     job: Job
     shape: Shape
     ops: tuple[Op, ...]
+    #: the seed decided more than ranks
     is_drawn: bool = False
+    #: the steps of the epochs that the draws are for
     stated_steps: tuple[PositiveInt, ...] = ()
     expect: Expect
     watch: Watch = Watch()
     limits: Limits
+    #: nothing but the audit's own folder is written to
     confined: Confined | None = None
+    #: the number of workers is a guess, and the script's own stands
     follows_script: bool = False
+    #: the name of the run whose folder this was written into
     token: str | None = None
+    #: that of the file that this was read from
     digest: str | None = Field(default=None, exclude=True)
+    #: the tokens of the clean runs that the run is judged by
     baselines: tuple[str, ...] = ()
 
     @property

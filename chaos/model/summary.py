@@ -11,34 +11,37 @@ STALE = "the verdict is not of this history; `chaos rejudge` judges it again"
 
 
 class RunSummary(Record):
-    """One run, or a scenario that could not be run (`status` None, `error` gives the reason).
+    """One run, or a scenario that could not be run.
 
-    One that was skipped has neither; its headline gives the reason.
-
-    `directory` is relative to the folder that the summary lies in. `broken` is the check that named
-    the defect. `recovery_s` is the slowest, `lost_steps` those of the rank that lost most;
-    `phases_s` are seconds by phase of the goodput ledger, which add up to the wall time. `history`
-    is the digest of the history that was judged. `repeat` counts the runs of a scenario that `chaos
-    run --repeat` made in one suite, from 1.
+    One that was skipped has neither status nor error; its headline gives the reason.
     """
 
     scenario: str
     file: str
+    #: None where it could not be run
     status: VerdictStatus | None
     standing: Standing
     headline: str
+    #: relative to the folder that the summary lies in
     directory: str | None = None
+    #: the check that named the defect
     broken: str | None = None
+    #: the reason why it could not be run
     error: str | None = None
     seed: int | None = None
+    #: counts the runs of a scenario that `chaos run --repeat` made in one suite, from 1
     repeat: int | None = None
     backend: str | None = None
     attempts: int | None = None
+    #: those of the rank that lost most
     lost_steps: int | None = None
+    #: the slowest
     recovery_s: float | None = None
     duration_s: float = 0.0
+    #: seconds by phase of the goodput ledger, which add up to the wall time
     phases_s: dict[str, float] = Field(default_factory=dict)
     versions: dict[str, str] = Field(default_factory=dict)
+    #: the digest of the history that was judged
     history: str | None = None
 
     @property

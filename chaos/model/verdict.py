@@ -13,31 +13,28 @@ Standing: TypeAlias = Literal["expected", "unexpected", "undecided", "not_run", 
 
 
 class Anomaly(Record):
-    """One broken promise, with the numbers of the events that show it.
-
-    `parts` are the parts of the state that it is about, without their ranks.
-    """
+    """One broken promise, with the numbers of the events that show it."""
 
     message: str
     events: tuple[int, ...] = ()
+    #: the parts of the state that it is about, without their ranks
     parts: tuple[str, ...] = ()
     severity: Severity = "wrong result"
 
 
 class CheckResult(Record):
-    """One check's judgement.
-
-    `summary` is the finding in one line, whatever the outcome. `evidence` counts the observations
-    it rests on; without any a check is inconclusive. `measures` are figures worth showing, each
-    named with its unit. `package` is the one that brings the check, where it is not chaos's own.
-    """
+    """One check's judgement."""
 
     check: str
     status: VerdictStatus
+    #: the finding in one line, whatever the outcome
     summary: str
+    #: the observations that it rests on; without any a check is inconclusive
     evidence: int
     anomalies: tuple[Anomaly, ...] = ()
+    #: figures worth showing, each named with its unit
     measures: dict[str, float | int | str | None] = Field(default_factory=dict)
+    #: the one that brings the check, where it is not chaos's own
     package: str | None = None
 
     @property
@@ -47,37 +44,35 @@ class CheckResult(Record):
 
 
 class Restarts(Record):
-    """The number of restarts of training, by the place where they continued.
+    """The number of restarts of training, by the place where they continued."""
 
-    `resumed`: from a checkpoint, or a file of the job's own. `from_scratch`: from the beginning, as
-    it must where nothing was saved yet. `idle`: it made no step, because a fault came first, or
-    nothing was left to do.
-    """
-
+    #: from a checkpoint, or a file of the job's own
     resumed: int = 0
+    #: from the beginning, as it must where nothing was saved yet
     from_scratch: int = 0
+    #: it made no step, because a fault came first, or nothing was left to do
     idle: int = 0
 
 
 class Verdict(Record):
-    """The judgement over all checks, the most specific broken promise first.
-
-    `as_expected` compares with the scenario's `expect`: a job with a known defect that fails by the
-    check that the scenario names is as expected. `is_news`: a defect of Ray's own that the scenario
-    expects did not show. `diagnosis` holds, for each resume, the parts of the job's state. `notes`
-    are worth knowing and break no promise: the baseline shows them too. `restarts` shows how often
-    a resume was tested at all. `history` is the digest of the file that was judged.
-    """
+    """The judgement over all checks, the most specific broken promise first."""
 
     status: VerdictStatus
     headline: str
+    #: compares with the scenario's `expect`: a job with a known defect that fails by the check that
+    #: the scenario names is as expected
     as_expected: bool
     expectation: str
     results: tuple[CheckResult, ...]
+    #: a defect of Ray's own that the scenario expects did not show
     is_news: bool = False
+    #: for each resume, the parts of the job's state
     diagnosis: tuple[Resume, ...] = ()
+    #: worth knowing, and breaking no promise: the baseline shows them too
     notes: tuple[str, ...] = ()
+    #: how often a resume was tested at all
     restarts: Restarts = Restarts()
+    #: the digest of the file that was judged
     history: str | None = None
 
     @property

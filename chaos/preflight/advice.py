@@ -34,16 +34,15 @@ RUNGS_MAX = 6
 
 @dataclass(frozen=True)
 class Advice:
-    """One change of values, and the differences of means that it makes over the same runs.
-
-    `chance`: of meeting every goal. `cost`: of the price as a share of on-demand, below 0
-    if it is cheaper; None if no run did any work both with and without the change.
-    """
+    """One change of values, and the differences of means that it makes over the same runs."""
 
     what: str
     values: dict[str, Any]
+    #: of meeting every goal
     chance: Estimate
     goodput: Estimate
+    #: of the price as a share of on-demand, below 0 if it is cheaper; None if no run did any work
+    #: both with and without the change
     cost: Estimate | None
 
     @property
@@ -59,14 +58,12 @@ class Advice:
 
 @dataclass(frozen=True)
 class Counsel:
-    """Proposals for settings, best first; levers are the gains of halving a cost.
-
-    `spares` are all numbers of spare nodes that were tried, of which the best
-    is among `settings`.
-    """
+    """Proposals for settings, best first."""
 
     settings: tuple[Advice, ...]
+    #: the gains of halving a cost
     levers: tuple[Advice, ...]
+    #: all numbers of spare nodes that were tried, of which the best is among `settings`
     spares: tuple[Advice, ...] = ()
 
     @property

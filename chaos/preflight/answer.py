@@ -22,21 +22,20 @@ from chaos.preflight.verdict import EXIT, Word, doubt, reaches, verdict
 
 @dataclass(frozen=True)
 class Answer:
-    """A verdict, its reason, and the figures. A figure that could not be computed is None.
-
-    `findings_after` are those of the question with the changes, `after` is its forecast.
-    """
+    """A verdict, its reason, and the figures. A figure that could not be computed is None."""
 
     question: Question
     effort: Effort
     word: Word
     why: str
     findings: tuple[RuleFinding, ...]
+    #: those of the question with the changes
     findings_after: tuple[RuleFinding, ...] = ()
     ignored: tuple[str, ...] = ()
     loss_every_s: float | None = None
     forecast: Forecast | None = None
     changes: dict[str, Any] = field(default_factory=dict)
+    #: the forecast of the question with the changes
     after: Forecast | None = None
     counsel: Counsel | None = None
     curve: Curve | None = None

@@ -59,18 +59,17 @@ STRUCK: dict[BackendName, int] = {"fork": 6, "ray": 4}  # a restart differs from
 
 @dataclass(frozen=True)
 class RunSettings:
-    """Settings of real runs for preflight; `scale`: None for a few losses a run.
-
-    `folder` holds the runs; those that are there already are not repeated.
-    """
+    """Settings of real runs for preflight."""
 
     reports: Path
     console: Console
     backend: BackendName
     runs: int
+    #: None for a few losses a run
     scale: float | None = None
     seed: int = 0
     losses: Losses = "kills"
+    #: holds the runs; those that are there already are not repeated
     folder: Path | None = None
 
 

@@ -19,13 +19,12 @@ LOSSES = 1.5  # per time of a fault-free run, if no scale is given
 
 @dataclass(frozen=True)
 class NodeChange:
-    """The nodes that are lost and that join at one instant, counted from the job's start.
+    """The nodes that are lost and that join at one instant."""
 
-    `lost` has their numbers, by the order in which all nodes joined; for a loss of only
-    workers, the numbers of their nodes.
-    """
-
+    #: counted from the job's start
     at_s: float
+    #: their numbers, by the order in which all nodes joined; for a loss of only workers, the
+    #: numbers of their nodes
     lost: tuple[int, ...]
     came: int = 0
 
@@ -137,14 +136,13 @@ SOON_S = 0.01
 
 @dataclass(frozen=True)
 class PlanClock:
-    """The conversion of a market's moments to a plan's seconds, counted from the first workers on.
+    """The conversion of a market's moments to seconds of a plan, from its first workers on."""
 
-    The first workers start `placed_s` after the market's time begins. An ordered node joins
-    `join_s` later; a loss is announced `notice_s` ahead.
-    """
-
+    #: from the beginning of the market's time to the start of the first workers
     placed_s: float = 0.0
+    #: from the order of a node to its joining
     join_s: float = 0.0
+    #: a loss is announced so long ahead
     notice_s: float = 0.0
 
     def at(self, moment_s: float) -> dict[str, float]:
@@ -176,10 +174,13 @@ def _entries(change: NodeChange, losses: Losses, clock: PlanClock) -> Iterator[d
 
 @dataclass(frozen=True)
 class PoolChange:
-    """The change at `at_s` after the beginning: `lost` followed nodes leave, `back` return."""
+    """A change of the followed nodes."""
 
+    #: counted from the beginning
     at_s: float
+    #: the nodes that leave
     lost: int
+    #: the nodes that return
     back: int
 
 
@@ -264,18 +265,16 @@ class JobPace:
 
 @dataclass
 class TraceWalk:
-    """The walk through a followed trace, with the resulting `ops`.
-
-    `losses` counts those that take workers; `moved`, those that were moved to a
-    later step because an earlier attempt would have reached them; `waited_s` is the
-    longest wait for nodes.
-    """
+    """The walk through a followed trace, with the resulting `ops`."""
 
     pace: JobPace
     seed: int
     ops: list[Op] = field(default_factory=list)
+    #: those that take workers
     losses: int = 0
+    #: those that were moved to a later step because an earlier attempt would have reached them
     moved: int = 0
+    #: the longest wait for nodes
     waited_s: float = 0.0
 
     def __post_init__(self) -> None:

@@ -33,13 +33,12 @@ CHANGES_MAX = 200_000
 class Outcomes:
     """The outcome of every run, in seconds unless its name has another unit.
 
-    useful + save + lost + restart + wait = end. `work_s` counts training as on all
-    nodes; with fewer, a second of training counts less. `node_s` are the paid
-    node-seconds. `finished`: it reached its last step; `spent`: it ran out of retries.
-    Runs that are neither were cut off at the horizon.
+    useful + save + lost + restart + wait = end. Runs that neither finished nor spent their retries
+    were cut off at the horizon.
     """
 
     end_s: Floats
+    #: training as on all nodes; with fewer, a second of training counts less
     work_s: Floats
     useful_s: Floats
     save_s: Floats
@@ -47,6 +46,7 @@ class Outcomes:
     lost_steps: Floats
     restart_s: Floats
     wait_s: Floats
+    #: the paid node-seconds
     node_s: Floats
     restarts: Floats
     failures: Floats
@@ -54,7 +54,9 @@ class Outcomes:
     start_failures: Floats
     noticed: Floats
     rescued: Floats
+    #: it reached its last step
     finished: Floats
+    #: it ran out of retries
     spent: Floats
 
     def __len__(self) -> int:
@@ -210,30 +212,29 @@ def _refuse_endless(question: Question, horizon_s: float) -> None:
 
 @dataclass(frozen=True)
 class Forecast:
-    """Distributions and probabilities of the runs of one question.
-
-    `finish_h` is over all runs, infinite for those that did not finish. Runs that
-    had not ended after `watched_h` were cut off then; None if none was. `ledger` has
-    the shares of all runs' time by cause. `cost` is the price of a run as a share of
-    the same training on on-demand nodes. `ends`: the runs that each budget of retries
-    ended. `borders` are the strictest goals that enough runs still meet.
-    """
+    """Distributions and probabilities of the runs of one question."""
 
     runs: int
     goodput: Spread
+    #: over all runs, infinite for those that did not finish
     finish_h: Spread
+    #: the time after which runs that had not ended were cut off; None if none was
     watched_h: float | None
     restarts: Spread
     lost_steps: Spread
     lost_share: float
+    #: the price of a run as a share of the same training on on-demand nodes
     cost: Spread
     finishes: Chance
     spent: Chance
+    #: the runs that each budget of retries ended
     ends: dict[str, Chance]
     cut_off: Chance
     meets: dict[str, Chance]
+    #: the strictest goals that enough runs still meet
     borders: dict[str, float]
     rescued: Chance
+    #: the shares of all runs' time by cause
     ledger: dict[str, float]
     mean_goodput: float
 

@@ -126,11 +126,12 @@ class Doubt(FiniteRecord):
 class Replay(FiniteRecord):
     """The changes of a real trace, from a random moment on, repeated.
 
-    `at_s` are the times of changes and `up` the share of the peak that is up from then
-    on; the first is at 0. A pool of more nodes than `peak` is several such traces.
+    A pool of more nodes than `peak` is several such traces.
     """
 
+    #: the times of changes, the first at 0
     at_s: tuple[NonNegativeFloat, ...] = Field(min_length=2)
+    #: the share of the peak that is up from then on
     up: tuple[float, ...] = Field(min_length=2)
     span_s: PositiveFloat
     peak: PositiveInt | None = Field(
@@ -139,19 +140,17 @@ class Replay(FiniteRecord):
 
 
 class Market(FiniteRecord):
-    """A spot market. `price_ratio`: a node's price as a share of the on-demand price.
-
-    Either `lifetime` or `replay` determines the losses; `away_h` is the mean time
-    until a lost node is replaced (exponential; 0: at once).
-    """
+    """A spot market. Either `lifetime` or `replay` determines the losses."""
 
     name: str = "market"
     lifetime: Lifetime | None = None
     replay: Replay | None = None
     shock: Shock | None = None
+    #: the mean time until a lost node is replaced (exponential; 0: at once)
     away_h: NonNegativeFloat = 0.0
     notice: Notice = Notice()
     doubt: Doubt | None = Field(default=None, description="left out: taken as it is given")
+    #: a node's price as a share of the on-demand price
     price_ratio: float = Field(default=0.35, gt=0)
     source: str = Field(default="given by hand", description="where these figures are from")
 

@@ -14,11 +14,7 @@ TINY = 1e-9
 class JobTerms(NamedTuple):
     """The figures that determine the course of a job, a number each, or a vector of them.
 
-    `stop_s`: the time that training stands still for a save; `behind_s`: the time from then to
-    its commit. Budgets without limit are infinite. `told`: the probability of a notice before a
-    loss. `relaxed_s`: the time after the deadline in which survivors may still commit. `hang_s`:
-    the time after it for which Ray waits for them. `place_s`: from the end of the old group to
-    the train function.
+    Budgets without limit are infinite.
     """
 
     nodes: Floats
@@ -27,18 +23,24 @@ class JobTerms(NamedTuple):
     tau_s: Floats
     step_s: Floats
     work_s: Floats
+    #: the time that training stands still for a save
     stop_s: Floats
+    #: the time from then to its commit
     behind_s: Floats
     is_queued: Floats
     saves_on_notice: Floats
+    #: the probability of a notice before a loss
     told: Floats
     notice_s: Floats
     poll_s: Floats
+    #: the time after the deadline in which survivors may still commit
     relaxed_s: Floats
+    #: the time after it for which Ray waits for them
     hang_s: Floats
     detect_s: Floats
     teardown_s: Floats
     schedule_s: Floats
+    #: from the end of the old group to the train function
     place_s: Floats
     restore_s: Floats
     ask_s: Floats
@@ -176,14 +178,13 @@ _DRAWS = 2_001
 
 @dataclass(frozen=True)
 class NoticeCell:
-    """One notice and one upload. `commits`: the probability, the notice's reliability included.
-
-    `steps_saved`: per loss, compared with a resume from the last periodic checkpoint.
-    """
+    """One notice and one upload."""
 
     notice_s: float
     upload_s: float
+    #: the probability, the notice's reliability included
     commits: float
+    #: per loss, compared with a resume from the last periodic checkpoint
     steps_saved: float
 
 

@@ -29,19 +29,21 @@ class NodeLife:
 
 @dataclass(frozen=True)
 class TraceChange:
-    """From `at_s` on, `up` nodes; `lost` and `added` at that instant.
-
-    Of the added nodes, `back` take places that had been held before; the others are
-    the first in theirs. From then on, `missing` nodes of the most so far are absent.
-    `is_seen` is false after a gap, which may hide any number of changes.
-    """
+    """A change of the nodes that are up."""
 
     at_s: float
+    #: the nodes from `at_s` on
     up: int
+    #: at that instant
     lost: int
+    #: likewise
     added: int
+    #: those of `added` that take places that had been held before; the others are the first in
+    #: theirs
     back: int
+    #: the nodes of the most so far that are absent from then on
     missing: int
+    #: false after a gap, which may hide any number of changes
     is_seen: bool = True
 
 
@@ -49,19 +51,20 @@ class TraceChange:
 class Trace:
     """Changes in order, the first at 0.
 
-    `held`: nodes that a user held, so that a drop is a loss. `probes`: nodes that were
-    available; a drop there means less capacity, and is no evidence about the life of a
-    held node. `repairs` lists corrections made while reading. Gaps, whose changes are
-    unknown, are cut out: `span_s` is the observed time. `lives`: those of nodes that are
-    seen from their beginning, if the format names nodes.
+    Gaps, whose changes are unknown, are cut out.
     """
 
     name: str
     format: str
+    #: `held`: nodes that a user held, so that a drop is a loss; `probes`: nodes that were
+    #: available; a drop there means less capacity, and is no evidence about the life of a held node
     kind: Kind
     changes: tuple[TraceChange, ...]
+    #: the observed time
     span_s: float
+    #: corrections made while reading
     repairs: tuple[str, ...] = ()
+    #: those of nodes that are seen from their beginning, if the format names nodes
     lives: tuple[NodeLife, ...] = ()
 
     @property
@@ -295,17 +298,16 @@ _INSTANT = 2  # nodes lost together from here on are a shock
 
 @dataclass(frozen=True)
 class FittedMarket:
-    """A market fitted to a trace.
-
-    `mtbf_h`: node-hours per node lost. `loss_every_h`: hours between events
-    that took at least one. `together`: the share of events that took more than
-    one. `away_h`: hours that a missing node stayed away.
-    """
+    """A market fitted to a trace."""
 
     market: Market
+    #: node-hours per node lost
     mtbf_h: Estimate
+    #: hours between events that took at least one
     loss_every_h: Estimate
+    #: the share of events that took more than one
     together: Estimate
+    #: hours that a missing node stayed away
     away_h: Estimate
     drops: int
     notes: tuple[str, ...]

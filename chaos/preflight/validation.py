@@ -25,19 +25,17 @@ from chaos.preflight.runs import SimulatedRuns, packed_luck
 
 @dataclass(frozen=True)
 class FigureComparison:
-    """One figure over `runs` runs, each side a mean with its 95 % interval.
-
-    `predicted` is the interval for the mean of so many runs; it is exact if the model
-    has all inputs but the costs. `inside`: the share of runs within the 5 to 95 % of
-    single runs that the model expects, 0.9 if it is right; None if it makes no
-    distribution.
-    """
+    """One figure over `runs` runs, each side a mean with its 95 % interval."""
 
     figure: str
     unit: str
     runs: int
+    #: the interval for the mean of so many runs; it is exact if the model has all inputs but the
+    #: costs
     predicted: Estimate
     measured: Estimate
+    #: the share of runs within the 5 to 95 % of single runs that the model expects, 0.9 if it is
+    #: right; None if it makes no distribution
     inside: float | None = None
 
     @property

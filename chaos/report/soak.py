@@ -36,27 +36,18 @@ _COUNTED: Mapping[Counted, str] = {
 
 
 class Growth(Record):
-    """A count that grew from each reading to the next, of one process or from one to the next.
-
-    `of`: whose it is, in words. `in_baseline`: it grew in the run without faults as well.
-    """
+    """A count that grew from each reading to the next, of one process or from one to the next."""
 
     counted: Counted
+    #: whose it is, in words
     of: str
     values: tuple[int, ...]
+    #: it grew in the run without faults as well
     in_baseline: bool = False
 
 
 class SoakRun(Record):
-    """One run of a soak in figures.
-
-    `made` and `kept` count the steps of the rank that made most: all of them, and those that
-    survived. `planned` is what `made` comes to where each fault costs the steps of its epoch; None
-    where a fault is at no step. `recovery_s` and `apart` are by restart and by attempt: `apart` is
-    how far a step's mean loss on rank 0 lies from the baseline's. `least` and `most` are the bounds
-    of each figure of its processes. `stored` counts files in storage at the end, `stored_without`
-    those without faults.
-    """
+    """One run of a soak in figures."""
 
     scenario: str
     seed: int
@@ -64,15 +55,25 @@ class SoakRun(Record):
     status: VerdictStatus
     as_expected: bool
     resumes: int
+    #: all steps of the rank that made most
     made: int
+    #: those of them that survived
     kept: int
+    #: what `made` comes to where each fault costs the steps of its epoch; None where a fault is at
+    #: no step
     planned: int | None
+    #: by restart
     recovery_s: tuple[float | None, ...]
+    #: by attempt, how far a step's mean loss on rank 0 lies from the baseline's
     apart: tuple[float | None, ...]
+    #: the lower bounds of each figure of its processes
     least: ProcessSize | None
+    #: the upper ones
     most: ProcessSize | None
     growths: tuple[Growth, ...]
+    #: the files in storage at the end
     stored: int | None
+    #: those at the end of a run without faults
     stored_without: int | None
 
 

@@ -184,14 +184,13 @@ _MARKS = {"good": ("✓", "green"), "poor": ("?", "yellow"), "bad": ("✗", "bol
 
 @dataclass(frozen=True)
 class Sign:
-    """One examined property; `cost` is the effect of its problem, empty if it is good.
-
-    `poor`: runs are slower, or some cannot be made. `bad`: none can.
-    """
+    """One examined property."""
 
     name: str
+    #: `poor`: runs are slower, or some cannot be made; `bad`: none can
     standing: Literal["good", "poor", "bad"]
     seen: str
+    #: the effect of its problem, empty if it is good
     cost: str = ""
 
 

@@ -18,13 +18,11 @@ from chaos.run.record_file import read_fields, write_fields
 
 @dataclass(frozen=True)
 class Hidden:
-    """A folder of the storage that is hidden until a moment (monotonic ns).
-
-    `until_ns` is None until a process has looked for it.
-    """
+    """A folder of the storage that is hidden until a moment (monotonic ns)."""
 
     op: int
     path: str
+    #: None until a process has looked for it
     until_ns: int | None = None
 
     def covers(self, path: str, now_ns: int) -> bool:

@@ -26,12 +26,11 @@ Variant: TypeAlias = tuple[str, Mapping[str, object]]
 
 @dataclass(frozen=True)
 class JobPlaces:
-    """The places of a job at which a fault is drawn.
+    """The places of a job at which a fault is drawn."""
 
-    `steps` counts optimizer steps by (epoch, rank), `moments` has the (epoch, rank) of each moment.
-    """
-
+    #: the optimizer steps by (epoch, rank)
     steps: Mapping[Point, int]
+    #: the (epoch, rank) of each moment
     moments: Mapping[Moment, Sequence[Point]]
     launcher: Launcher = "ray"
 

@@ -49,33 +49,29 @@ Cause: TypeAlias = tuple[str, str]
 
 
 class Found(Record):
-    """One cause, by the smallest plan that shows it; `first_faults` are those of the first.
-
-    `is_smallest`: the time sufficed to make it smaller until no neighbour of it failed; that was
-    known after `plans` plans and `seconds` of the search. `is_repeated`: the plan was run
-    twice and failed twice by the same cause. `file` is its scenario.
-    """
+    """One cause, by the smallest plan that shows it."""
 
     cause: Defect
     row: RunRow
+    #: the faults of the first plan that showed it
     first_faults: int
     first_plan: int
+    #: the time sufficed to make it smaller until no neighbour of it failed
     is_smallest: bool
+    #: the plans of the search until that was known
     plans: int
+    #: the time of the search until then
     seconds: float
+    #: the plan was run twice and failed twice by the same cause
     is_repeated: bool
     was_known: bool
+    #: its scenario
     file: str
     report: str
 
 
 class Result(Record):
-    """The result of a search.
-
-    `met` counts the combinations that its runs have met, `resumed` and `from_scratch` the restarts
-    of runs that came out right: no other tests a resume. `right_now` are kept files that come out
-    right by now, `undecided_now` those that came out inconclusive.
-    """
+    """The result of a search."""
 
     script: str
     command: str
@@ -83,15 +79,21 @@ class Result(Record):
     seed: int
     plans: int
     faults: int
+    #: the restarts from a checkpoint, of runs with a right result alone: a run that came out wrong
+    #: does not show that the job can resume
     resumed: int
+    #: the restarts from the beginning, in the same runs
     from_scratch: int
     inconclusive: int
+    #: the combinations that its runs have met
     met: int
     seconds: float
     limit: str | None
     found: tuple[Found, ...]
     most: int
+    #: the kept files that came out right in this search
     right_now: tuple[str, ...]
+    #: those that came out inconclusive
     undecided_now: tuple[str, ...]
 
     @property
@@ -124,14 +126,12 @@ class _Best:
 
 @dataclass
 class Search:
-    """One search over the job of `plan`, into a folder of its own.
-
-    `kept` is the folder of the scenarios that searches of this job have found: they are run first.
-    """
+    """One search over the job of `plan`, into a folder of its own."""
 
     plan: Plan
     backend: ScriptBackend
     folder: AuditFolder
+    #: the folder of the scenarios that searches of this job have found: they are run first
     kept: Path
     clock: Clock
     budget: Budget

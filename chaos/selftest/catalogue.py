@@ -27,14 +27,12 @@ class Variant(Record):
 
 @dataclass(frozen=True)
 class Layout:
-    """The reports of a job without faults, in order; chaos counts each as an epoch.
-
-    `steps` has each report's optimizer steps; `ended` marks those that end an epoch
-    of the job itself.
-    """
+    """The reports of a job without faults, in order; chaos counts each as an epoch."""
 
     saves: Saves
+    #: each report's optimizer steps
     steps: tuple[int, ...]
+    #: those that end an epoch of the job itself
     ended: tuple[bool, ...]
 
     @property
@@ -145,27 +143,28 @@ IN_ITS_OWN: tuple[Place, ...] = ("step", "step", "saving", "reported", "committe
 
 @dataclass(frozen=True)
 class Exhibit:
-    """One train loop, a planted bug or a control.
-
-    `name` is its function. `first` are
-    the checks of which one must come first, `parts` the parts of the state of which one
-    must be named as well. Places are drawn from `places`, epochs from `epochs`; `savers`
-    are the ranks that write files. `reveals` decides whether faults can show the bug.
-    `run_s` limits a run with a fault, if the bug makes the job hang. `stops_after` are
-    the epochs of a job that stops early.
-    """
+    """One train loop, a planted bug or a control."""
 
     id: str
     title: str
+    #: its function
     name: str
     saves: Saves
+    #: the checks of which one must come first
     first: tuple[str, ...] = ()
+    #: the parts of the state of which one must be named as well
     parts: tuple[str, ...] = ()
+    #: where its faults are drawn from
     places: tuple[Place, ...] = IN_REPORTS
+    #: the ranks that write files
     savers: tuple[int, ...] = (0, 1)
+    #: decides whether faults can show the bug
     reveals: Reveals = never
+    #: the limit of a run with a fault, if the bug makes the job hang
     run_s: float = 60.0
+    #: the range that their number is drawn from
     epochs: tuple[int, int] = (3, 5)
+    #: the epochs of a job that stops early
     stops_after: int | None = None
 
     @property

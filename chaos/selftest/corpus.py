@@ -42,32 +42,35 @@ AuditVerdict: TypeAlias = Literal["pass", "fail", "inconclusive", "refused"]
 class CorpusJob(Record):
     """A script with a known truth.
 
-    `bug` is the defect in one sentence; a right job has none, and `odd` is what looks
-    wrong in it. A finding names the bug rightly if it is of one of the `checks`, or if
-    its text names one of the `parts` of the state or one of the `words`. `shows`: the
-    restarts that can show the bug. `honest`: the reason why an inconclusive answer is
-    fair. `varies`: the reason why a place may have another answer in the next run.
-    `needs` are modules that the job imports. `source` is the field report that it reproduces,
-    `library` the one whose own code, as it is released, holds the defect, with its version.
-    `retries` is what `--retries` says, None where the truth is about the job's own.
+    A finding names the bug rightly if it is of one of the `checks`, or if its text names one of the
+    `parts` of the state or one of the `words`.
     """
 
     name: str
     workers: int
     launcher: Launcher = "ray"
+    #: the defect in one sentence; a right job has none
     bug: str | None = None
     checks: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     severity: Severity | None = None
+    #: the restarts that can show the bug
     shows: str = ""
+    #: what looks wrong in a right job
     odd: str = ""
+    #: the reason why an inconclusive answer is fair
     honest: str | None = None
+    #: the reason why a place may have another answer in the next run
     varies: str | None = None
+    #: modules that the job imports
     needs: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
+    #: the field report that it reproduces
     source: str | None = None
+    #: the one whose own code, as it is released, holds the defect, with its version
     library: str | None = None
+    #: what `--retries` says, None where the truth is about the job's own
     retries: int | None = RETRIES
 
     def script(self, folder: Path) -> Path:
@@ -87,19 +90,18 @@ class CorpusJob(Record):
 
 
 class CorpusAnswer(Record):
-    """The result of the audit of one job.
-
-    `named`: its first finding names the bug. `resumed` counts restarts that resumed
-    from a checkpoint, `blamed` those of the `runs` that were called wrong.
-    """
+    """The result of the audit of one job."""
 
     job: str
     verdict: AuditVerdict
     sentence: str
+    #: its first finding names the bug
     named: bool = False
     severity: Severity | None = None
     runs: int = 0
+    #: those of the `runs` that were called wrong
     blamed: int = 0
+    #: the restarts that resumed from a checkpoint
     resumed: int = 0
     seconds: float = 0.0
     folder: str | None = None

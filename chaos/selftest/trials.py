@@ -242,24 +242,24 @@ def plan_of(case: Case, ops: Ops, *, backend: BackendName, cwd: Path) -> Plan:
 
 
 class Judged(Record):
-    """The outcome of one run.
-
-    `landed`: the fault of every op was seen to take effect. `revealing`: one that did
-    can show the bug. `first` is the most specific broken promise, `named` whether it
-    is the right one. `folder` is None if nothing was kept.
-    """
+    """The outcome of one run."""
 
     number: int
     exhibit: str
     is_control: bool
     ops: tuple[Op, ...]
+    #: the fault of every op was seen to take effect
     landed: bool
+    #: one that did can show the bug
     revealing: bool
     status: VerdictStatus
+    #: the most specific broken promise
     first: str | None
+    #: whether that is the right one
     named: bool
     headline: str
     seconds: float
+    #: None if nothing was kept
     folder: str | None = None
 
     @property
@@ -327,16 +327,13 @@ Show: TypeAlias = Callable[[int, Judged], None]
 
 @dataclass
 class Trials:
-    """Every run of a self-test, below one folder; runs worth a look stay there.
-
-    `show` is called with the number of finished runs and the last of them, by one
-    lane at a time.
-    """
+    """Every run of a self-test, below one folder; runs worth a look stay there."""
 
     folder: AuditFolder
     cwd: Path
     clock: Clock
     backend: BackendName
+    #: called with the number of finished runs and the last of them, by one lane at a time
     show: Show | None = None
     rows: list[Judged] = field(default_factory=list)
     _one_at_a_time: threading.Lock = field(default_factory=threading.Lock)

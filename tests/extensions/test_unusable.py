@@ -140,7 +140,7 @@ def test_every_command_refuses_to_begin_and_names_all_that_is_wrong(
         f"{head} `trajectory = chaos_saves` in chaos.checks: chaos has that name itself",
         f"{head} `every-save = chaos_saves` in chaos.checks: it is to be a module whose NAME is",
         "'every-save', and NAME is 'every-epoch-saved'",
-        f"{head} `no-check = no_check` in chaos.checks: it has no function check(trial)",
+        f"{head} `no-check = no_check` in chaos.checks: it has no function check(analysis)",
         "Mend the package or uninstall it",
     ):
         assert told in done.said

@@ -8,27 +8,30 @@ from chaos.model.events.base import StepEvent, WorkerEvent
 
 
 class SavedPart(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry of a saved file, by its dotted name; the name is empty for the only entry.
+    """One entry of a saved file.
 
-    `kind`: `numbers` have a point (tensors, floats), `counts` have none, `words` are texts and
-    flags, `random` is a generator's state. `size` and `count` as in `Component`; `digest` is empty
-    where the entry is too large to read. `first`: the first of its own names, where it has names
-    (of a model's state, that of its first tensor).
-
-    Of an entry that holds tensors by name, `tensors` is a digest of those with a point, made as a
-    model's is, without running statistics. `dtype`: their type, if they have one. `widened`: the
-    digest as float32, where they have fewer bits. Where the file itself is such a mapping, the
-    first entry has those of all.
+    Where the file itself is a mapping of tensors, the first entry has `tensors` of all.
     """
 
+    #: dotted; empty for the only entry
     name: str
+    #: `numbers` have a point (tensors, floats), `counts` have none, `words` are texts and flags,
+    #: `random` is a generator's state
     kind: Literal["numbers", "counts", "words", "random"]
+    #: empty where the entry is too large to read
     digest: str
+    #: as in `Component`
     size: float | str | None = None
+    #: likewise
     count: int = 1
+    #: the first of its own names, where it has names (of a model's state, that of its first tensor)
     first: str = ""
+    #: of an entry that holds tensors by name, a digest of those with a point, made as a model's is,
+    #: without running statistics
     tensors: str = ""
+    #: their type, if they have one
     dtype: str = ""
+    #: the digest as float32, where they have fewer bits
     widened: str = ""
 
 
@@ -36,13 +39,13 @@ class FileWritten(StepEvent, frozen=True, kw_only=True):
     """A file as a rank left it, opened for writing by other means than a saver's.
 
     `epoch` and `step` are the place where that began. The file is read when a report is entered,
-    and when the train function ends. `parts`: its entries, if they can be read without running any
-    code of it.
+    and when the train function ends.
     """
 
     path: str
     digest: str
     bytes: int
+    #: its entries, if they can be read without running any code of it
     parts: tuple[SavedPart, ...] = ()
 
     def _text(self) -> str:
@@ -73,15 +76,14 @@ class FileCopied(StepEvent, frozen=True, kw_only=True):
 
 
 class SeenFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that was saved, or copied, and was not seen to be removed.
-
-    `there`: with the content that `digest` stands for. `gone`: no longer, or with another content.
-    `elsewhere`: in the temporary folder of another node. `digest` is empty for a file that was not
-    seen to be saved and lies in a numbered folder beside one that was.
-    """
+    """A file that was saved, or copied, and was not seen to be removed."""
 
     path: str
+    #: empty for a file that was not seen to be saved and lies in a numbered folder beside one that
+    #: was
     digest: str
+    #: `there`: with the content that `digest` stands for; `gone`: no longer, or with another
+    #: content; `elsewhere`: in the temporary folder of another node
     state: Literal["there", "gone", "elsewhere"]
 
 

@@ -19,16 +19,14 @@ class JournalOpened(Event, frozen=True, kw_only=True):
 
 
 class RunStarted(Event, frozen=True, kw_only=True):
-    """The harness begins to execute a plan.
-
-    `plan` is the digest of plan.json at that time. `again_after`: the reason of a second try;
-    `tried-before/` holds the records of the first.
-    """
+    """The harness begins to execute a plan."""
 
     scenario: str
     seed: int
     backend: str
+    #: the digest of plan.json at that time
     plan: str | None = None
+    #: the reason of a second try; `tried-before/` holds the records of the first
     again_after: str | None = None
 
     def _text(self) -> str:
@@ -38,12 +36,11 @@ class RunStarted(Event, frozen=True, kw_only=True):
 
 
 class DriverExited(Event, frozen=True, kw_only=True):
-    """The process that ran the user's script has ended; negative codes are signals.
+    """The process that ran the user's script has ended."""
 
-    `start` is the number of the script's start, from 0.
-    """
-
+    #: a negative one is a signal
     code: int
+    #: the number of the script's start, from 0
     start: int = 0
 
     def _text(self) -> str:
@@ -73,13 +70,12 @@ class StackTaken(Event, frozen=True, kw_only=True):
 
 
 class MemoryExhausted(Event, frozen=True, kw_only=True):
-    """The machine's memory was nearly full and the run's largest process was ended.
-
-    `share` is the part that was in use; `rank` is None where it was no rank.
-    """
+    """The machine's memory was nearly full and the run's largest process was ended."""
 
     pid: int
+    #: None where it was no rank
     rank: int | None
+    #: the part that was in use
     share: float
 
     def _text(self) -> str:
@@ -100,15 +96,14 @@ class Disturbed(Event, frozen=True, kw_only=True):
 
 
 class WorkersPrestarted(Event, frozen=True, kw_only=True):
-    """Idle processes were requested for the next attempt, which recovers sooner with them.
-
-    `asked`: the number of additional ones, by node. `taken`: the number of this attempt's workers
-    that had been waiting. `error`: the reason why the raylets could not be asked.
-    """
+    """Idle processes were requested for the next attempt, which recovers sooner with them."""
 
     attempt: int
+    #: the number of this attempt's workers that had been waiting
     taken: int
+    #: the number of additional ones, by node
     asked: dict[str, int]
+    #: the reason why the raylets could not be asked
     error: str | None = None
 
     def _text(self) -> str:
@@ -138,22 +133,22 @@ class Leftover(Event, frozen=True, kw_only=True):
 
 
 class BystanderSeen(Event, frozen=True, kw_only=True):
-    """The course of a trial of the experiment that is not the target of faults.
+    """The course of a trial of the experiment that is not the target of faults."""
 
-    `trial` counts as in `job.trial`. `losses` maps each rank and epoch (`rank 0, epoch 2`) to the
-    digest of all losses of its surviving steps. `error`: its `fit()` raised; `finished`: it
-    returned. It was under way from `began_ns` to `ended_ns` (monotonic, as all times of a history
-    on one host).
-    """
-
+    #: counts as in `job.trial`
     trial: int
+    #: monotonic, as all times of a history on one host
     began_ns: int
     ended_ns: int
     attempts: int
     failures: int
     steps: int
+    #: maps each rank and epoch (`rank 0, epoch 2`) to the digest of all losses of its surviving
+    #: steps
     losses: dict[str, str]
+    #: its `fit()` returned
     finished: bool
+    #: its `fit()` raised
     error: str | None = None
 
     def _text(self) -> str:
@@ -177,16 +172,14 @@ class JournalCut(Event, frozen=True, kw_only=True):
 
 
 class WroteOutside(Event, frozen=True, kw_only=True):
-    """A process of an audited job wrote outside the audit's folder, by an absolute path.
-
-    `refused`: it would have harmed an existing file, and was prevented. `removed`: what it had made
-    as training's output, when the run was over. `after_fit`: it was the script itself, and not a
-    worker.
-    """
+    """A process of an audited job wrote outside the audit's folder, by an absolute path."""
 
     path: str
+    #: `refused`: it would have harmed an existing file, and was prevented
     how: Literal["created", "replaced", "extended", "opened", "refused"]
+    #: what it had made as training's output, when the run was over
     removed: bool
+    #: it was the script itself, and not a worker
     after_fit: bool
 
     def _text(self) -> str:
@@ -195,12 +188,10 @@ class WroteOutside(Event, frozen=True, kw_only=True):
 
 
 class RunEnded(Event, frozen=True, kw_only=True):
-    """The harness has stopped watching; nothing of the run is recorded after this.
-
-    `lines` counts the lines that had been written by then, by journal.
-    """
+    """The harness has stopped watching; nothing of the run is recorded after this."""
 
     interrupted: bool = False
+    #: the lines that had been written by then, by journal
     lines: dict[str, int] = {}  # noqa: RUF012 - msgspec copies an empty one
 
     def _text(self) -> str:

@@ -38,21 +38,20 @@ class WorkerGroupStarted(Event, frozen=True, kw_only=True):
 
 
 class Committed(Event, frozen=True, kw_only=True):
-    """Ray's controller recorded a report of all ranks.
-
-    `epoch` is the report's number in the surviving lineage. `checkpoint` is the checkpoint
-    directory's name, None where the report carried none. `metrics` holds one record per reporting
-    rank, in rank order. `early`: it came before its attempt trained anything, such as a validation
-    at every start, and ends no epoch; `epoch` is the last one that was ended. `goes_on` is the
-    place where a restart from the checkpoint continues (epoch, finished steps of it), if that is
-    not after its report: its content was saved earlier.
-    """
+    """Ray's controller recorded a report of all ranks."""
 
     attempt: int
+    #: the report's number in the surviving lineage; of an `early` one the last that was ended
     epoch: int
+    #: the checkpoint directory's name, None where the report carried none
     checkpoint: str | None
+    #: one record per reporting rank, in rank order
     metrics: tuple[dict[str, Any], ...]
+    #: it came before its attempt trained anything, such as a validation at every start, and ends no
+    #: epoch
     early: bool = False
+    #: the place where a restart from the checkpoint continues (epoch, finished steps of it), if
+    #: that is not after its report: its content was saved earlier
     goes_on: tuple[int, int] | None = None
 
     def _text(self) -> str:
@@ -61,18 +60,17 @@ class Committed(Event, frozen=True, kw_only=True):
 
 
 class FailureDecided(Event, frozen=True, kw_only=True):
-    """Ray's controller saw a failure and decided.
-
-    `charged` is the budget that Ray's policy charges. `errors` maps a rank to the class and last
-    line of its error; a survivor's broken connection often stands there in place of the dead rank's
-    own. `node_id`: the node whose agent decided; each of torchrun's counts its own restarts.
-    """
+    """Ray's controller saw a failure and decided."""
 
     attempt: int
     decision: Literal["RETRY", "RAISE", "NOOP"]
+    #: the budget that Ray's policy charges
     charged: Literal["failures", "preemptions", "controller"]
     error: str
+    #: the class and last line of each rank's error; a survivor's broken connection often stands
+    #: there in place of the dead rank's own
     errors: dict[int, str]
+    #: the node whose agent decided; each of torchrun's counts its own restarts
     node_id: str | None = None
 
     def _text(self) -> str:

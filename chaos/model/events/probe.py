@@ -5,20 +5,19 @@ from chaos.model.events.state import Inputs
 
 
 class WorkerStarted(WorkerEvent, frozen=True, kw_only=True):
-    """A worker is ready to train.
-
-    `checkpoint` is the one that Ray hands it. `epoch` is the epoch at which training must continue
-    if it is loaded: one past the report that carried it, else 0. `step` steps of it are done, if
-    the content of the checkpoint was saved within an epoch. `accelerators` are those that Ray
-    assigned, such as `GPU 0`; none: the CPU.
-    """
+    """A worker is ready to train."""
 
     world_size: int
     pid: int
     node_id: str
+    #: the one that Ray hands it
     checkpoint: str | None
+    #: the epoch at which training must continue if that is loaded: one past the report that carried
+    #: it, else 0
     epoch: int
+    #: those that Ray assigned, such as `GPU 0`; none: the CPU
     accelerators: tuple[str, ...] = ()
+    #: finished steps of `epoch`, if the content of the checkpoint was saved within an epoch
     step: int = 0
 
     def _text(self) -> str:
@@ -48,15 +47,14 @@ class LoaderProcesses(StepEvent, frozen=True, kw_only=True):
 
 
 class StepDone(StepEvent, frozen=True, kw_only=True):
-    """An optimizer step is finished.
+    """An optimizer step is finished."""
 
-    `losses` holds the values on which `backward()` was called since the last step, one per
-    micro-batch; numbers that JSON lacks are spelled "nan", "inf", "-inf". None: still on the
-    accelerator, see `LossResolved`. `inputs` is None where the job's inputs are not watched, where
-    the model was called with no tensors, and where they are still on the accelerator.
-    """
-
+    #: the values on which `backward()` was called since the last step, one per micro-batch; numbers
+    #: that JSON lacks are spelled "nan", "inf", "-inf". None: still on the accelerator, see
+    #: `LossResolved`
     losses: tuple[float | str, ...] | None
+    #: None where the job's inputs are not watched, where the model was called with no tensors, and
+    #: where they are still on the accelerator
     inputs: Inputs | None = None
 
     def _text(self) -> str:
@@ -65,12 +63,10 @@ class StepDone(StepEvent, frozen=True, kw_only=True):
 
 
 class LossResolved(StepEvent, frozen=True, kw_only=True):
-    """The losses of an earlier step, once they could be read without waiting for a GPU.
-
-    `inputs` is present if the inputs of the model were on the GPU as well.
-    """
+    """The losses of an earlier step, once they could be read without waiting for a GPU."""
 
     losses: tuple[float | str, ...]
+    #: present if the inputs of the model were on the GPU as well
     inputs: Inputs | None = None
 
     def _text(self) -> str:

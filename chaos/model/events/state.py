@@ -13,37 +13,38 @@ from chaos.model.events.files import SavedPart
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True):
-    """A rank's share of the sharded tensors of a part, in sums that add up over ranks.
+    """A rank's share of the sharded tensors of a part, in sums that add up over ranks."""
 
-    `sum`: 16 hexadecimal digits, added modulo 2**64; those of all ranks together are the same for
-    every sharding. `squares`: of its numbers. `elements` of the whole's `of`: a sum over ranks is
-    that of the whole where their elements are all of it.
-    """
-
+    #: 16 hexadecimal digits, added modulo 2**64; those of all ranks together are the same for every
+    #: sharding
     sum: str
+    #: of its numbers
     squares: float | str
+    #: a sum over ranks is that of the whole where their elements are all of it
     elements: int
+    #: the elements of the whole
     of: int
 
 
 class Component(msgspec.Struct, frozen=True, kw_only=True):
-    """One part of a job's state, such as `model`, `optimizer.momentum_buffer` or `rng.torch`.
+    """One part of a job's state, such as `model`, `optimizer.momentum_buffer` or `rng.torch`."""
 
-    `digest` is empty where the part holds nothing (an optimizer that was never stepped). `size` is
-    the L2 norm of tensors or the value of a single number, None where neither has a meaning (a
-    generator's state). `count`: tensors, or entries, in it. `pending`: it exists after the first
-    step only, restored or new, and cannot be compared before. `structure` is a digest of its owner,
-    whatever the content: the shapes of an optimizer's parameters, of a module's buffers. The number
-    in a name is that of the moment; two parts are the same one if their structures are. `share`:
-    what the rank holds of the whole, where the part is sharded; `digest` is of this share.
-    """
-
+    #: a number in it is that of the moment; two parts are the same one if their structures are
     name: str
+    #: of the rank's share, where the part is sharded; empty where the part holds nothing (an
+    #: optimizer that was never stepped)
     digest: str
+    #: the L2 norm of tensors or the value of a single number, None where neither has a meaning (a
+    #: generator's state)
     size: float | str | None = None
+    #: tensors, or entries, in it
     count: int = 1
+    #: it exists after the first step only, restored or new, and cannot be compared before
     pending: bool = False
+    #: a digest of its owner, whatever the content: the shapes of an optimizer's parameters, of a
+    #: module's buffers
     structure: str = ""
+    #: what the rank holds of the whole, where the part is sharded
     share: Share | None = None
 
 
@@ -68,10 +69,10 @@ class StateSeen(StepEvent, frozen=True, kw_only=True):
 class ParametersNamed(StepEvent, frozen=True, kw_only=True):
     """The parameters that a rank trains in an attempt, by the names that its modules give them.
 
-    `names`: one text per tensor; where several names have it, all of them, joined by ` = `. Not
-    recorded where there are more than 1024.
+    Not recorded where there are more than 1024.
     """
 
+    #: one text per tensor; where several names have it, all of them, joined by ` = `
     names: tuple[str, ...]
 
     def _text(self) -> str:
@@ -79,15 +80,14 @@ class ParametersNamed(StepEvent, frozen=True, kw_only=True):
 
 
 class Inputs(msgspec.Struct, frozen=True, kw_only=True):
-    """The inputs of the model for one optimizer step, all micro-batches together.
+    """The inputs of the model for one optimizer step, all micro-batches together."""
 
-    `count`: samples, 0 if their number is not known. `digest` covers values and order. `samples`
-    holds 8 hexadecimal digits per sample, in order, whatever the batch it came in; None where the
-    step has more than 512 samples, or their number is not known.
-    """
-
+    #: samples, 0 if their number is not known
     count: int
+    #: covers values and order
     digest: str
+    #: 8 hexadecimal digits per sample, in order, whatever the batch it came in; None where the step
+    #: has more than 512 samples, or their number is not known
     samples: str | None = None
 
 
@@ -102,15 +102,14 @@ class ValidationBegun(StepEvent, frozen=True, kw_only=True):
 
 
 class FileSaveBegun(StepEvent, frozen=True, kw_only=True):
-    """The train function began to write a file.
-
-    `saver`: `torch` for `torch.save`, `shards` for a rank's part of a folder that
-    `torch.distributed.checkpoint` writes, else the suffix of a file that it opened itself. Such a
-    file is recorded when it is closed. `is_beside`: by another thread than the one that trains.
-    """
+    """The train function began to write a file."""
 
     path: str
+    #: `torch` for `torch.save`, `shards` for a rank's part of a folder that
+    #: `torch.distributed.checkpoint` writes, else the suffix of a file that it opened itself. Such
+    #: a file is recorded when it is closed
     saver: str = "torch"
+    #: by another thread than the one that trains
     is_beside: bool = False
 
     def _text(self) -> str:
@@ -118,16 +117,16 @@ class FileSaveBegun(StepEvent, frozen=True, kw_only=True):
 
 
 class FileSaved(StepEvent, frozen=True, kw_only=True):
-    """The file is written; `digest` covers its bytes.
-
-    `counts` are whole numbers in its content, such as `epoch`, by dotted name: the shallowest
-    first, and at most 64. `parts`: its entries.
-    """
+    """The file is written."""
 
     path: str
+    #: covers its bytes
     digest: str
     bytes: int
+    #: whole numbers in its content, such as `epoch`, by dotted name: the shallowest first, at most
+    #: 64
     counts: dict[str, int] = msgspec.field(default_factory=dict)
+    #: its entries
     parts: tuple[SavedPart, ...] = ()
 
     def _text(self) -> str:
@@ -138,7 +137,7 @@ class FileLoaded(StepEvent, frozen=True, kw_only=True):
     """The train function read a file: with `torch.load`, or one that this run has written.
 
     `saved_*` name the place at which a file of these bytes was saved in this run, and the rank;
-    None where it was not. `error`: loading raised.
+    None where it was not.
     """
 
     path: str
@@ -147,6 +146,7 @@ class FileLoaded(StepEvent, frozen=True, kw_only=True):
     saved_rank: int | None = None
     saved_epoch: int | None = None
     saved_step: int | None = None
+    #: loading raised
     error: str | None = None
 
     def _text(self) -> str:
@@ -163,14 +163,16 @@ class FileLoaded(StepEvent, frozen=True, kw_only=True):
 class ShardedPart(msgspec.Struct, frozen=True, kw_only=True):
     """A part of a checkpoint that `torch.distributed.checkpoint` has written.
 
-    Paths are those within the checkpoint. `sizes` holds the bytes of each file of shards; `indexes`
-    are the files that name what the checkpoint holds, `needs` the bytes that each file must have
-    by them, and `keys` the names of the entries, none where there are more than 2048.
+    Paths are those within the checkpoint.
     """
 
+    #: the bytes of each file of shards
     sizes: dict[str, int] = msgspec.field(default_factory=dict)
+    #: the files that name what the checkpoint holds
     indexes: tuple[str, ...] = ()
+    #: the bytes that each file must have by the indexes
     needs: dict[str, int] = msgspec.field(default_factory=dict)
+    #: the names of the entries, none where there are more than 2048
     keys: tuple[str, ...] = ()
 
 
@@ -178,12 +180,12 @@ class PartUploaded(WorkerEvent, frozen=True, kw_only=True):
     """One rank's part of a checkpoint, as it was on the worker's own disk before its upload.
 
     Or, where Ray uploads nothing, as it lay in storage once every rank had entered `report()`.
-    `epoch`: None for an upload that travels while training continues. `files` maps a path within
-    the checkpoint to the digest of its bytes; above 64 MiB, to its size.
     """
 
+    #: None for an upload that travels while training continues
     epoch: int | None
     checkpoint: str
+    #: a path within the checkpoint, and the digest of its bytes; above 64 MiB, its size
     files: dict[str, str]
     sharded: ShardedPart | None = None
 
@@ -192,25 +194,25 @@ class PartUploaded(WorkerEvent, frozen=True, kw_only=True):
 
 
 class StoredCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One directory at the top of the run's folder in storage; `files` as in `PartUploaded`.
+    """One directory at the top of the run's folder in storage.
 
     A checkpoint, the remains of one, or a directory of the job's own, which may hold checkpoints
     deeper down.
     """
 
     name: str
+    #: as in `PartUploaded`
     files: dict[str, str]
 
 
 class StorageSeen(Event, frozen=True, kw_only=True):
-    """The content of the run's storage at the fault of op `op`; None: when the run was over.
+    """The content of the run's storage."""
 
-    `began_ns` (monotonic) is the time at which the look began: a commit made while it lasted may
-    have been searched for too early.
-    """
-
+    #: the op at whose fault it was seen; None: when the run was over
     op: int | None
     checkpoints: tuple[StoredCheckpoint, ...]
+    #: the time at which the look began (monotonic): a commit made while it lasted may have been
+    #: searched for too early
     began_ns: int | None = None
 
     def _text(self) -> str:
@@ -239,8 +241,9 @@ class Declared(WorkerEvent, frozen=True, kw_only=True):
 
 
 class TrainFnEnded(StepEvent, frozen=True, kw_only=True):
-    """A rank's train function returned; `error`: it raised."""
+    """A rank's train function returned, or raised."""
 
+    #: None if it returned
     error: str | None = None
 
     def _text(self) -> str:
@@ -262,16 +265,16 @@ class WatchCost(WorkerEvent, frozen=True, kw_only=True):
 
 
 class ProcessSeen(WorkerEvent, frozen=True, kw_only=True):
-    """The size of a rank's process as it ends an epoch, by the kernel's own count.
-
-    `open_files` counts descriptors, `memory_bytes` is the resident set, `children` are processes
-    that it started and that live, `entries` are the names in its working directory.
-    """
+    """The size of a rank's process as it ends an epoch, by the kernel's own count."""
 
     epoch: int
+    #: descriptors
     open_files: int
+    #: the resident set
     memory_bytes: int
+    #: processes that it started and that live
     children: int
+    #: the names in its working directory
     entries: int
 
     def _text(self) -> str:
@@ -292,14 +295,13 @@ ResumeEvidence = Literal[
 
 
 class Repositioned(StepEvent, frozen=True, kw_only=True):
-    """The place at which a rank resumed, as its first step shows: after `step` of `epoch`.
+    """The place at which a rank resumed, as its first step shows: after `step` of `epoch`."""
 
-    `by` is the evidence (see `check.resume_place`), `path` the file that holds the place if a file
-    is the evidence. `others` are places that fit as well.
-    """
-
+    #: the file that holds the place if a file is the evidence
     path: str | None = None
+    #: the evidence (see `check.resume_place`)
     by: ResumeEvidence = "file"
+    #: places that fit as well
     others: tuple[tuple[int, int], ...] = ()
 
     def _text(self) -> str:

@@ -53,14 +53,14 @@ class NoticeGiven(Event, frozen=True, kw_only=True):
 
 
 class NodeReclaimed(Event, frozen=True, kw_only=True):
-    """A platform has announced the loss of a node or begun to take it; or the node is seen gone.
-
-    `machine`: the node's name there; `by`: the adaptor, and `seen`: against what it was ever seen.
-    """
+    """A platform has announced the loss of a node or begun to take it; or the node is seen gone."""
 
     node_id: str
+    #: the node's name there
     machine: str
+    #: the adaptor
     by: str
+    #: what the adaptor was ever seen to work against
     seen: str
     stage: Reclaim
     notice_s: float | None = None
@@ -72,15 +72,13 @@ class NodeReclaimed(Event, frozen=True, kw_only=True):
 
 
 class MetadataAsked(Event, frozen=True, kw_only=True):
-    """A process asked the emulated metadata service: the first time for its node and this path.
+    """A process asked the emulated metadata service: the first time for its node and this path."""
 
-    `has_notice`: the first answer with the node's notice in it. `node_id` is None for a process
-    that is no worker's.
-    """
-
+    #: None for a process that is no worker's
     node_id: str | None
     request: str
     status: int
+    #: the first answer with the node's notice in it
     has_notice: bool
 
     def _text(self) -> str:
@@ -90,16 +88,15 @@ class MetadataAsked(Event, frozen=True, kw_only=True):
 
 
 class StorageFaulted(Event, frozen=True, kw_only=True):
-    """The run's file system has just done the harm of an armed op.
-
-    `rank` is None in Ray's controller. `raised`: the caller got an error; `killed`: its process
-    ends now; `delayed`: it had to wait; `cut`: to the caller, all of `path` is written.
-    """
+    """The run's file system has just done the harm of an armed op."""
 
     op: int
     attempt: int
+    #: None in Ray's controller
     rank: int | None
     pid: int
+    #: `raised`: the caller got an error; `killed`: its process ends now; `delayed`: it had to wait;
+    #: `cut`: to the caller, all of `path` is written
     effect: Literal["raised", "killed", "delayed", "cut"]
     path: str
     detail: str

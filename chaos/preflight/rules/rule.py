@@ -22,22 +22,21 @@ class Predictions:
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """A rule. `static` returns its finding in words, or None, only from the question.
-
-    `simulated` replaces it if runs were simulated, so that a rule and a forecast on one page
-    have the same figures; a rule without `static` needs them. `bad` and `good` are its two
-    examples: changes to a sound question, keyed by the value's place
-    (`settings.max_failures`), of which one triggers it. `stops`: the training may end for good.
-    `costs`: it wastes time or money.
-    """
+    """A rule, and its two examples, of which one triggers it."""
 
     id: str
+    #: `stops`: the training may end for good; `costs`: it wastes time or money
     weight: Weight
+    #: returns its finding in words, or None, only from the question
     static: Callable[[Question], str | None] | None = None
     reason: str
     source: str
+    #: changes to a sound question, keyed by the value's place (`settings.max_failures`)
     bad: Mapping[str, Any]
+    #: likewise
     good: Mapping[str, Any]
+    #: replaces `static` if runs were simulated, so that a rule and a forecast on one page have the
+    #: same figures; a rule without `static` needs them
     simulated: Callable[[Question, Predictions], str | None] | None = None
 
     def finds(self, question: Question, told: Predictions | None) -> str | None:
