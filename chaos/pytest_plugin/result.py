@@ -212,7 +212,7 @@ def broken_off(why: str, seen: FinishedRun | None, *, where: str) -> BrokenOff:
     if seen is None:
         left = f"if it had begun, its folder is below {where}: `chaos rejudge` judges what was seen"
         return BrokenOff(line, f"{line}\n{left}")
-    words = terminal.broken_off(seen, line, page=_page(seen))
+    words = terminal.broken_off(seen, line)
     return BrokenOff(line, plain_text(words, width=_width()))
 
 
@@ -224,11 +224,7 @@ def require_expected(result: Result) -> None:
 
 def told(run: FinishedRun) -> str:
     """Return a run's finding as text that fits the terminal."""
-    return plain_text(terminal.explanation(run, page=_page(run)), width=_width())
-
-
-def _page(run: FinishedRun) -> str:
-    return f"{run.directory}/report.html"
+    return plain_text(terminal.explanation(run), width=_width())
 
 
 def _width() -> int:

@@ -14,6 +14,7 @@ from chaos.model.verdict import Verdict
 from chaos.report import page
 from chaos.report.outcome import FinishedRun, SuiteRow, row_of
 from chaos.report.screen import harmless
+from chaos.report.sections import replay, sections, ways
 
 # The characters of XML 1.0; any other would make the whole file unreadable.
 _FOREIGN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -99,13 +100,13 @@ def _add(case: ET.Element, tag: str, kind: str, message: str, text: str) -> None
 
 def _why(row: SuiteRow, verdict: Verdict) -> str:
     lines = [verdict.headline, verdict.expectation]
-    for result in (*verdict.broken, *verdict.undecided):
-        lines.append(f"{result.status}: {result.check}: {result.summary}")
-        for anomaly in result.anomalies:
-            numbers = ", ".join(str(number) for number in anomaly.events)
-            lines.append(f"  {anomaly.message}" + (f" [events {numbers}]" if numbers else ""))
+    for section in sections(verdict):
+        lines += [section.title] if section.title else []
+        for line in section.lines:
+            events = f" [{line.events}]" if line.events else ""
+            lines.append(f"{'  ' if section.title else ''}{line.label}: {line.text}{events}")
     if row.directory:
-        lines += [f"run directory: {row.directory}", f"replay: chaos replay {row.directory}"]
+        lines += [f"{name}: {value}" for name, value in ways(row.directory)]
     return "\n".join(lines)
 
 
@@ -147,7 +148,7 @@ def _commands(
     shown = placed if len(placed) <= SHOWN else placed[: SHOWN - 1]
     for row, place in shown:
         kind = row.verdict.status if row.verdict else row.word
-        again = f"\nchaos replay {row.directory}" if row.directory else ""
+        again = f"\n{replay(row.directory)}" if row.directory else ""
         yield _command(level, place, f"{kind}: {row.scenario}", row.why + again)
     if len(shown) < len(placed):
         _, place = placed[SHOWN - 1]
@@ -215,7 +216,7 @@ def run_in_json(run: FinishedRun) -> str:
                 "phases_s": spent.seconds(),
                 "by_attempt": {a: spent.seconds(attempt=a) for a in spent.attempts},
             },
-            "replay": f"chaos replay {run.directory}",
+            "replay": replay(run.directory),
         }
     )
 

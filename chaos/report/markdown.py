@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from chaos.check.goodput import ledger, ledger_of
-from chaos.model.verdict import CheckResult
+from chaos.check.headline import as_sentence
 from chaos.report import page
 from chaos.report.outcome import (
     FinishedRun,
@@ -16,12 +16,11 @@ from chaos.report.outcome import (
     tone_of,
 )
 from chaos.report.screen import on_one_line
-from chaos.report.sections import PartRow, in_words, lost
-from chaos.words import plural
+from chaos.report.sections import Brevity, Section, in_words, replay, sections
+from chaos.words import and_more, plural
 
 LIMIT_BYTES = 1_000_000  # GitHub refuses a step summary of more than 1 MiB
-ANOMALIES_SHOWN = 10
-PARTS_SHOWN = 20
+BREVITY = Brevity(anomalies=10, events=10, parts=20)
 REASONS_SHOWN = 50
 SIGNS = {"good": "✅", "bad": "❌", "open": "❔", "calm": "☑️"}
 SKIPPED = "⏭️"
@@ -37,20 +36,17 @@ def run_in_markdown(run: FinishedRun) -> str:
         plain(verdict.headline),
     ]
     if not verdict.as_expected:
-        lines += ["", plain(verdict.expectation[:1].upper() + verdict.expectation[1:] + ".")]
-    for note in verdict.notes:
-        lines += ["", plain(f"Note: {note}.")]
+        lines += ["", plain(as_sentence(verdict.expectation))]
     lines += [
         "",
         *table([fact.name for fact in facts], [[plain(fact.value) for fact in facts]]),
         "",
     ]
     lines += _ops(run)
-    for result in (*verdict.broken, *verdict.undecided):
-        lines += _finding(result)
-    lines += _not_back(run)
+    for section in sections(verdict, BREVITY):
+        lines += _section(section)
     lines += _goodput(run)
-    lines += ["## Again", "", code(f"chaos replay {run.directory}"), ""]
+    lines += ["## Again", "", code(replay(run.directory)), ""]
     return fitted("\n".join(lines))
 
 
@@ -76,9 +72,9 @@ def suite_in_markdown(rows: Sequence[SuiteRow], *, title: str = "chaos") -> str:
         lines += [f"### {_sign(row)} {plain(row.scenario)}{number}", ""]
         lines += [plain(row.why), ""]
         if row.directory:
-            lines += [code(f"chaos replay {row.directory}"), ""]
+            lines += [code(replay(row.directory)), ""]
     if len(amiss) > REASONS_SHOWN:
-        lines += [f"and {len(amiss) - REASONS_SHOWN} more", ""]
+        lines += [and_more(len(amiss) - REASONS_SHOWN), ""]
     return fitted("\n".join(lines))
 
 
@@ -142,30 +138,13 @@ def _ops(run: FinishedRun) -> list[str]:
     return ["## What was done to the job", "", *table(head, cells), ""]
 
 
-def _finding(result: CheckResult) -> list[str]:
-    lines = [f"## {result.status}: {plain(result.check)}", "", plain(result.summary), ""]
-    for anomaly in result.anomalies[:ANOMALIES_SHOWN]:
-        numbers = ", ".join(str(number) for number in anomaly.events[:ANOMALIES_SHOWN])
-        lines.append(f"- {plain(anomaly.message)}" + (f" (events {numbers})" if numbers else ""))
-    more = len(result.anomalies) - ANOMALIES_SHOWN
-    return [*lines, *([f"- and {more} more"] if more > 0 else []), *([""] if lines[-1] else [])]
-
-
-def _not_back(run: FinishedRun) -> list[str]:
-    found = [(resume, lost(resume)) for resume in run.verdict.diagnosis]
-    lines: list[str] = []
-    for resume, parts in found:
-        if parts:
-            title = f"## Not back in attempt {resume.attempt}, epoch {resume.epoch}"
-            cells = [_part(part) for part in parts[:PARTS_SHOWN]]
-            lines += [title, "", *table(("part", "standing", "ranks", "here", "baseline"), cells)]
-            lines += [""]
-    return lines
-
-
-def _part(part: PartRow) -> tuple[str, ...]:
-    cells = (part.component, part.standing, part.who, part.ours, part.baseline)
-    return tuple(plain(cell) for cell in cells)
+def _section(section: Section) -> list[str]:
+    title = section.title[:1].upper() + section.title[1:]
+    lines = [f"## {plain(title or 'What was found')}", ""]
+    for line in section.lines:
+        label = f"**{plain(line.label)}**: " if line.label else ""
+        lines.append(f"- {label}{plain(line.text)}" + (f" ({line.events})" if line.events else ""))
+    return [*lines, ""]
 
 
 def _goodput(run: FinishedRun) -> list[str]:

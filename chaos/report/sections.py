@@ -1,13 +1,152 @@
 """A verdict in words, cut to a length: every report of a run lays out these sections."""
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from chaos.model.diagnosis import Part, Resume
 from chaos.model.diagnosis import Standing as PartStanding
 from chaos.model.scenario import Launcher
-from chaos.model.verdict import CheckResult, Verdict
-from chaos.words import ranks
+from chaos.model.verdict import Anomaly, CheckResult, Verdict
+from chaos.report.outcome import Tone
+from chaos.words import and_more, ranks
+
+AS_ABOVE = "as said above"
+
+
+@dataclass(frozen=True)
+class Brevity:
+    """The most of each list that a report has; None: all of it."""
+
+    #: Broken promises of one check.
+    anomalies: int | None = None
+    #: Events that show one of them.
+    events: int | None = None
+    #: Parts of the state that one resume did not restore.
+    parts: int | None = None
+    #: Whether it has the notes, which a suite has once for all its runs.
+    notes: bool = True
+
+
+ALL = Brevity()
+
+
+@dataclass(frozen=True)
+class Line:
+    """One thing to report, with its label: a check, a part of the state, or a word."""
+
+    tone: Tone
+    label: str
+    text: str
+    #: The events that show it, in words; may be empty.
+    events: str = ""
+
+
+@dataclass(frozen=True)
+class Section:
+    """Lines under one title; the first, of what the checks found, has none."""
+
+    title: str
+    lines: tuple[Line, ...]
+
+
+def sections(verdict: Verdict, brevity: Brevity = ALL) -> tuple[Section, ...]:
+    """Return what the checks found, and the state that each resume lost; empty ones are left out.
+
+    The headline, which stands above them in every report, is not repeated.
+    """
+    found = (*broken(verdict, brevity, said=verdict.headline), *_open(verdict), *_notes(verdict))
+    if not brevity.notes:
+        found = tuple(line for line in found if line.tone != "calm")
+    state = (_not_restored(resume, brevity.parts) for resume in verdict.diagnosis)
+    return tuple(each for each in (Section("", found), *state) if each.lines)
+
+
+def broken(verdict: Verdict, brevity: Brevity, *, said: str) -> tuple[Line, ...]:
+    """Return the broken promises, check by check; a message that is in `said` is not repeated."""
+    return tuple(
+        line
+        for result in verdict.broken
+        for line in _cut(
+            [
+                Line("bad", result.check, _unsaid(found.message, said), _events(found, brevity))
+                for found in _anomalies(result)
+            ],
+            brevity.anomalies,
+            result.check,
+        )
+    )
+
+
+def line_of(verdict: Verdict) -> str:
+    """Return the finding on one line: its check and its message."""
+    for first in (*verdict.broken, *verdict.undecided):
+        return f"{in_words(verdict)}, {first.check}: {_anomalies(first)[0].message}"
+    return f"{in_words(verdict)}: {verdict.headline}"
+
+
+def ways(directory: str) -> tuple[tuple[str, str], ...]:
+    """Return the ways on from a run in this folder: its page, and the command that repeats it."""
+    return ("report", f"{directory}/report.html"), ("replay", replay(directory))
+
+
+def replay(directory: str) -> str:
+    """Return the command that repeats a run."""
+    return f"chaos replay {shlex.quote(directory)}"
+
+
+def _anomalies(result: CheckResult) -> tuple[Anomaly, ...]:
+    return result.anomalies or (Anomaly(message=result.summary),)
+
+
+def _events(anomaly: Anomaly, brevity: Brevity) -> str:
+    """Return the events of an anomaly in words, the first of them if there are many."""
+    shown = anomaly.events[: brevity.events]
+    if not shown:
+        return ""
+    more = ", …" if len(shown) < len(anomaly.events) else ""
+    noun = "event" if len(anomaly.events) == 1 else "events"
+    return f"{noun} {', '.join(map(str, shown))}{more}"
+
+
+def _open(verdict: Verdict) -> Iterator[Line]:
+    """Yield the inconclusive checks, those of one reason together: many lack the same restart."""
+    reasons: dict[str, list[str]] = {}
+    for result in verdict.undecided:
+        reasons.setdefault(result.summary, []).append(result.check)
+    for why, checks in reasons.items():
+        text = f"{', '.join(checks)}: {_unsaid(why, verdict.headline)}"
+        yield Line("open", "inconclusive", text)
+
+
+def _notes(verdict: Verdict) -> Iterator[Line]:
+    return (Line("calm", "note", note) for note in verdict.notes)
+
+
+def _not_restored(resume: Resume, most: int | None) -> Section:
+    """Return the parts of the state that a resume lost, with a consequence."""
+    lines = [
+        Line("bad", row.component, f"{row.standing} {row.found}")
+        for row in rows(resume)
+        if row.tone == "bad"
+    ]
+    title = f"not restored in attempt {resume.attempt}, at {_place(resume)}"
+    return Section(title, _cut(lines, most))
+
+
+def _place(resume: Resume) -> str:
+    return f"epoch {resume.epoch}" + (f", step {resume.step}" if resume.step else "")
+
+
+def _unsaid(text: str, said: str) -> str:
+    return AS_ABOVE if text.lower() in said.lower() else text
+
+
+def _cut(lines: Sequence[Line], most: int | None, label: str = "") -> tuple[Line, ...]:
+    """Return the first lines, and one that counts the others."""
+    shown = tuple(lines[:most])
+    hidden = len(lines) - len(shown)
+    return (*shown, Line("bad", label, and_more(hidden))) if hidden else shown
 
 
 def in_words(verdict: Verdict) -> str:
@@ -25,26 +164,6 @@ def in_words(verdict: Verdict) -> str:
 def no_resume(verdict: Verdict) -> str:
     """Return the ending of the word of a right run without a resume from a checkpoint."""
     return "" if verdict.restarts.resumed else ", no resume"
-
-
-def line_of(verdict: Verdict) -> str:
-    """Return the finding on one line: its check and its message."""
-    if verdict.broken:
-        first = verdict.broken[0]
-        found = first.anomalies[0].message if first.anomalies else first.summary
-        return f"{in_words(verdict)}, {first.check}: {found}"
-    if verdict.undecided:
-        first = verdict.undecided[0]
-        return f"{in_words(verdict)}, {first.check}: {first.summary}"
-    return f"{in_words(verdict)}: {verdict.headline}"
-
-
-def by_reason(undecided: Sequence[CheckResult]) -> dict[str, list[str]]:
-    """Return the inconclusive checks by their reason: many lack the same restart."""
-    reasons: dict[str, list[str]] = {}
-    for result in undecided:
-        reasons.setdefault(result.summary, []).append(result.check)
-    return reasons
 
 
 # The look of a standing; a difference without consequence is shown, but not in red.
@@ -89,7 +208,6 @@ class ResumeTable:
 
 def resume_table(resume: Resume, launcher: Launcher = "ray") -> ResumeTable:
     """Return the table of one resume; only Ray Train hands an attempt a checkpoint, or none."""
-    place = f"epoch {resume.epoch}" + (f", step {resume.step}" if resume.step else "")
     none = " without a checkpoint" if launcher == "ray" else ""
     start = f" with {resume.checkpoint}" if resume.checkpoint else none
     grounds = f": {resume.grounds}" if resume.grounds else ""
@@ -99,7 +217,7 @@ def resume_table(resume: Resume, launcher: Launcher = "ray") -> ResumeTable:
     else:
         tone, word = ("good", "sound") if is_known else ("open", "unknown")
     return ResumeTable(
-        title=f"Attempt {resume.attempt} resumed at {place}{start}{grounds}",
+        title=f"Attempt {resume.attempt} resumed at {_place(resume)}{start}{grounds}",
         sentence=resume.sentence[:1].upper() + resume.sentence[1:].removesuffix(".") + ".",
         tone=tone,
         word=word,
@@ -125,11 +243,6 @@ def rows(resume: Resume) -> tuple[PartRow, ...]:
         )
         for (group, component, standing, matters, ours, baseline), who in alike.items()
     )
-
-
-def lost(resume: Resume) -> tuple[PartRow, ...]:
-    """Return the rows of parts that were lost with a consequence."""
-    return tuple(row for row in rows(resume) if row.tone == "bad")
 
 
 def _look(part: Part) -> tuple[str, str, PartStanding, bool, str, str]:

@@ -1,7 +1,6 @@
 """Verdicts in a terminal: a table that fits 80 columns, and a few lines for what went wrong."""
 
 import io
-import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Console, Group, RenderableType
@@ -9,24 +8,22 @@ from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
 
-from chaos.model.diagnosis import Resume
-from chaos.model.verdict import CheckResult, Standing, Verdict
+from chaos.model.verdict import Standing, Verdict
 from chaos.report.live import Progress, advance_all
 from chaos.report.outcome import (
     FinishedRun,
     Runs,
     SuiteRow,
+    Tone,
     by_scenario,
     known,
     standing,
 )
 from chaos.report.screen import bare_table, labelled, numbers, screen
-from chaos.report.sections import by_reason, in_words, lost, no_resume
+from chaos.report.sections import Brevity, Line, broken, in_words, no_resume, sections, ways
 from chaos.words import plural
 
-ANOMALIES_SHOWN = 5
-EVENTS_SHOWN = 8
-PARTS_SHOWN = 12
+IN_A_SUITE = Brevity(anomalies=5, events=8, parts=12, notes=False)
 WIDE = 10_000  # columns of a log, whose lines are not broken
 
 _STYLES: dict[Standing, str] = {
@@ -43,6 +40,7 @@ _MARKS: dict[Standing, str] = {
     "not_run": "!",
     "skipped": "-",
 }
+_INKS: dict[Tone, str] = {"bad": "red", "open": "yellow", "calm": "yellow", "good": "green"}
 
 
 def verdict_table(rows: Sequence[SuiteRow]) -> Table:
@@ -93,25 +91,16 @@ def findings(rows: Sequence[SuiteRow]) -> Iterator[RenderableType]:
 
 
 def explain(verdict: Verdict, scenario: str, *, directory: str) -> Group:
-    """Return the reasons why a run did not pass; `directory` is its folder.
-
-    The words of the headline are not repeated.
-    """
+    """Return the reasons why a run did not pass; `directory` is its folder."""
     mark = "?" if verdict.status == "inconclusive" else _MARKS[standing(verdict)]
     lines = [Text.assemble((f"{mark} {in_words(verdict)}", _style(verdict)), f" · {scenario}")]
     lines.append(Text(f"  {verdict.headline}", style="bold"))
     if not verdict.as_expected:
         lines.append(Text(f"  {verdict.expectation}"))
-    for result in verdict.broken:
-        lines += _finding(result, verdict.headline.lower())
-    lines += _open_for_one_reason(verdict)
-    for resume in verdict.diagnosis:
-        lines += _not_back(resume)
-    for name, value in (
-        ("report", f"{directory}/report.html"),
-        ("replay", f"chaos replay {shlex.quote(directory)}"),
-    ):
-        lines.append(Text(f"  {name}  {value}", no_wrap=True))
+    for section in sections(verdict, IN_A_SUITE):
+        lines += [Text(f"  {section.title}:", style="bold")] if section.title else []
+        lines += [_bullet(line, "    " if section.title else "  ") for line in section.lines]
+    lines += [Text(f"  {name}  {value}", no_wrap=True) for name, value in ways(directory)]
     return Group(*lines)
 
 
@@ -162,44 +151,14 @@ def closing_line(rows: Sequence[SuiteRow]) -> Text:
     return Text("   ").join(Text(text, style=style) for text, style in parts)
 
 
-def _finding(result: CheckResult, said: str) -> list[Text]:
-    style = "red" if result.status == "fail" else "yellow"
-    lines = []
-    for anomaly in result.anomalies[:ANOMALIES_SHOWN]:
-        shown = ", ".join(str(number) for number in anomaly.events[:EVENTS_SHOWN])
-        more = ", …" if len(anomaly.events) > EVENTS_SHOWN else ""
-        where = f"  [events {shown}{more}]" if shown else ""
-        what = "" if anomaly.message.lower() in said else f": {anomaly.message}"
-        lines.append(Text.assemble("  · ", (result.check, style), what, (where, "dim")))
-    hidden = len(result.anomalies) - ANOMALIES_SHOWN
-    if hidden > 0:
-        lines.append(Text(f"  · {result.check}: and {hidden} more, in the report", style="dim"))
-    return lines or [Text.assemble("  · ", (result.check, style), f": {result.summary}")]
-
-
-def _open_for_one_reason(verdict: Verdict) -> list[Text]:
-    """Return the inconclusive checks, on a line for each reason."""
-    said = verdict.headline.lower()
-    return [
-        Text.assemble(
-            ("  inconclusive: ", "yellow"),
-            ", ".join(checks),
-            "" if summary.lower() in said else f"  {summary}",
-        )
-        for summary, checks in by_reason(verdict.undecided).items()
-    ]
-
-
-def _not_back(resume: Resume) -> list[Text]:
-    """Return the parts of the state that a resume lost, on a line for each."""
-    gone = lost(resume)
-    if not gone:
-        return []
-    head = Text(f"  not restored in attempt {resume.attempt}, epoch {resume.epoch}:", style="bold")
-    return [
-        head,
-        *(Text(f"    · {row.component} {row.standing} {row.found}") for row in gone[:PARTS_SHOWN]),
-    ]
+def _bullet(line: Line, indent: str) -> Text:
+    return Text.assemble(
+        f"{indent}· ",
+        (line.label, _INKS[line.tone]),
+        ": " if line.label else "",
+        line.text,
+        (f"  [{line.events}]" if line.events else "", "dim"),
+    )
 
 
 def _style(verdict: Verdict) -> str:
@@ -229,36 +188,29 @@ def _tail(verdict: Verdict) -> str:
 
 # -- in brief -----------------------------------------------------------------------------------
 
-ANOMALIES_IN_BRIEF = 3
-PARTS_IN_BRIEF = 8
-AS_ABOVE = "as said above"
+BELOW_A_TEST = Brevity(anomalies=3, events=0, parts=8)
 
 
-def explanation(run: FinishedRun, *, page: str) -> RenderableType:
-    """Return the verdict, the broken promises, the lost state, and the next commands.
-
-    The words of the headline are not repeated.
-    """
+def explanation(run: FinishedRun) -> RenderableType:
+    """Return the verdict, the broken promises, the lost state, and the next commands."""
     verdict = run.verdict
     parts: list[RenderableType] = [Text(verdict.expectation, style="bold"), _in(verdict.headline)]
-    rows = [*_broken(verdict), *_undecided(verdict), *(("note", note) for note in verdict.notes)]
-    if rows:
-        parts += [Text(""), _table(rows)]
-    for resume in verdict.diagnosis:
-        parts += _parts_not_back(resume)
-    ways = [("report", page), ("replay", f"chaos replay {run.directory}")]
-    return Group(*parts, Text(""), _table(ways))
+    for section in sections(verdict, BELOW_A_TEST):
+        parts += [Text(""), *([_in(section.title)] if section.title else [])]
+        table = _columns(section.lines)
+        parts.append(_in(table) if section.title else table)
+    return Group(*parts, Text(""), _table(ways(run.directory)))
 
 
-def broken_off(run: FinishedRun, why: str, *, page: str) -> RenderableType:
+def broken_off(run: FinishedRun, why: str) -> RenderableType:
     """Return the progress of a run that was ended from outside, and the promises broken by then.
 
     Inconclusive checks are not listed: nearly all are.
     """
     parts: list[RenderableType] = [Text(why, style="bold"), _in(_how_far(run))]
-    if run.verdict.broken:
-        parts += [Text(""), _table(_broken(run.verdict))]
-    return Group(*parts, Text(""), _table([("report", page)]))
+    if lines := broken(run.verdict, BELOW_A_TEST, said=why):
+        parts += [Text(""), _columns(lines)]
+    return Group(*parts, Text(""), _table(ways(run.directory)[:1]))
 
 
 def _how_far(run: FinishedRun) -> str:
@@ -279,41 +231,11 @@ def plain_text(words: RenderableType, *, width: int) -> str:
     return "\n".join(line.rstrip() for line in page.getvalue().splitlines())
 
 
-def _broken(verdict: Verdict) -> Iterator[tuple[str, str]]:
-    for result in verdict.broken:
-        yield from zip(_first(result.check), _anomalies(result, verdict.headline), strict=False)
-
-
-def _anomalies(result: CheckResult, headline: str) -> list[str]:
-    said = headline.lower()
-    messages = [anomaly.message for anomaly in result.anomalies]
-    fresh = [message for message in messages if message.lower() not in said]
-    shown, more = fresh[:ANOMALIES_IN_BRIEF], len(fresh) - ANOMALIES_IN_BRIEF
-    return [*shown, *([f"and {more} more, in the report"] if more > 0 else [])] or [AS_ABOVE]
-
-
-def _undecided(verdict: Verdict) -> Iterator[tuple[str, str]]:
-    said = verdict.headline.lower()
-    told = (
-        f"{', '.join(checks)}: {AS_ABOVE if why.lower() in said else why}"
-        for why, checks in by_reason(verdict.undecided).items()
-    )
-    yield from zip(_first("inconclusive"), told, strict=False)
-
-
-def _parts_not_back(resume: Resume) -> list[RenderableType]:
-    gone = lost(resume)[:PARTS_IN_BRIEF]
-    if not gone:
-        return []
-    head = Text(f"not back in attempt {resume.attempt}, at epoch {resume.epoch}")
-    rows = [(row.component, f"{row.standing} {row.found}") for row in gone]
-    return [Text(""), Padding(head, (0, 0, 0, 2)), Padding(_table(rows), (0, 0, 0, 2))]
-
-
-def _first(word: str) -> Iterator[str]:
-    yield word
-    while True:
-        yield ""
+def _columns(lines: Sequence[Line]) -> RenderableType:
+    """Return lines beside their labels, of which equal ones are there once."""
+    before = ("", *(line.label for line in lines))
+    pairs = zip(lines, before, strict=False)
+    return _table(("" if line.label == last else line.label, line.text) for line, last in pairs)
 
 
 def _table(rows: Iterable[tuple[str, str]]) -> RenderableType:

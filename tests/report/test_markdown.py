@@ -30,25 +30,6 @@ def tables(text: str) -> list[list[str]]:
     return [table for table in found if table]
 
 
-def test_a_run_says_first_what_it_came_to_and_then_why(guilty_run: FinishedRun) -> None:
-    text = run_in_markdown(guilty_run)
-    at = [
-        text.index(part)
-        for part in (
-            "# ❌ fail",
-            "loss differs",
-            "## What was done to the job",
-            "## fail: trajectory",
-            "## Goodput",
-            "chaos replay",
-        )
-    ]
-
-    assert at == sorted(at)
-    assert "pid 201 of rank 1 is gone" in text
-    assert "(events 143)" in text
-
-
 def test_every_row_of_a_table_has_as_many_cells_as_its_head(guilty_run: FinishedRun) -> None:
     evil = guilty_run.plan.model_copy(update={"scenario": "a | b\n# c <img src=x> `d` [e](f)"})
     run = replace(guilty_run, plan=evil)

@@ -1,11 +1,9 @@
 """What a person reads in a terminal of 80 columns."""
 
-import re
 from dataclasses import replace
 
 from rich.console import Console, RenderableType
 
-from chaos.model.verdict import Anomaly
 from chaos.report.outcome import FinishedRun, not_run, row_of
 from chaos.report.terminal import closing_line, explain, findings, verdict_table
 
@@ -70,14 +68,9 @@ def test_unknown_is_never_green_nor_ticked(unknown_run: FinishedRun) -> None:
         assert "\x1b[32m" not in text
 
 
-def test_a_failed_run_is_explained_by_its_events_and_its_report(guilty_run: FinishedRun) -> None:
+def test_a_failed_run_is_explained_in_80_columns(guilty_run: FinishedRun) -> None:
     text = written(explained(guilty_run))
-    flat = " ".join(re.sub("[│╭╮╰╯─]", " ", text).split())
 
-    assert "events 143" in flat
-    assert "expected pass; got fail, first named by trajectory" in flat
-    assert f"{guilty_run.directory}/report.html" in flat
-    assert f"chaos replay {guilty_run.directory}" in flat
     assert max(len(line) for line in text.splitlines()) <= 80
 
 
@@ -110,26 +103,3 @@ def test_the_closing_line_counts_each_standing(
     assert written(closing_line(rows)).split("  ")[0] == "✓ 2 as expected"
     assert "? 1 inconclusive" in written(closing_line(rows))
     assert "not as expected" not in written(closing_line(rows))
-
-
-def test_many_anomalies_are_cut_short_and_counted(guilty_run: FinishedRun) -> None:
-    broken = guilty_run.verdict.broken[0]
-    many = tuple(Anomaly(message=f"no. {n}", events=tuple(range(20))) for n in range(9))
-    results = (broken.model_copy(update={"anomalies": many}),)
-    judged = guilty_run.verdict.model_copy(update={"results": results})
-    text = written(explained(replace(guilty_run, verdict=judged)))
-
-    assert "no. 4" in text
-    assert "no. 5" not in text
-    assert "and 4 more, in the report" in text
-    assert "7, …]" in text
-
-
-def test_what_is_open_for_one_reason_is_told_once(unknown_run: FinishedRun) -> None:
-    undecided = unknown_run.verdict.undecided
-    for_one = {result.check: result.summary for result in undecided}
-    text = " ".join(written(explained(unknown_run)).replace("│", " ").split())
-
-    assert len(set(for_one.values())) < len(for_one)  # this run has such checks
-    assert all(check in text for check in for_one)
-    assert text.count("inconclusive: ") == len(set(for_one.values()))
