@@ -231,7 +231,7 @@ def _in_order(ours: Lineage, theirs: Lineage, reports_apart: str) -> Repetition:
 
 def _steps(course: Lineage, rank: int) -> list[Step]:
     epochs = course.epochs.get(rank, ())
-    return [step for epoch in epochs for step in course.steps[rank, epoch]]
+    return [step for epoch in epochs for step in course.steps_of(rank, epoch)]
 
 
 def _inputs_apart(steps: Sequence[Aligned]) -> str | None:

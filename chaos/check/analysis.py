@@ -26,7 +26,7 @@ from chaos.check.terms import Terms, terms_of
 from chaos.check.tolerance import EXACT, Allowance, Bands
 from chaos.model.event import AgentEnded, EpochEnded, FaultInvoked, MembershipChanged
 from chaos.model.history import Baseline, History
-from chaos.model.places import Place
+from chaos.model.places import AttemptRank, Place
 from chaos.model.plan import Plan
 from chaos.model.scenario import Profile
 
@@ -417,7 +417,7 @@ class RunAnalysis:
             return False
         fresh, (_, entered) = (
             run.snapshots.fresh(start.rank),
-            run.snapshots.entries.get((attempt, start.rank), (0, None)),
+            run.snapshots.entries.get(AttemptRank(attempt, start.rank), (0, None)),
         )
         models = {n: p.digest for n, p in fresh.items() if group_of(n) == "model"}
         ours = {n: p.digest for n, p in parts_of(entered).items() if n in models}

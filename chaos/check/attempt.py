@@ -26,6 +26,7 @@ from chaos.model.event import (
     resume_grounds,
 )
 from chaos.model.history import History
+from chaos.model.places import START, AttemptRank, Place, RankEpoch
 
 Losses = tuple[float | str, ...]
 
@@ -34,9 +35,9 @@ Losses = tuple[float | str, ...]
 class Resumed:
     """The place at which a rank resumed, and the evidence; `others` fit equally well."""
 
-    place: tuple[int, int]
+    place: Place
     by: ResumeEvidence
-    others: tuple[tuple[int, int], ...] = ()
+    others: tuple[Place, ...] = ()
 
 
 class Step(msgspec.Struct, frozen=True, gc=False):
@@ -66,12 +67,12 @@ class Commit:
     #: (`relax_collectives_on_preemption`)
     of_survivors: bool = False
     #: the place where the content of the checkpoint was saved, if that was not at the report
-    older: tuple[int, int] | None = None
+    older: Place | None = None
 
     @property
-    def goes_on(self) -> tuple[int, int]:
+    def goes_on(self) -> Place:
         """The place at which a restart from its checkpoint continues."""
-        return self.older or (self.epoch + 1, 0)
+        return self.older or Place(self.epoch + 1, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +94,12 @@ class Start:
     #: the place is not the one of the checkpoint that it was handed
     moved: bool = False
     #: the places that fit as well
-    others: tuple[tuple[int, int], ...] = ()
+    others: tuple[Place, ...] = ()
 
     @property
-    def place(self) -> tuple[int, int]:
-        """Its place, as epoch and finished steps of it."""
-        return self.epoch, self.step
+    def place(self) -> Place:
+        """The place from which it continues."""
+        return Place(self.epoch, self.step)
 
     def resumed(
         self,
@@ -107,10 +108,10 @@ class Start:
         by: ResumeEvidence,
         *,
         path: str | None = None,
-        others: tuple[tuple[int, int], ...] = (),
+        others: tuple[Place, ...] = (),
     ) -> Self:
         """Return the start at the place at which it resumed."""
-        place = epoch, step
+        place = Place(epoch, step)
         moved = self.moved or self.place != place
         at = replace(self, epoch=epoch, step=step, moved=moved)
         return replace(at, path=path, by=by, others=others)
@@ -118,7 +119,7 @@ class Start:
     @property
     def is_later(self) -> bool:
         """Whether it was seen to continue from a place after the beginning, whatever it read."""
-        return self.by not in (None, "commit", "nothing") and self.place > (0, 0)
+        return self.by not in (None, "commit", "nothing") and self.place > START
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +145,7 @@ class Attempt:
     steps: tuple[Step, ...]
     commits: tuple[Commit, ...]
     #: the (rank, epoch) that entered `report()` or, without one, ended with a save of the job's own
-    reported: frozenset[tuple[int, int]]
+    reported: frozenset[RankEpoch]
     #: the ranks that read their checkpoint
     asked: frozenset[int]
     decisions: tuple[Decision, ...]
@@ -154,7 +155,7 @@ class Attempt:
     @property
     def epoch(self) -> int | None:
         """The earliest epoch of its ranks; None if none has started."""
-        return None if self.place is None else self.place[0]
+        return None if self.place is None else self.place.epoch
 
     @property
     def size(self) -> int:
@@ -162,8 +163,8 @@ class Attempt:
         return len(self.places) or len(self.starts)
 
     @property
-    def place(self) -> tuple[int, int] | None:
-        """The earliest place of its ranks, as epoch and finished steps of it."""
+    def place(self) -> Place | None:
+        """The earliest place of its ranks."""
         return min((start.place for start in self.starts.values() if start.settled), default=None)
 
     @property
@@ -174,8 +175,9 @@ class Attempt:
         return "" if first is None or first.by is None else resume_grounds(first.by, first.path)
 
     @cached_property
-    def by_epoch(self) -> Mapping[tuple[int, int], Sequence[Step]]:
-        """Its steps by (rank, epoch)."""
+    def by_epoch(self) -> Mapping[RankEpoch, Sequence[Step]]:
+        """The steps of each rank in each epoch."""
+        # Bare tuples: this runs once for each step, and they are made five times as fast.
         found: dict[tuple[int, int], list[Step]] = {}
         for step in self.steps:
             key = (step.rank, step.epoch)
@@ -183,7 +185,11 @@ class Attempt:
                 found[key].append(step)
             else:
                 found[key] = [step]
-        return found
+        return {RankEpoch(*key): steps for key, steps in found.items()}
+
+    def steps_of(self, rank: int, epoch: int) -> Sequence[Step]:
+        """Return the steps of one rank in one epoch."""
+        return self.by_epoch.get(RankEpoch(rank, epoch), ())
 
     @cached_property
     def first_steps(self) -> Mapping[int, int]:
@@ -201,7 +207,7 @@ class Attempt:
 def attempts(
     history: History,
     epochs: int | None = None,
-    found: Mapping[tuple[int, int], Resumed] = MappingProxyType({}),
+    found: Mapping[AttemptRank, Resumed] = MappingProxyType({}),
 ) -> tuple[Attempt, ...]:
     """Sort a history's events by the attempt they carry, oldest attempt first.
 
@@ -238,7 +244,7 @@ class _Rows:
     starts: dict[int, Start] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     commits: list[Commit] = field(default_factory=list)
-    reported: set[tuple[int, int]] = field(default_factory=set)
+    reported: set[RankEpoch] = field(default_factory=set)
     asked: set[int] = field(default_factory=set)
     decisions: list[Decision] = field(default_factory=list)
     early: list[Commit] = field(default_factory=list)
@@ -317,9 +323,9 @@ def _add_workers(history: History, rows: dict[int, _Rows]) -> None:
                 found.epoch, found.step, found.by, path=found.path, others=found.others
             )
     for _, begun in history.of(ReportBegun):
-        rows.setdefault(begun.attempt, _Rows()).reported.add((begun.rank, begun.epoch))
+        rows.setdefault(begun.attempt, _Rows()).reported.add(RankEpoch(begun.rank, begun.epoch))
     for _, ended in history.of(EpochEnded):
-        rows.setdefault(ended.attempt, _Rows()).reported.add((ended.rank, ended.epoch))
+        rows.setdefault(ended.attempt, _Rows()).reported.add(RankEpoch(ended.rank, ended.epoch))
     for _, read in history.of(CheckpointRead):
         rows.setdefault(read.attempt, _Rows()).asked.add(read.rank)
 

@@ -27,6 +27,7 @@ from chaos.check.state_at_resume import SHIPPED, Row, group_of
 from chaos.check.state_snapshots import counterparts, holds_nothing, is_rng, parts_of, place_of
 from chaos.model.diagnosis import GROUPS
 from chaos.model.event import StateSeen
+from chaos.model.places import AttemptRank, RankName
 
 _AT_ONCE, _WITH_LR, _BY_SCHEDULE = 1, 2, 3
 
@@ -86,11 +87,11 @@ def blamed(analysis: RunAnalysis, restart: Restart) -> Blame:
 @lru_cache(maxsize=2)  # many checks of the run that is being judged use it
 def _all_blamed(analysis: RunAnalysis) -> Mapping[int, Blame]:
     seen = [Later(analysis, restart) for restart in analysis.restarts]
-    shown = {(row.rank, row.component) for later in seen for row in later.without_effect()}
+    shown = {RankName(row.rank, row.component) for later in seen for row in later.without_effect()}
     return {later.restart.attempt.index: _blamed(later, frozenset(shown)) for later in seen}
 
 
-def _blamed(seen: "Later", without_effect: frozenset[tuple[int, str]]) -> Blame:
+def _blamed(seen: "Later", without_effect: frozenset[RankName]) -> Blame:
     """Return the causes of one resume; `without_effect`: parts that some resume shows to be so."""
     analysis, restart, mine, after = seen.analysis, seen.restart, seen.broken, seen.after
     place = restart.attempt.place
@@ -147,7 +148,7 @@ def aftermath(analysis: RunAnalysis, restart: Restart) -> Aftermath:
     first, index = divergence(analysis), restart.attempt.index
     losses, until = None, (math.inf, math.inf)
     if first is not None:
-        until = first.place[:2]
+        until = first.place
     if first is not None and first.attempt == index:
         start = restart.attempt.starts.get(first.rank)
         place = restart.attempt.place if start is None else start.place
@@ -227,7 +228,7 @@ class Later:
         entry = self.analysis.run.snapshots.entries
         index = self.restart.attempt.index
         for number, seen in self.analysis.run.snapshots.all:
-            first = entry.get((index, seen.rank))
+            first = entry.get(AttemptRank(index, seen.rank))
             if seen.attempt != index or first is None or number <= first[0]:
                 continue
             for name, group, same in self._beside(seen, due_at.get(place_of(seen))):

@@ -18,6 +18,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 
 from chaos.check.attempt import Attempt, Step
 from chaos.check.lineage import Lineage
+from chaos.model.places import RankEpoch
 
 
 class Pair(Protocol):
@@ -28,8 +29,8 @@ class Pair(Protocol):
         """The unit that repeats itself or does not: a metric, or a part of one rank's state."""
 
     @property
-    def place(self) -> tuple[Any, ...]:
-        """Its place in training; places sort in the order of training."""
+    def order(self) -> tuple[Any, ...]:
+        """Its place in training, and what decides between two at one place."""
 
 
 P = TypeVar("P", bound=Pair)
@@ -63,7 +64,7 @@ class Tally(Generic[P]):
     @cached_property
     def first(self) -> P | None:
         """The earliest pair that differs."""
-        return min(self.differing, key=lambda pair: pair.place, default=None)
+        return min(self.differing, key=lambda pair: pair.order, default=None)
 
 
 @dataclass(frozen=True)
@@ -109,8 +110,8 @@ class Aligned:
     theirs: Sequence[Step | None]
 
     @property
-    def key(self) -> tuple[int, int]:
-        return self.ours[0].rank, self.ours[0].epoch
+    def key(self) -> RankEpoch:
+        return RankEpoch(self.ours[0].rank, self.ours[0].epoch)
 
     @cached_property
     def has_equal_losses(self) -> bool:
@@ -153,7 +154,7 @@ def before(attempts: Iterable[Attempt], theirs: Lineage, *, began: int) -> tuple
 
 def _aligned(steps: Sequence[Step], theirs: Lineage) -> Aligned:
     rank, epoch, first = steps[0].rank, steps[0].epoch, steps[0].step
-    there = theirs.steps.get((rank, epoch), ())
+    there = theirs.steps_of(rank, epoch)
     # Where both count up one by one, the counterparts are one slice; else each is looked up.
     due: Sequence[Step | None]
     if there and there[0].step == 1 and _is_unbroken(steps) and _is_unbroken(there):

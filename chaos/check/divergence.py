@@ -1,7 +1,6 @@
 """The place where a run first leaves its baseline, by anything that was compared."""
 
 from collections.abc import Iterator
-from typing import TypeAlias
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.numbers import NumberComparison
@@ -9,27 +8,26 @@ from chaos.check.prediction_band import HIDDEN_MAX
 from chaos.check.state_at_resume import group_of
 from chaos.check.state_snapshots import differing
 from chaos.check.values import NumberPair, Value
+from chaos.model.places import NumberPlace
 
 _TEXT_MAX = 40
 
-Moment: TypeAlias = tuple[int, float]  # epoch, step; an epoch's report comes after its steps
 
-
-def divergence_place(analysis: RunAnalysis) -> Moment | None:
+def divergence_place(analysis: RunAnalysis) -> NumberPlace | None:
     """Return the first place whose loss, metric, inputs or model differ; None without one."""
     return min(_places(analysis), default=None)
 
 
-def _places(analysis: RunAnalysis) -> Iterator[Moment]:
+def _places(analysis: RunAnalysis) -> Iterator[NumberPlace]:
     first = divergence(analysis)
     if first is not None:
-        yield first.place[:2]
+        yield first.place
     if analysis.inputs is not None and analysis.inputs.repeat:
-        yield from ((apart.epoch, apart.first.step) for apart in analysis.inputs.apart)
+        yield from (NumberPlace(apart.epoch, apart.first.step) for apart in analysis.inputs.apart)
     yield from _models(analysis)
 
 
-def _models(analysis: RunAnalysis) -> Iterator[Moment]:
+def _models(analysis: RunAnalysis) -> Iterator[NumberPlace]:
     if analysis.reference is None:
         return
     due, allowance = analysis.reference.snapshots.by_place, analysis.allowance
@@ -42,7 +40,7 @@ def _models(analysis: RunAnalysis) -> Iterator[Moment]:
         names = set(differing(seen, theirs, allowance)) - analysis.unstable
         if any(group_of(name) == "model" for name in names):
             # A model that differs at an entry left the baseline before its next step.
-            yield seen.epoch, seen.step + (0.5 if seen.moment == "entered" else 0)
+            yield NumberPlace(seen.epoch, seen.step + (0.5 if seen.moment == "entered" else 0))
 
 
 def left_before(analysis: RunAnalysis, epoch: int, step: int) -> bool:

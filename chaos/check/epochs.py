@@ -122,7 +122,7 @@ def _wrong_first_epochs(
 ) -> Iterator[Anomaly]:
     for start in _starts(restart):
         rank, epoch = start.rank, start.epoch
-        steps = restart.attempt.by_epoch.get((rank, epoch), ())
+        steps = restart.attempt.steps_of(rank, epoch)
         due = reference.lineage.count(rank, epoch) - start.step
         more = surplus_steps(restart, start, reference.lineage)
         if more == 0 or (more < 0 and not _is_whole(restart, start, analysis)):
@@ -290,11 +290,11 @@ def _wrong_lengths(analysis: RunAnalysis, reference: RunTables) -> Iterator[Anom
             continue
         if analysis.epochs_vary and epoch > max(epochs, default=-1):
             continue  # the baseline never came there
-        if any(step.attempt in analysis.resized for step in ours.steps.get((0, epoch), ())):
+        if any(step.attempt in analysis.resized for step in ours.steps_of(0, epoch)):
             continue  # with another number of workers, an epoch has another number of steps
         is_whole = epoch in committed or analysis.run.ending.is_finished
         if surplus > 0 or is_whole:
-            steps = ours.steps.get((rank, epoch), ())
+            steps = ours.steps_of(rank, epoch)
             yield Anomaly(
                 message=f"rank {rank} made {plural(len(steps), 'step')} in epoch {epoch}, "
                 f"the baseline {theirs.count(rank, epoch)}",

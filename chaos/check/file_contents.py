@@ -17,10 +17,9 @@ from chaos.check.files import series_of
 from chaos.check.storage import stored_checkpoints
 from chaos.check.values import is_below
 from chaos.model.event import FileRenamed, FileSaved, FileWritten, SavedPart
+from chaos.model.places import Place, RankName
 
-_Place: TypeAlias = tuple[int, int]  # epoch, step
-_File: TypeAlias = tuple[int, str]  # a rank, and its file's name with `#` for its numbers
-_Entry: TypeAlias = tuple[_File, str]  # a file, and the name of a part of it
+_Entry: TypeAlias = tuple[RankName, str]  # a file, and the name of a part of it
 _TEMPORARY = re.compile(r"tmp[a-z0-9_#]{8}")
 
 
@@ -29,14 +28,14 @@ class WrittenFile:
     """One file as it was written; `nth`: its number among those of its name at this place."""
 
     number: int
-    file: _File
+    file: RankName
     nth: int
     name: str
     what: FileSaved | FileWritten
 
     @property
-    def place(self) -> _Place:
-        return self.what.epoch, self.what.step
+    def place(self) -> Place:
+        return Place(self.what.epoch, self.what.step)
 
     @property
     def folder(self) -> str:
@@ -64,12 +63,12 @@ class WrittenFile:
         A temporary name that is another one each time makes them incomparable: such a file is a
         framework's, which may count anew in each process.
         """
-        named = self.what.rank, series_of(PurePath(self.what.path).name)
+        named = RankName(self.what.rank, series_of(PurePath(self.what.path).name))
         counts = self.what.counts if isinstance(self.what, FileSaved) else {}
         return {(named, name): value for name, value in counts.items()}
 
     @property
-    def key(self) -> tuple[_File, _Place, int]:
+    def key(self) -> tuple[RankName, Place, int]:
         """Its key in every run."""
         return self.file, self.place, self.nth
 
@@ -219,7 +218,7 @@ class FileContents:
     @cached_property
     def _counting(self) -> frozenset[_Entry]:
         """The counts of the baseline that were seen once more before the fault."""
-        series: dict[_Entry, dict[_Place, int]] = {}
+        series: dict[_Entry, dict[Place, int]] = {}
         for kept in self._due.values():
             for entry, value in kept.counts.items():
                 series.setdefault(entry, {})[kept.place] = value
@@ -245,10 +244,10 @@ class FileContents:
         found: dict[str, int] = {}
         for number, file, epoch, is_same in pairs:
             if not is_same and number >= self.began and file in same - loose:
-                found[file[1]] = min(epoch, found.get(file[1], epoch))
+                found[file.name] = min(epoch, found.get(file.name, epoch))
         return found
 
-    def _uploads(self) -> Iterator[tuple[int, _File, int, bool]]:
+    def _uploads(self) -> Iterator[tuple[int, RankName, int, bool]]:
         """Yield every file of a surviving commit that the baseline's of its epoch has as well."""
         mine, theirs = stored_checkpoints(self.run).parts, stored_checkpoints(self.reference).parts
         epochs = {c.epoch: c.checkpoint for c in self.reference.lineage.commits}
@@ -261,7 +260,7 @@ class FileContents:
                     continue
                 others = due[part.rank].files
                 for path in sorted(set(part.files) & set(others)):
-                    file = (part.rank, series_of(path))
+                    file = RankName(part.rank, series_of(path))
                     yield commit.number, file, commit.epoch, part.files[path] == others[path]
 
     # -- what is compared ----------------------------------------------------------------------
@@ -279,7 +278,7 @@ class FileContents:
         return tuple(surviving(self.run))
 
     @cached_property
-    def _due(self) -> Mapping[tuple[_File, _Place, int], WrittenFile]:
+    def _due(self) -> Mapping[tuple[RankName, Place, int], WrittenFile]:
         return {kept.key: kept for kept in surviving(self.reference)}
 
     def _after(self) -> Iterator[tuple[WrittenFile, WrittenFile]]:
@@ -328,7 +327,7 @@ def written(course: RunTables) -> Iterator[WrittenFile]:
     nths: Counter[object] = Counter()
     for number, what in sorted(found, key=lambda item: item[0]):
         path = PurePath(_final(number, what, renames))
-        file = (what.rank, _TEMPORARY.sub("tmp#", series_of(path.name)))
+        file = RankName(what.rank, _TEMPORARY.sub("tmp#", series_of(path.name)))
         place = (what.attempt, file, what.epoch, what.step)
         yield WrittenFile(number, file, nths[place], path.name, what)
         nths[place] += 1
@@ -348,7 +347,7 @@ def is_redone(what: FileSaved | FileWritten, attempt: Attempt) -> bool:
     start = attempt.starts.get(what.rank)
     place = start.place if start is not None and start.settled else attempt.place
     assert place is not None
-    at = (what.epoch, what.step)
+    at = Place(what.epoch, what.step)
     return at > place or (at == place and what.step == 0)
 
 
@@ -365,5 +364,5 @@ def _final(
     return what.path
 
 
-def _last_of(files: Iterable[WrittenFile]) -> Mapping[_File, WrittenFile]:
+def _last_of(files: Iterable[WrittenFile]) -> Mapping[RankName, WrittenFile]:
     return {kept.file: kept for kept in files}

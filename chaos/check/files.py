@@ -19,6 +19,7 @@ from chaos.model.event import (
     SeenFile,
 )
 from chaos.model.history import History
+from chaos.model.places import AttemptRank, Place
 
 SAVERS = ("torch", "shards", "safetensors", "pkl", "pickle")  # of files that are mostly checkpoints
 
@@ -47,9 +48,9 @@ class Save:
         return series_of(self.path)
 
     @property
-    def place(self) -> tuple[int, int]:
-        """Its place in training, as epoch and finished steps of it."""
-        return self.epoch, self.step
+    def place(self) -> Place:
+        """Its place in training."""
+        return Place(self.epoch, self.step)
 
 
 @dataclass(frozen=True)
@@ -106,26 +107,30 @@ class Files:
         return None
 
     @cached_property
-    def loads(self) -> Mapping[tuple[int, int], Sequence[tuple[int, FileLoaded]]]:
-        """The files that a rank read before its first step, by (attempt, rank)."""
+    def loads(self) -> Mapping[AttemptRank, Sequence[tuple[int, FileLoaded]]]:
+        """The files that each rank of each attempt read before its first step."""
         first = {a.index: a.first_steps for a in self.attempts}
-        found: dict[tuple[int, int], list[tuple[int, FileLoaded]]] = {}
+        found: dict[AttemptRank, list[tuple[int, FileLoaded]]] = {}
         for number, e in self.history.of(FileLoaded):
             until = first.get(e.attempt, {}).get(e.rank)
             if until is None or number < until:
-                found.setdefault((e.attempt, e.rank), []).append((number, e))
+                found.setdefault(AttemptRank(e.attempt, e.rank), []).append((number, e))
         return found
 
+    def loads_of(self, attempt: int, rank: int) -> Sequence[tuple[int, FileLoaded]]:
+        """Return the files that a rank of an attempt read before its first step."""
+        return self.loads.get(AttemptRank(attempt, rank), ())
+
     @cached_property
-    def _last_signs(self) -> Mapping[tuple[int, int], int]:
-        """The last step or report of each rank, by (attempt, rank)."""
-        found: dict[tuple[int, int], int] = {}
+    def _last_signs(self) -> Mapping[AttemptRank, int]:
+        """The last step or report of each rank of each attempt."""
+        found: dict[AttemptRank, int] = {}
         for attempt in self.attempts:
             for steps in attempt.by_epoch.values():
-                key = (attempt.index, steps[-1].rank)
+                key = AttemptRank(attempt.index, steps[-1].rank)
                 found[key] = max(found.get(key, -1), steps[-1].number)
         for number, e in self.history.of(ReportBegun):
-            key = (e.attempt, e.rank)
+            key = AttemptRank(e.attempt, e.rank)
             found[key] = max(found.get(key, -1), number)
         return found
 
@@ -138,7 +143,7 @@ class Files:
         """
         unseen = math.inf if self._first_steps else -1  # of a job whose steps are not watched
         for save in self.saves:
-            of = save.attempt, save.rank
+            of = AttemptRank(save.attempt, save.rank)
             if (
                 save.number < before
                 and save.digest is not None
@@ -147,10 +152,10 @@ class Files:
                 yield save
 
     @cached_property
-    def _first_steps(self) -> Mapping[tuple[int, int], int]:
-        """The first step of each rank, by (attempt, rank)."""
+    def _first_steps(self) -> Mapping[AttemptRank, int]:
+        """The first step of each rank of each attempt."""
         firsts = ((a.index, rank, n) for a in self.attempts for rank, n in a.first_steps.items())
-        return {(index, rank): number for index, rank, number in firsts}
+        return {AttemptRank(index, rank): number for index, rank, number in firsts}
 
     @cached_property
     def seen(self) -> Mapping[int, Mapping[int, Mapping[str, SeenFile]]]:
@@ -183,7 +188,7 @@ class Files:
             save
             for save in self.saves
             if save.digest is not None
-            and first.get((save.attempt, save.rank), math.inf) < save.number < before
+            and first.get(AttemptRank(save.attempt, save.rank), math.inf) < save.number < before
         ]
         return [s for s in self._found_there(last, attempt) if series_of(s.name) in names]
 
@@ -221,8 +226,8 @@ class Files:
                 return save
         return None
 
-    def ages(self, load: FileLoaded) -> set[tuple[int, int]]:
-        """Return the places at which a file of these bytes was saved, as epoch and steps."""
+    def ages(self, load: FileLoaded) -> set[Place]:
+        """Return the places at which a file of these bytes was saved."""
         return {place_of(load)} | {s.place for s in self.saves if s.digest == load.digest}
 
     def read_since(self, attempt: int) -> Iterator[FileLoaded]:
@@ -238,7 +243,7 @@ class Files:
     def newest_of_series(self, attempt: int, rank: int) -> dict[str, tuple[int, FileLoaded]]:
         """Return the youngest file of each series that a rank read before its first step."""
         found: dict[str, tuple[int, FileLoaded]] = {}
-        for number, load in self.loads.get((attempt, rank), ()):
+        for number, load in self.loads_of(attempt, rank):
             series = series_of(load.path)
             if is_own(load) and (
                 series not in found or place_of(load) > place_of(found[series][1])
@@ -285,6 +290,6 @@ def is_own(load: FileLoaded) -> bool:
     return load.error is None and load.saved_epoch is not None
 
 
-def place_of(load: FileLoaded) -> tuple[int, int]:
-    """Return the place at which the file was saved, as epoch and finished steps of it."""
-    return load.saved_epoch or 0, load.saved_step or 0
+def place_of(load: FileLoaded) -> Place:
+    """Return the place at which the file was saved."""
+    return Place(load.saved_epoch or 0, load.saved_step or 0)

@@ -24,6 +24,7 @@ from chaos.check.saved_model import is_as_saved
 from chaos.check.state_at_resume import Row
 from chaos.check.state_snapshots import is_rng, parts_of
 from chaos.check.trajectory import TRAJECTORY, states_of
+from chaos.model.places import RankEpoch
 from chaos.model.scenario import Acceptable, Expect
 from chaos.model.severity import Severity
 from chaos.model.verdict import CheckResult
@@ -159,7 +160,7 @@ def _is_right(analysis: RunAnalysis, restart: Restart, row: Row) -> bool:
     is_late = restart.attempt.place is not None and left_before(analysis, *restart.attempt.place)
     if row.standing != "different" or not is_late or row.of_own or row.ours is None:
         return False
-    left = None if row.step else analysis.run.snapshots.left.get((row.rank, row.epoch - 1))
+    left = None if row.step else analysis.run.snapshots.left.get(RankEpoch(row.rank, row.epoch - 1))
     own = parts_of(left).get(row.component)
     if own is not None:
         return own.digest == row.ours.digest

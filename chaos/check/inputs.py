@@ -14,6 +14,7 @@ from chaos.check.attempt import Step
 from chaos.check.compare import Aligned
 from chaos.check.lineage import Lineage
 from chaos.check.restarts import Restart
+from chaos.model.places import RankEpoch
 
 _HEX = 8  # digits of a sample's digest
 
@@ -159,17 +160,17 @@ class InputComparison:
 
     def due_at(self, step: Step) -> int:
         """Return the number of the baseline's steps before a step's own place."""
-        return self._offsets.get((step.rank, step.epoch), 0) + step.step - 1
+        return self._offsets.get(RankEpoch(step.rank, step.epoch), 0) + step.step - 1
 
     @cached_property
-    def _offsets(self) -> Mapping[tuple[int, int], int]:
-        found: dict[tuple[int, int], int] = {}
+    def _offsets(self) -> Mapping[RankEpoch, int]:
+        found: dict[RankEpoch, int] = {}
         ends: dict[int, int] = {}
         epochs = sorted({epoch for _, epoch in {**self.ours.steps, **self.theirs.steps}})
         for epoch in epochs:
             for rank in self.theirs.ranks:
-                found[rank, epoch] = ends.get(rank, 0)
-                ends[rank] = found[rank, epoch] + self.theirs.count(rank, epoch)
+                before = found[RankEpoch(rank, epoch)] = ends.get(rank, 0)
+                ends[rank] = before + self.theirs.count(rank, epoch)
         return found
 
     def found_as(self, steps: Sequence[Step]) -> Step | None:
@@ -201,8 +202,7 @@ class InputComparison:
 
     def samples(self, course: Lineage, epoch: int) -> Counter[str] | None:
         """Return the samples of one epoch over all ranks, counted; None if some are not known."""
-        keys = ((rank, epoch) for rank in course.ranks)
-        return count_samples(step for key in keys for step in course.steps.get(key, ()))
+        return count_samples(s for rank in course.ranks for s in course.steps_of(rank, epoch))
 
     @cached_property
     def batch(self) -> int:
@@ -252,7 +252,7 @@ def _offset(restart: Restart, inputs: InputComparison) -> int | None:
         if (rank, start.epoch) not in apart:
             seen.add(0)
             continue
-        steps = restart.attempt.by_epoch.get((rank, start.epoch), ())
+        steps = restart.attempt.steps_of(rank, start.epoch)
         at = inputs.found_at(steps)
         seen.add(None if at is None else at - inputs.due_at(steps[0]))
     return seen.pop() if len(seen) == 1 else None

@@ -16,24 +16,25 @@ from functools import cached_property
 from itertools import chain
 
 from chaos.check.attempt import Attempt, Commit, Step
+from chaos.model.places import Place, RankEpoch
 
 
 @dataclass(frozen=True)
 class Lineage:
     """The surviving steps and commits, and the lost steps."""
 
-    #: the survivors by (rank, epoch)
-    steps: Mapping[tuple[int, int], Sequence[Step]]
+    #: the survivors
+    steps: Mapping[RankEpoch, Sequence[Step]]
     #: the survivors
     commits: tuple[Commit, ...]
     #: for each resumed attempt, the finished steps per rank that its start discarded
     lost: Mapping[int, Mapping[int, int]]
     #: the (rank, epoch) that are the first of a resumed attempt
-    resumed: frozenset[tuple[int, int]]
+    resumed: frozenset[RankEpoch]
 
     def at(self, rank: int, epoch: int, step: int) -> Step | None:
         """Return the step at one place, None where none survived there."""
-        steps = self.steps.get((rank, epoch), ())
+        steps = self.steps_of(rank, epoch)
         if 0 < step <= len(steps) and steps[step - 1].step == step:
             return steps[step - 1]
         return next((found for found in reversed(steps) if found.step == step), None)
@@ -42,8 +43,12 @@ class Lineage:
         """Return every surviving step, rank by rank and epoch by epoch as they began."""
         return chain.from_iterable(self.steps.values())
 
+    def steps_of(self, rank: int, epoch: int) -> Sequence[Step]:
+        """Return the steps of one rank in one epoch."""
+        return self.steps.get(RankEpoch(rank, epoch), ())
+
     def count(self, rank: int, epoch: int) -> int:
-        return len(self.steps.get((rank, epoch), ()))
+        return len(self.steps_of(rank, epoch))
 
     @cached_property
     def ranks(self) -> tuple[int, ...]:
@@ -60,7 +65,7 @@ class Lineage:
     @property
     def steps_done(self) -> int:
         """The optimizer steps of the job: those of the rank that made most."""
-        return max((self._steps_of(rank) for rank in self.ranks), default=0)
+        return max((self._all_steps_of(rank) for rank in self.ranks), default=0)
 
     def longest_way_between_commits(self) -> int:
         """Return the most steps that any rank makes from one checkpoint to the next.
@@ -71,19 +76,21 @@ class Lineage:
         saved = [commit for commit in self.commits if commit.checkpoint is not None]
         return max((self._longest_way(rank, saved) for rank in self.ranks), default=0)
 
-    def _steps_of(self, rank: int) -> int:
+    def _all_steps_of(self, rank: int) -> int:
         return sum(self.count(rank, epoch) for epoch in self.epochs[rank])
 
     def _longest_way(self, rank: int, saved: Sequence[Commit]) -> int:
         """Return the most steps from a checkpoint's content to the commit of the next one."""
         since = [0, *(self._done_before(rank, commit.goes_on) for commit in saved)]
-        until = [self._done_before(rank, (commit.epoch + 1, 0)) for commit in saved]
-        ways = zip(since, [*until, self._steps_of(rank)], strict=True)
+        until = [self._done_before(rank, Place(commit.epoch + 1, 0)) for commit in saved]
+        ways = zip(since, [*until, self._all_steps_of(rank)], strict=True)
         return max(end - begin for begin, end in ways)
 
-    def _done_before(self, rank: int, place: tuple[int, int]) -> int:
+    def _done_before(self, rank: int, place: Place) -> int:
         """Return the number of a rank's steps before a place."""
-        return place[1] + sum(self.count(rank, e) for e in self.epochs[rank] if e < place[0])
+        return place.step + sum(
+            self.count(rank, epoch) for epoch in self.epochs[rank] if epoch < place.epoch
+        )
 
 
 def lineage(attempts: Sequence[Attempt]) -> Lineage:
@@ -102,10 +109,10 @@ def lineage(attempts: Sequence[Attempt]) -> Lineage:
 
 @dataclass
 class _Fold:
-    steps: dict[tuple[int, int], list[Step]] = field(default_factory=dict)
+    steps: dict[RankEpoch, list[Step]] = field(default_factory=dict)
     commits: list[Commit] = field(default_factory=list)
     lost: dict[int, dict[int, int]] = field(default_factory=dict)
-    resumed: set[tuple[int, int]] = field(default_factory=set)
+    resumed: set[RankEpoch] = field(default_factory=set)
 
     def cut(self, attempt: Attempt) -> None:
         """Drop the steps that `attempt` repeats."""
@@ -117,26 +124,27 @@ class _Fold:
         since = {rank: start.place for rank, start in settled.items()}
         thrown = self.lost.setdefault(attempt.index, {})
         for key in list(self.steps):
-            gone = self._cut_one(key, since.get(key[0], earliest))
+            gone = self._cut_one(key, since.get(key.rank, earliest))
             if gone:
-                thrown[key[0]] = thrown.get(key[0], 0) + gone
+                thrown[key.rank] = thrown.get(key.rank, 0) + gone
         # The commit that it resumed from stands, though its checkpoint may be of an earlier epoch.
         handed = {start.checkpoint for start in attempt.starts.values()} - {None}
         last = max((c.number for c in self.commits if c.checkpoint in handed), default=-1)
-        self.commits = [c for c in self.commits if c.epoch < earliest[0] or c.number <= last]
+        self.commits = [c for c in self.commits if c.epoch < earliest.epoch or c.number <= last]
         # A restart that goes back beyond an earlier resume repeats that one's first epoch.
-        places = {(rank, place[0]) for rank, place in since.items()}
-        self.resumed = {key for key in self.resumed if key[1] < since.get(key[0], earliest)[0]}
+        places = {RankEpoch(rank, place.epoch) for rank, place in since.items()}
+        self.resumed = {
+            key for key in self.resumed if key.epoch < since.get(key.rank, earliest).epoch
+        }
         if attempt.index > 0:
             self.resumed |= places
 
-    def _cut_one(self, key: tuple[int, int], place: tuple[int, int]) -> int:
+    def _cut_one(self, key: RankEpoch, place: Place) -> int:
         """Drop one rank's steps of one epoch beyond a place; return their number."""
-        epoch, step = place
-        if key[1] < epoch:
+        if key.epoch < place.epoch:
             return 0
         steps = self.steps[key]
-        kept = [done for done in steps if done.step <= step] if key[1] == epoch else []
+        kept = [s for s in steps if s.step <= place.step] if key.epoch == place.epoch else []
         if kept:
             self.steps[key] = kept
         else:

@@ -11,6 +11,7 @@ from chaos.check.divergence import divergence_place
 from chaos.check.result import conclude, inconclusive, nothing_due, own_check
 from chaos.check.storage import kept_at_the_end
 from chaos.check.values import Value, flat, is_below
+from chaos.model.places import RankName
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.words import plural
 
@@ -20,8 +21,8 @@ from chaos.words import plural
 METRICS = "metrics"
 
 
-_Key: TypeAlias = tuple[int, str]  # the reporting rank's place in the report, and the metric's name
-_Series: TypeAlias = Mapping[_Key, Mapping[int, int]]  # its value in each epoch
+# A metric, by the place of the reporting rank in the report: its value in each epoch.
+_Series: TypeAlias = Mapping[RankName, Mapping[int, int]]
 
 
 @own_check(METRICS, asks="Do the job's own counters count on after a resume?")
@@ -75,13 +76,13 @@ def _due_counters(analysis: RunAnalysis, reference: RunTables) -> _Series:
 
 
 def _whole_numbers(commits: "Iterator[Commit] | Sequence[Commit]") -> _Series:
-    found: dict[_Key, dict[int, int]] = {}
+    found: dict[RankName, dict[int, int]] = {}
     for commit in commits:
         for place, record in enumerate(commit.metrics):
             for name, value in flat(record):
                 if _is_whole(value):
                     assert isinstance(value, int)
-                    found.setdefault((place, name), {})[commit.epoch] = value
+                    found.setdefault(RankName(place, name), {})[commit.epoch] = value
     return found
 
 
@@ -95,7 +96,7 @@ def _counters(commits: Sequence[Commit], ignore: tuple[str, ...]) -> _Series:
     for key, series in _whole_numbers(commits).items():
         values = [series[epoch] for epoch in sorted(series)]
         grows = all(a < b for a, b in pairwise(values))
-        if grows and 1 < len(values) == len(commits) and not is_below(key[1], ignore):
+        if grows and 1 < len(values) == len(commits) and not is_below(key.name, ignore):
             found[key] = series
     return found
 
@@ -108,7 +109,7 @@ def _wrong_counters(commits: Sequence[Commit], ours: _Series, due: _Series) -> I
     told: set[str] = set()
     numbers = {commit.epoch: commit.number for commit in commits}
     for (place, name), theirs in sorted(due.items()):
-        mine = ours.get((place, name), {})
+        mine = ours.get(RankName(place, name), {})
         for epoch in sorted(mine):
             if name in told or mine[epoch] == theirs.get(epoch, mine[epoch]):
                 continue
@@ -139,7 +140,7 @@ _NAMES = re.compile(
     r"(^|[._/-])(best|patience|stale|stop|stopped|should_stop|early_stop(ping)?|wait|"
     r"(num_)?bad(_epochs)?)([._/-]|$)"
 )
-_Report: TypeAlias = Mapping[tuple[int, str], Value]
+_Report: TypeAlias = Mapping[RankName, Value]
 
 
 @own_check(SELECTION, asks="Was the same model chosen, and training stopped by the same rule?")
@@ -187,20 +188,20 @@ def _side_by_side(analysis: RunAnalysis, reference: RunTables) -> Iterator[tuple
 
 def _report_values(commit: Commit) -> _Report:
     return {
-        (rank, name): value
+        RankName(rank, name): value
         for rank, record in enumerate(commit.metrics)
         for name, value in flat(record)
     }
 
 
-def _choosing_names(commit: Commit, ignore: tuple[str, ...]) -> Iterator[tuple[int, str]]:
-    for rank, name in _report_values(commit):
-        if _NAMES.search(name) and not is_below(name, ignore):
-            yield rank, name
+def _choosing_names(commit: Commit, ignore: tuple[str, ...]) -> Iterator[RankName]:
+    for key in _report_values(commit):
+        if _NAMES.search(key.name) and not is_below(key.name, ignore):
+            yield key
 
 
 def _other_choice(
-    analysis: RunAnalysis, compared: list[tuple[Commit, Commit, tuple[int, str]]]
+    analysis: RunAnalysis, compared: list[tuple[Commit, Commit, RankName]]
 ) -> Iterator[Anomaly]:
     before = [(m, due, name) for m, due, name in compared if m.number < analysis.began]
     proven = {name for *_, name in before} - {
@@ -217,14 +218,14 @@ def _other_choice(
             return
         ours, theirs = _report_values(mine).get(name), _report_values(due)[name]
         yield Anomaly(
-            message=f"`{name[1]}` is {ours} at the report of epoch {mine.epoch}, {theirs} in the "
+            message=f"`{name.name}` is {ours} at the report of epoch {mine.epoch}, {theirs} in the "
             "baseline, while what it is chosen by is the same: its state did not come back",
             events=(mine.number,),
         )
         return
 
 
-def _choice_differs(mine: Commit, due: Commit, name: tuple[int, str]) -> bool:
+def _choice_differs(mine: Commit, due: Commit, name: RankName) -> bool:
     return _report_values(mine).get(name) != _report_values(due)[name]
 
 
@@ -234,10 +235,10 @@ def _numbers_parted_before(analysis: RunAnalysis, mine: Commit, due: Commit) -> 
     if where is not None and where < (mine.epoch, float("inf")):
         return True
     ours, theirs = _report_values(mine), _report_values(due)
-    others = {key for key in theirs if not _NAMES.search(key[1])}
+    others = {key for key in theirs if not _NAMES.search(key.name)}
     comparison = analysis.comparison
     loose = () if comparison is None else (*comparison.not_compared, *comparison.ignored)
-    return any(ours.get(key) != theirs[key] for key in others if not is_below(key[1], loose))
+    return any(ours.get(key) != theirs[key] for key in others if not is_below(key.name, loose))
 
 
 def _kept_alike(analysis: RunAnalysis, reference: RunTables) -> Anomaly | bool | None:

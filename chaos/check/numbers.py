@@ -13,6 +13,7 @@ from chaos.check.inputs import count_samples
 from chaos.check.lineage import Lineage
 from chaos.check.tolerance import Allowance
 from chaos.check.values import NumberPair, as_number, is_below, loss_pairs, metric_pairs
+from chaos.model.places import Place
 
 TOGETHER = "mean loss of all ranks"
 
@@ -120,7 +121,7 @@ class NumberComparison:
         """The first number that differs from the baseline's."""
         firsts = (self.losses.first, self.metrics.first, self.together.first)
         found = [first for first in firsts if first is not None]
-        return min(found, key=lambda pair: pair.place, default=None)
+        return min(found, key=lambda pair: pair.order, default=None)
 
 
 @dataclass
@@ -197,10 +198,10 @@ def mean_losses(ours: Lineage, theirs: Lineage, resized: frozenset[int]) -> Iter
                 )
 
 
-def _by_step(course: Lineage) -> dict[tuple[int, int], list[Step]]:
-    found: dict[tuple[int, int], list[Step]] = {}
+def _by_step(course: Lineage) -> dict[Place, list[Step]]:
+    found: dict[Place, list[Step]] = {}
     for step in course.all_steps():
-        found.setdefault((step.epoch, step.step), []).append(step)
+        found.setdefault(Place(step.epoch, step.step), []).append(step)
     return found
 
 

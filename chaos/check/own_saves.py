@@ -7,18 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import PurePath
-from typing import TypeAlias
 
 from chaos.check.analysis import RunAnalysis, RunTables
 from chaos.check.attempt import Attempt
 from chaos.check.files import SAVERS, Save, is_own, place_of, series_of
 from chaos.check.restarts import Restart
 from chaos.model.event import FileCopied, FileLoaded, FileSaved, StateSeen
+from chaos.model.places import START, Place, RankName
 from chaos.model.verdict import Anomaly
 from chaos.words import plural
 
-_Place: TypeAlias = tuple[int, int]  # epoch, finished steps of it
-_File: TypeAlias = tuple[int, str]  # a rank, and its file's name with `#` for its numbers
 # A name that Python's `tempfile` draws: no later process can find such a file by it.
 _DRAWN = re.compile(r"/tmp[a-z0-9_]{8}(?=[/.]|$)")  # noqa: S108 - a pattern
 
@@ -43,7 +41,7 @@ def took_all_there_was(analysis: RunAnalysis, restart: Restart) -> bool:
     """
     attempt = restart.attempt
     is_seen = attempt.index in analysis.run.files.seen
-    is_anew = all(start.place == (0, 0) for start in attempt.starts.values())
+    is_anew = all(start.place == START for start in attempt.starts.values())
     has_read = is_anew or bool(_loads(analysis, attempt))
     is_own = is_seen and has_read and analysis.run.keeps_own_files
     return is_own and not any(own_files(analysis, restart))
@@ -131,7 +129,7 @@ class _Sources:
         alike = sorted(at, key=lambda s: (s.rank == load.saved_rank, series_of(s.name) == series))
         return alike[-1] if alike else None
 
-    def _whole_places(self, pool: list[Save]) -> set[_Place]:
+    def _whole_places(self, pool: list[Save]) -> set[Place]:
         """Return the places of a series at which each rank that has saves has one."""
         ranks = {save.rank for save in pool}
         places = {save.place for save in pool}
@@ -143,7 +141,7 @@ class _Sources:
         """Return an attempt that began at the very beginning, although there were saves."""
         attempt = self.restart.attempt
         starts = attempt.starts.values()
-        if not all(start.place == (0, 0) for start in starts):
+        if not all(start.place == START for start in starts):
             return None
         left = self.files.left_last(self._index, before=self.since)
         newest = self._newest_of(self.there or left)
@@ -183,7 +181,7 @@ class _Sources:
         if not self._with_model and save.saver not in SAVERS:
             return False  # nothing shows that it is a checkpoint, and no picture or table
         is_staged = series_of(save.name) in self._staged
-        names = {_file_of(other)[1] for other in self.files.saves if other.digest == save.digest}
+        names = {_file_of(other).name for other in self.files.saves if other.digest == save.digest}
         is_other = self._with_model and names.isdisjoint(self._with_model)
         return not is_staged and not is_other and _DRAWN.search(save.name) is None
 
@@ -215,8 +213,8 @@ class _Sources:
         """
         if self.analysis.reference is None or self.analysis.resized:
             return True
-        names = {_file_of(other)[1] for other in others}
-        due = {file for file in self._due.get(save.place, ()) if file[1] in names}
+        names = {_file_of(other).name for other in others}
+        due = {file for file in self._due.get(save.place, ()) if file.name in names}
         is_complete = due <= {_file_of(other) for other in others if other.place >= save.place}
         return is_complete and self._is_filled(save, self._filled[_folder_of(save.name)])
 
@@ -238,9 +236,9 @@ class _Sources:
         return self._index not in self.files.seen or due <= self._beside[_folder_of(save.name)]
 
     @cached_property
-    def _due(self) -> Mapping[_Place, set[_File]]:
+    def _due(self) -> Mapping[Place, set[RankName]]:
         """The files of the baseline's, by the place of their content."""
-        found: dict[_Place, dict[str, _File]] = {}
+        found: dict[Place, dict[str, RankName]] = {}
         course = self._courses[-1]
         copied = (replace(save, name=path) for save, path in _copies(course))
         for save in (*course.files.saves, *copied):
@@ -290,7 +288,7 @@ class _Sources:
     def _steps_since(self, save: Save, rank: int) -> int:
         """Return the number of a rank's steps from a save to the end of the attempt before."""
         done = [s for a in self.analysis.run.attempts if a.index < self._index for s in a.steps]
-        places = [(s.epoch, s.step) for s in done if s.rank == rank]
+        places = [Place(s.epoch, s.step) for s in done if s.rank == rank]
         return len({place for place in places if save.place < place <= places[-1]})
 
 
@@ -349,8 +347,8 @@ def _by_folder(paths: Iterable[str]) -> Mapping[str, Counter[str]]:
     return found
 
 
-def _file_of(save: Save) -> _File:
-    return save.rank, series_of(PurePath(save.name).name)
+def _file_of(save: Save) -> RankName:
+    return RankName(save.rank, series_of(PurePath(save.name).name))
 
 
 def _is_constant(pool: list[Save]) -> bool:
@@ -358,6 +356,5 @@ def _is_constant(pool: list[Save]) -> bool:
     return len({save.digest for save in pool}) == 1 and len(pool) > 1
 
 
-def _at(place: _Place) -> str:
-    epoch, step = place
-    return f"epoch {epoch}" + (f", step {step}" if step else "")
+def _at(place: Place) -> str:
+    return str(place) if place.step else f"epoch {place.epoch}"

@@ -38,11 +38,10 @@ from chaos.model.event import (
 )
 from chaos.model.events.base import WorkerEvent
 from chaos.model.history import Entry, History
-from chaos.model.places import Place
+from chaos.model.places import AttemptRank, Place
 
 _INFERRED = ("commit", "file", "nothing")
-_Of = tuple[int, int]  # an attempt and a rank
-Found: TypeAlias = Mapping[_Of, Resumed]
+Found: TypeAlias = Mapping[AttemptRank, Resumed]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,7 @@ class _Move:
 
     def __call__(self, epoch: int, step: int | None) -> dict[str, int]:
         """Return the fields of a place that is recorded as this one."""
-        to = Place(*self.to.place)
+        to = self.to.place
         fields = {"epoch": epoch + to.epoch - self.start.epoch}
         if step is not None:
             is_first = epoch == self.start.epoch
@@ -74,7 +73,7 @@ def placed(history: History, baseline: History) -> tuple[History, Found]:
     return History(entries, torn=history.torn, hidden=history.hidden), resumed
 
 
-def _moves(history: History, baseline: History) -> Mapping[_Of, _Move]:
+def _moves(history: History, baseline: History) -> Mapping[AttemptRank, _Move]:
     sure = {
         (e.attempt, e.rank)
         for _, e in history.of(Repositioned)
@@ -86,7 +85,7 @@ def _moves(history: History, baseline: History) -> Mapping[_Of, _Move]:
     known, size = indexes(baseline), _size(baseline)
     own = cache(partial(_own, history))
     return {
-        (attempt.index, rank): _Move(Place(*start.place), found)
+        AttemptRank(attempt.index, rank): _Move(start.place, found)
         for attempt in attempts(history)
         for rank, start in sorted(attempt.starts.items())
         if (attempt.index, rank) in trained - sure
@@ -97,7 +96,7 @@ def _moves(history: History, baseline: History) -> Mapping[_Of, _Move]:
 
 def _found(steps: list[Seen], index: Index, start: Start, own: Index) -> Resumed | None:
     by = start.by or ("nothing" if start.checkpoint is None else "commit")
-    found = resumed_at(steps, index, Assumed(Place(*start.place), by, start.path), own)
+    found = resumed_at(steps, index, Assumed(start.place, by, start.path), own)
     return None if found.by in _INFERRED else found
 
 
@@ -129,24 +128,24 @@ def _size(history: History) -> int:
 # -- events ----------------------------------------------------------------------------------------
 
 
-def _moved(entry: Entry, moves: Mapping[_Of, _Move]) -> Entry:
+def _moved(entry: Entry, moves: Mapping[AttemptRank, _Move]) -> Entry:
     fields = dict(_fields(entry.what, moves))
     if not fields:
         return entry
     return msgspec.structs.replace(entry, what=msgspec.structs.replace(entry.what, **fields))
 
 
-def _fields(what: AnyEvent, moves: Mapping[_Of, _Move]) -> Iterator[tuple[str, object]]:
+def _fields(what: AnyEvent, moves: Mapping[AttemptRank, _Move]) -> Iterator[tuple[str, object]]:
     """Yield the fields of an event's new place."""
     rank = 0 if isinstance(what, Committed) else getattr(what, "rank", None)
-    move = moves.get((getattr(what, "attempt", -1), rank if rank is not None else -1))
+    move = moves.get(AttemptRank(getattr(what, "attempt", -1), -1 if rank is None else rank))
     is_start = isinstance(what, WorkerStarted | Repositioned)
     if move is not None and isinstance(what, WorkerEvent | Committed) and not is_start:
         epoch = getattr(what, "epoch", None)
         if epoch is not None:
             yield from move(epoch, getattr(what, "step", None)).items()
     if isinstance(what, FileLoaded) and what.saved_epoch is not None:
-        saver = moves.get((what.saved_attempt or 0, what.saved_rank or 0))
+        saver = moves.get(AttemptRank(what.saved_attempt or 0, what.saved_rank or 0))
         if saver is not None:
             found = saver(what.saved_epoch, what.saved_step)
             yield from ((f"saved_{name}", value) for name, value in found.items())

@@ -29,6 +29,7 @@ from chaos.model.event import (
     WorkerStarted,
 )
 from chaos.model.history import History
+from chaos.model.places import AttemptRank
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.words import plural
 
@@ -153,9 +154,11 @@ def _last_sign(analysis: RunAnalysis, attempt: Attempt) -> tuple[int, str] | Non
 
 
 def _twins(analysis: RunAnalysis) -> Iterator[Anomaly]:
-    seen: dict[tuple[int, int], tuple[int, int]] = {}
+    seen: dict[AttemptRank, tuple[int, int]] = {}
     for number, started in analysis.history.of(WorkerStarted):
-        before, pid = seen.setdefault((started.attempt, started.rank), (number, started.pid))
+        before, pid = seen.setdefault(
+            AttemptRank(started.attempt, started.rank), (number, started.pid)
+        )
         if pid != started.pid:
             yield Anomaly(
                 message=f"two processes were rank {started.rank} of attempt {started.attempt}: "

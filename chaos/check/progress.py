@@ -17,6 +17,7 @@ from chaos.check.result import (
 )
 from chaos.check.time_limits import Pause, StallLimit, TimeLimit, for_recovery, last_sign, pauses
 from chaos.model.event import GateReached, GateReleased, UploadBegun
+from chaos.model.places import Place
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.words import plural
 
@@ -169,15 +170,15 @@ def _way_between_saves(reference: RunTables) -> int:
     )
 
 
-def _longest_way(reference: RunTables, rank: int, saved: set[tuple[int, int]]) -> int:
+def _longest_way(reference: RunTables, rank: int, saved: set[Place]) -> int:
     way = longest = 0
     for epoch in reference.lineage.epochs[rank]:
         # A save at the head of an epoch, before any step of it, ends the way too.
-        way = 0 if (epoch, 0) in saved else way
-        for step in reference.lineage.steps[rank, epoch]:
+        way = 0 if Place(epoch, 0) in saved else way
+        for step in reference.lineage.steps_of(rank, epoch):
             way += 1
             longest = max(longest, way)
-            way = 0 if (step.epoch, step.step) in saved else way
+            way = 0 if Place(step.epoch, step.step) in saved else way
     return longest
 
 

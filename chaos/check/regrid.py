@@ -38,6 +38,7 @@ from chaos.model.event import (
     ValidationBegun,
 )
 from chaos.model.history import Baseline, History
+from chaos.model.places import Place
 
 _AT_STEP = (
     StepDone
@@ -78,19 +79,19 @@ class Grid:
         before = self._of(rank)
         return before[min(epoch, len(before) - 1)] + step
 
-    def head(self, rank: int, done: int) -> tuple[int, int]:
+    def head(self, rank: int, done: int) -> Place:
         """Return the place from which a rank continues after so many steps."""
         return self._place(rank, done, bisect_right(self._of(rank), done) - 1)
 
-    def end(self, rank: int, done: int) -> tuple[int, int]:
+    def end(self, rank: int, done: int) -> Place:
         """Return the place of the last of so many steps."""
         return self._place(rank, done, bisect_left(self._of(rank), done) - 1)
 
-    def _place(self, rank: int, done: int, epoch: int) -> tuple[int, int]:
+    def _place(self, rank: int, done: int, epoch: int) -> Place:
         """Return a place within the known epochs: surplus steps belong to the last one."""
         before = self._of(rank)
         within = min(max(epoch, 0), len(before) - 2)
-        return within, done - before[within]
+        return Place(within, done - before[within])
 
     def _of(self, rank: int) -> Sequence[int]:
         """Return a rank's row; a rank without steps, as of a wider group, has the first row."""

@@ -129,7 +129,7 @@ class RepeatedSteps:
 
 def surplus_steps(restart: Restart, start: Start, reference: Lineage) -> int:
     """Return the number of surplus steps of a rank in the first epoch after a restart."""
-    steps = restart.attempt.by_epoch.get((start.rank, start.epoch), ())
+    steps = restart.attempt.steps_of(start.rank, start.epoch)
     return len(steps) - (reference.count(start.rank, start.epoch) - start.step)
 
 

@@ -110,7 +110,7 @@ def _is_reset(analysis: RunAnalysis, attempt: int, rank: int) -> bool:
 def _last_failure(analysis: RunAnalysis, attempt: int, rank: int) -> tuple[int, FileLoaded] | None:
     """Return the last load that raised, if no later one succeeded."""
     failed = None
-    for number, load in analysis.run.files.loads.get((attempt, rank), ()):
+    for number, load in analysis.run.files.loads_of(attempt, rank):
         if load.error is not None:
             failed = number, load
         elif is_own(load):
@@ -191,7 +191,7 @@ def _read_uncommitted(analysis: RunAnalysis, restart: Restart) -> Iterator[Anoma
 def _resumed_from_torn(analysis: RunAnalysis, restart: Restart) -> Iterator[Anomaly]:
     files, index = analysis.run.files, restart.attempt.index
     for rank in sorted(restart.attempt.first_steps):
-        for number, load in files.loads.get((index, rank), ()):
+        for number, load in files.loads_of(index, rank):
             torn = files.torn(load.path, before=number)
             if load.error is None and load.saved_epoch is None and torn is not None:
                 yield Anomaly(

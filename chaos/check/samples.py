@@ -25,6 +25,7 @@ from chaos.check.result import (
 from chaos.check.sample_ledger import NOT_KNOWN, NOT_REPEATED, EpochSamples, SampleLedger
 from chaos.check.state_snapshots import is_rng
 from chaos.model.event import StepDone
+from chaos.model.places import Place, RankEpoch
 from chaos.model.severity import Severity
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.words import plural, ranks
@@ -130,7 +131,7 @@ def _batch_sizes(analysis: RunAnalysis) -> _BatchSizes:
     for group in analysis.aligned_before:
         if not (group.has_equal_losses and group.has_equal_inputs):
             seen.add(group, survived=False)
-    again = {(made.rank, made.epoch) for made in analysis.repeated_steps}
+    again = {RankEpoch(made.rank, made.epoch) for made in analysis.repeated_steps}
     for group in analysis.aligned:
         if group.key in again:
             continue
@@ -172,7 +173,7 @@ class _Total:
 
 
 def _total(
-    ours: Lineage, due: Lineage, place: tuple[int, int], count: Callable[[Step], int | None]
+    ours: Lineage, due: Lineage, place: Place, count: Callable[[Step], int | None]
 ) -> _Total:
     mine = theirs = known = 0
     unknown = []
@@ -187,13 +188,13 @@ def _total(
 
 
 def _batch_anomalies(apart: list[Step], ours: Lineage, due: Lineage) -> Iterator[Anomaly]:
-    for epoch, number in sorted({(step.epoch, step.step) for step in apart}):
-        samples = _total(ours, due, (epoch, number), _sample_count)
-        parts = _total(ours, due, (epoch, number), _micro_batches)
+    for place in sorted({Place(step.epoch, step.step) for step in apart}):
+        samples = _total(ours, due, place, _sample_count)
+        parts = _total(ours, due, place, _micro_batches)
         if samples.ours != samples.due or parts.ours != parts.due:
-            there = [s.number for s in apart if (s.epoch, s.step) == (epoch, number)]
+            there = [s.number for s in apart if (s.epoch, s.step) == place]
             yield Anomaly(
-                message=f"step {number} of epoch {epoch} saw "
+                message=f"step {place.step} of epoch {place.epoch} saw "
                 f"{_batch_words(samples, samples.ours, parts, parts.ours)}, in the baseline "
                 f"{_batch_words(samples, samples.due, parts, parts.due)}"
                 f"{_unknown_words(samples, parts)}",
@@ -275,7 +276,7 @@ def check_sample_order(analysis: RunAnalysis) -> CheckResult:
     why = unrepeatable(feeds)
     if why is not None and not analysis.plan.expect.is_exact:
         return nothing_due(SAMPLE_ORDER, f"{why}; `expect` says that it need not repeat")
-    again = {(made.rank, made.epoch) for made in analysis.repeated_steps}
+    again = {RankEpoch(made.rank, made.epoch) for made in analysis.repeated_steps}
     return conclude(
         SAMPLE_ORDER,
         anomalies=[] if why else list(_order_anomalies(analysis, feeds, again)),
@@ -297,11 +298,11 @@ def unrepeatable(feeds: InputComparison) -> str | None:
 
 
 def _order_anomalies(
-    analysis: RunAnalysis, feeds: InputComparison, again: set[tuple[int, int]]
+    analysis: RunAnalysis, feeds: InputComparison, again: set[RankEpoch]
 ) -> Iterator[Anomaly]:
     told = SampleLedger(analysis, feeds)
     first = divergence(analysis)
-    until = (-1, 0.0) if first is None else first.place[:2]
+    until = (-1, 0.0) if first is None else first.place
     by_epoch: defaultdict[int, list[InputsApart]] = defaultdict(list)
     for apart in feeds.apart:
         if (apart.rank, apart.epoch) in again:
@@ -347,7 +348,11 @@ def _order_severity(
     if same_size and (_may_resample(analysis) or all(map(feeds.is_drawn_again, parted))):
         return "not reproducible"
     blame = {restart.attempt.index: blamed(analysis, restart) for restart in analysis.restarts}
-    heads = {r.attempt.index for r in analysis.restarts if (r.attempt.place or (0, 1))[1] == 0}
+    heads = {
+        r.attempt.index
+        for r in analysis.restarts
+        if r.attempt.place is not None and r.attempt.place.step == 0
+    }
     is_drawn = all(
         apart.first.attempt in heads
         and feeds.drawn_anew(apart)

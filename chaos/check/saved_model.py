@@ -60,7 +60,7 @@ def _of_another_moment(analysis: RunAnalysis, row: Row) -> str | None:
 def _read(analysis: RunAnalysis, row: Row) -> Iterator[SavedPart]:
     """Yield the entries of the files of this run that a rank read before it trained."""
     files = analysis.run.files
-    for _, load in files.loads.get((row.attempt, row.rank), ()):
+    for _, load in files.loads_of(row.attempt, row.rank):
         save = files.origin(load)
         what = None if save is None else analysis.history[save.number].what
         if isinstance(what, FileSaved):

@@ -1,15 +1,16 @@
 """Checks of the job's state at a resume: each part came back, and ranks stay what they were."""
 
 from collections.abc import Iterable, Iterator
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.blame import blamed, random_rows
 from chaos.check.fix_hints import remedy, sentence
 from chaos.check.result import blind, conclude, nothing_due, own_check, without_restart
 from chaos.check.state_at_resume import Row, group_of
-from chaos.check.state_snapshots import holds_nothing, is_rng, parts_of
+from chaos.check.state_snapshots import holds_nothing, is_rng, parts_of, place_of
 from chaos.model.event import StateSeen
+from chaos.model.places import AttemptRank, RankEpoch
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.words import plural, ranks
 
@@ -118,7 +119,7 @@ def _unlooked_at(analysis: RunAnalysis) -> Iterator[str]:
     for restart in analysis.restarts:
         attempt = restart.attempt.index
         for rank in sorted(restart.attempt.starts):
-            _, seen = analysis.run.snapshots.entries.get((attempt, rank), (0, None))
+            _, seen = analysis.run.snapshots.entries.get(AttemptRank(attempt, rank), (0, None))
             if seen is not None and seen.step:
                 yield (
                     f"attempt {attempt} goes on from step {seen.step} of epoch {seen.epoch}, where "
@@ -208,16 +209,17 @@ def _drawn_alike(analysis: RunAnalysis) -> Iterator[str]:
     for attempt in sorted(analysis.resized):
         first: dict[tuple[str, str], int] = {}
         for rank in sorted(r for of, r in run.entries if of == attempt):
-            _, seen = run.entries[attempt, rank]
-            after = run.left.get((rank, seen.epoch))
+            _, seen = run.entries[AttemptRank(attempt, rank)]
+            after = run.left.get(RankEpoch(rank, seen.epoch))
             left = parts_of(after if after is not None and after.attempt == attempt else None)
-            place = (seen.epoch, seen.step, seen.moment)
+            there = place_of(seen)
             for name, part in parts_of(seen).items():
                 if not is_rng(name) or left.get(name, part).digest == part.digest:
                     continue
                 other = first.setdefault((name, part.digest), rank)
                 ours, theirs = (
-                    parts_of(due.by_place.get((of, *place))).get(name) for of in (rank, other)
+                    parts_of(due.by_place.get(there._replace(rank=of))).get(name)
+                    for of in (rank, other)
                 )
                 if ours is not None and theirs is not None and ours.digest != theirs.digest:
                     yield (
@@ -234,8 +236,16 @@ REPLICAS = "replicas"
 
 
 _COPIED = frozenset({"model", "buffers", "optimizer", "optimizer settings", "averaged model"})
-_Place: TypeAlias = tuple[int, int, int, str]  # attempt, epoch, step, moment
 _Seen: TypeAlias = tuple[int, StateSeen]
+
+
+class _Meeting(NamedTuple):
+    """A place of one attempt, at which all its ranks are seen."""
+
+    attempt: int
+    epoch: int
+    step: int
+    moment: str
 
 
 @own_check(REPLICAS, asks="Are the copies of the model on all ranks still equal?")
@@ -277,12 +287,12 @@ def check_replicas(analysis: RunAnalysis) -> CheckResult:
     )
 
 
-def _carried_words(analysis: RunAnalysis, place: _Place) -> str:
+def _carried_words(analysis: RunAnalysis, place: _Meeting) -> str:
     """Return which checkpoints were committed with unequal copies, as the end of a sentence.
 
     They are those of the attempt from that place on, and of later attempts that resumed from one.
     """
-    index, epoch, _, _ = place
+    index, epoch = place.attempt, place.epoch
     carried: dict[str, int] = {}
     for attempt in analysis.run.attempts[index:]:
         handed = {start.checkpoint for start in attempt.starts.values()}
@@ -307,12 +317,12 @@ def _copied_names(snapshots: Iterable[_Seen]) -> set[str]:
 
 def _unequal_parts(
     snapshots: Iterable[_Seen], *, only: set[str] | None = None
-) -> dict[str, tuple[_Place, tuple[int, ...]]]:
+) -> dict[str, tuple[_Meeting, tuple[int, ...]]]:
     """Return the parts that are unequal on some ranks, with the first such place of each."""
-    first: dict[_Place, _Seen] = {}
-    found: dict[str, tuple[_Place, tuple[int, ...]]] = {}
+    first: dict[_Meeting, _Seen] = {}
+    found: dict[str, tuple[_Meeting, tuple[int, ...]]] = {}
     for number, seen in snapshots:
-        place = (seen.attempt, seen.epoch, seen.step, seen.moment)
+        place = _Meeting(seen.attempt, seen.epoch, seen.step, seen.moment)
         there = first.setdefault(place, (number, seen))
         if there[1].components == seen.components:
             continue

@@ -18,7 +18,6 @@ from chaos.check.lineage import Lineage
 from chaos.check.restarts import Restart
 from chaos.check.state_snapshots import (
     Allowed,
-    Place,
     StateSnapshots,
     agree,
     differing,
@@ -32,6 +31,7 @@ from chaos.check.state_snapshots import (
 from chaos.check.tolerance import EXACT, Allowance
 from chaos.model.diagnosis import GROUPS, Standing
 from chaos.model.event import Component, StateSeen
+from chaos.model.places import START, AttemptRank, Place, RankEpoch, StatePlace
 
 _SETTINGS = ("lr", "weight_decay", "betas", "eps", "momentum", "dampening", "nesterov", "settings")
 _ORDER: tuple[Standing, ...] = ("not restored", "reset", "different", "restored", "not compared")
@@ -117,7 +117,7 @@ class _Sides:
     """The parts that are compared as a rank begins to train in an attempt."""
 
     #: where the baseline's was taken
-    place: tuple[int, int, str]
+    place: StatePlace
     ours: Mapping[str, Component]
     #: all parts of the rank there
     baseline: Mapping[str, Component]
@@ -153,7 +153,7 @@ class Beside:
 
     def _of_attempt(self, restart: Restart) -> Iterator[Row]:
         for rank in sorted(restart.attempt.starts):
-            entry = self.run.entries.get((restart.attempt.index, rank))
+            entry = self.run.entries.get(AttemptRank(restart.attempt.index, rank))
             if entry is not None:
                 yield from self._of_rank(*entry)
 
@@ -181,7 +181,7 @@ class Beside:
                 row = replace(row, is_resharded=is_resized and mine_before.share is not None)
                 yield self._by_own(row, sides.fresh.get(name))
             else:
-                place, fresh = (seen.rank, *sides.place), sides.fresh.get(name)
+                place, fresh = sides.place, sides.fresh.get(name)
                 standing = _standing(mine, due, fresh, self.allowance, place)
                 is_resharded = is_resized and due.share is not None
                 row = Row(*at, name, standing, mine, due, is_resharded=is_resharded)
@@ -202,13 +202,15 @@ class Beside:
     def _sides(self, seen: StateSeen) -> "_Sides":
         """Return what is compared as a rank begins to train in an attempt."""
         place, groups = self._place(seen)
-        baseline = parts_of(self.reference.by_place.get((seen.rank, *place)))
+        baseline = parts_of(self.reference.by_place.get(place))
         baseline = {n: part for n, part in baseline.items() if group_of(n) in groups}
         ours, own, fresh = parts_of(seen), self._own_before(seen), self.run.fresh(seen.rank)
         if seen.attempt not in self.resized:
             own = {**own, **self._own_there(seen)}
             return _Sides(place, ours, baseline, baseline, own, fresh)
-        due = {n: p for n, p in self.reference.whole_at(*place).items() if group_of(n) in groups}
+        due = {
+            n: p for n, p in self.reference.whole_at(*place[1:]).items() if group_of(n) in groups
+        }
         baseline = baseline or due  # of a rank that the baseline has not
         sharded = {name for name, part in baseline.items() if part.share is not None}
         for name in sharded & ours.keys():
@@ -221,16 +223,17 @@ class Beside:
         fresh = {n: whole_fresh.get(n, p) if n in sharded else p for n, p in fresh.items()}
         return _Sides(place, ours, baseline, due, own, fresh)
 
-    def _place(self, seen: StateSeen) -> tuple[tuple[int, int, str], Container[str]]:
+    def _place(self, seen: StateSeen) -> tuple[StatePlace, Container[str]]:
         """Return where the baseline's state is due that a rank continued with, and of which groups.
 
         Within an epoch that is the state after the step before. Only model and optimizer are the
         same there: schedules and averages move on after a step, and the next forward draws random
         numbers.
         """
-        if not seen.step or place_of(seen) in self.reference.by_place:
-            return (seen.epoch, seen.step, seen.moment), GROUPS
-        return (seen.epoch, seen.step, "step"), ("model", "optimizer")
+        place = place_of(seen)
+        if not seen.step or place in self.reference.by_place:
+            return place, GROUPS
+        return place._replace(moment="step"), ("model", "optimizer")
 
     def _is_out(
         self, seen: StateSeen, mine: Component | None, due: Component, *, is_own: bool
@@ -266,7 +269,7 @@ class Beside:
         ours, own = row.ours, row.due
         assert own is not None
         if not self._is_due_exactly(own):
-            place = (row.rank, row.epoch, row.step, "entered")
+            place = StatePlace(row.rank, row.epoch, row.step, "entered")
             return replace(row, standing=_standing(ours, own, fresh, self.allowance, place))
         standing = _standing(ours, own, fresh, EXACT)
         # A state that the run had at another time is an old checkpoint, and no rounded one.
@@ -289,7 +292,7 @@ class Beside:
         if row.ours is None or not row.ours.digest:
             return None
         for rank in sorted({of for _, of in self.reference.entries} - {row.rank}):
-            seen = self.reference.by_place.get((rank, row.epoch, row.step, "entered"))
+            seen = self.reference.by_place.get(StatePlace(rank, row.epoch, row.step, "entered"))
             theirs = parts_of(seen).get(row.component)
             if theirs is not None and theirs.digest == row.ours.digest:
                 return rank
@@ -307,8 +310,8 @@ class Beside:
         for _, other in self.run.all:
             if other.attempt >= seen.attempt or place_of(other) != place_of(seen):
                 continue
-            _, entry = self.run.entries.get((other.attempt, other.rank), (0, other))
-            if (entry.epoch, entry.step) >= (other.epoch, other.step):
+            _, entry = self.run.entries.get(AttemptRank(other.attempt, other.rank), (0, other))
+            if Place(entry.epoch, entry.step) >= Place(other.epoch, other.step):
                 continue
             for name, part in parts_of(other).items():
                 is_found = (
@@ -329,10 +332,10 @@ class Beside:
             _, theirs = self.reference.whole_left(before)
             entered = self.reference.whole_at(seen.epoch, 0, "entered")
         else:
-            left = self.run.left.get((seen.rank, before))
+            left = self.run.left.get(RankEpoch(seen.rank, before))
             last, mine = -1 if left is None else left.attempt, parts_of(left)
-            theirs = parts_of(self.reference.left.get((seen.rank, before)))
-            due = self.reference.by_place.get((seen.rank, seen.epoch, 0, "entered"))
+            theirs = parts_of(self.reference.left.get(RankEpoch(seen.rank, before)))
+            due = self.reference.by_place.get(StatePlace(seen.rank, seen.epoch, 0, "entered"))
             entered = parts_of(due)
         if seen.step or not 0 <= last < seen.attempt:
             return {}
@@ -356,7 +359,7 @@ def _standing(
     due: Component,
     fresh: Component | None,
     allowance: Allowed,
-    place: Place | None = None,
+    place: StatePlace | None = None,
 ) -> Standing:
     if agree(ours, due, allowance, place):
         return "restored"
@@ -393,7 +396,7 @@ def began_anew(
     beginning, did as well.
     """
     starts = restart.attempt.starts.values()
-    if any(start.moved and start.place == (0, 0) for start in starts):
+    if any(start.moved and start.place == START for start in starts):
         return True
     mine = [
         row for row in rows if row.attempt == restart.attempt.index and not is_rng(row.component)
@@ -403,7 +406,7 @@ def began_anew(
         return all(row.standing == "reset" for row in models) and all(
             _is_fresh(r, run) for r in mine
         )
-    if reference is None or restart.attempt.place in (None, (0, 0)):
+    if reference is None or restart.attempt.place in (None, START):
         return False
     firsts = restart.attempt.first_steps
     return bool(firsts) and all(_repeats_epoch_0(restart, rank, reference) for rank in firsts)
@@ -423,7 +426,7 @@ def _repeats_epoch_0(restart: Restart, rank: int, reference: Lineage) -> bool:
     start = restart.attempt.starts.get(rank)
     if start is None:
         return False
-    steps = restart.attempt.by_epoch.get((rank, start.epoch), ())
+    steps = restart.attempt.steps_of(rank, start.epoch)
     ours = [step.losses for step in steps]
     first = _losses(reference, rank, 0, len(ours))
     due = _losses(reference, rank, start.epoch, len(ours))
@@ -431,4 +434,4 @@ def _repeats_epoch_0(restart: Restart, rank: int, reference: Lineage) -> bool:
 
 
 def _losses(course: Lineage, rank: int, epoch: int, count: int) -> list[Losses | None]:
-    return [step.losses for step in course.steps.get((rank, epoch), ())[:count]]
+    return [step.losses for step in course.steps_of(rank, epoch)[:count]]

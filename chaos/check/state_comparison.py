@@ -7,14 +7,13 @@ where one matters, losses show it (`state`, `rank-randomness`).
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any
 
 from chaos.check.attempt import Attempt
 from chaos.check.compare import Tally, compare
 from chaos.check.state_at_resume import group_of
 from chaos.check.state_snapshots import (
     MOMENTS,
-    Place,
     StateSnapshots,
     counterparts,
     holds_nothing,
@@ -23,8 +22,7 @@ from chaos.check.state_snapshots import (
 )
 from chaos.model.diagnosis import GROUPS
 from chaos.model.event import Component, StateSeen
-
-_Name: TypeAlias = tuple[int, str]  # a rank, and a part of its state
+from chaos.model.places import Place, RankName, StatePlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,18 +30,18 @@ class PartPair:
     """One part of one rank's state, and the baseline's at its place. `number`: its event."""
 
     number: int
-    at: Place
+    at: StatePlace
     ours: Component
     due: Component
 
     @property
-    def name(self) -> _Name:
+    def name(self) -> RankName:
         """The rank and the part; it repeats itself on a rank, or does not."""
-        return self.at[0], self.due.name
+        return RankName(self.at.rank, self.due.name)
 
     @property
-    def place(self) -> tuple[int, int, int, int, str, int]:
-        """Its place in training, then its distance from the cause."""
+    def order(self) -> tuple[Any, ...]:
+        """Its place in training, then its distance from the cause: the first has the least."""
         rank, epoch, step, moment = self.at
         group = GROUPS.index(group_of(self.due.name))
         return epoch, step, MOMENTS.index(moment), group, self.due.name, rank
@@ -80,7 +78,7 @@ class StateComparison:
         """The part that differs first, on all ranks where it does there; empty without one."""
         if not self.apart:
             return ()
-        first = min(self.apart, key=lambda apart: apart.place)
+        first = min(self.apart, key=lambda apart: apart.order)
         at = (*first.at[1:], first.due.name)
         return [a for a in self.apart if (*a.at[1:], a.due.name) == at]
 
@@ -131,13 +129,13 @@ def _control(clean: Iterable[StateSeen], reference: StateSnapshots) -> Iterator[
                 yield pair
 
 
-def _moving(reference: StateSnapshots) -> frozenset[_Name]:
+def _moving(reference: StateSnapshots) -> frozenset[RankName]:
     """Return the parts that change over the places of the baseline."""
-    first: dict[_Name, str] = {}
+    first: dict[RankName, str] = {}
     found = set()
     for _, seen in reference.all:
         for part in seen.components:
-            name = (seen.rank, part.name)
+            name = RankName(seen.rank, part.name)
             if first.setdefault(name, part.digest) != part.digest:
                 found.add(name)
     return frozenset(found)
@@ -159,10 +157,8 @@ def surviving_snapshots(
     return [(number, seen) for number, seen in kept if seen.attempt not in without]
 
 
-def _is_redone(
-    seen: StateSeen, since: Mapping[int, tuple[int, int]], earliest: tuple[int, int]
-) -> bool:
-    start, place = since.get(seen.rank, earliest), (seen.epoch, seen.step)
+def _is_redone(seen: StateSeen, since: Mapping[int, Place], earliest: Place) -> bool:
+    start, place = since.get(seen.rank, earliest), Place(seen.epoch, seen.step)
     return place > start or (place == start and seen.moment != "step")
 
 

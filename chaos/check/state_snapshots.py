@@ -19,8 +19,8 @@ import msgspec
 
 from chaos.model.event import Component, StateSeen
 from chaos.model.history import History
+from chaos.model.places import START, AttemptRank, RankEpoch, StatePlace
 
-Place: TypeAlias = tuple[int, int, int, str]  # rank, epoch, step, moment
 MOMENTS = ("entered", "step", "left")  # in the order of training
 # A rank; the kind of owner; its structure; its index among those that have it; their number.
 _Owner: TypeAlias = tuple[int, str, str, int, int]
@@ -34,7 +34,7 @@ class Allowed(Protocol):
     def is_exact(self) -> bool:
         """Whether everything must be equal to the last bit."""
 
-    def allows_size(self, name: str, place: Place | None, ours: float, due: float) -> bool:
+    def allows_size(self, name: str, place: StatePlace | None, ours: float, due: float) -> bool:
         """Return whether the size of a part of the state is within the tolerance."""
 
 
@@ -74,23 +74,23 @@ class StateSnapshots:
         return name
 
     @cached_property
-    def by_place(self) -> Mapping[Place, StateSeen]:
+    def by_place(self) -> Mapping[StatePlace, StateSeen]:
         """The last snapshot at each place, of any attempt."""
         return {place_of(seen): seen for _, seen in self.all}
 
     @cached_property
-    def entries(self) -> Mapping[tuple[int, int], tuple[int, StateSeen]]:
-        """The first entry of each rank into training, by (attempt, rank)."""
-        found: dict[tuple[int, int], tuple[int, StateSeen]] = {}
+    def entries(self) -> Mapping[AttemptRank, tuple[int, StateSeen]]:
+        """The first entry into training of each rank of each attempt."""
+        found: dict[AttemptRank, tuple[int, StateSeen]] = {}
         for number, seen in self.all:
             if seen.moment == "entered":
-                found.setdefault((seen.attempt, seen.rank), (number, seen))
+                found.setdefault(AttemptRank(seen.attempt, seen.rank), (number, seen))
         return found
 
     @cached_property
-    def left(self) -> Mapping[tuple[int, int], StateSeen]:
-        """The state in which each rank left an epoch, by (rank, epoch): the last attempt's."""
-        return {(s.rank, s.epoch): s for _, s in self.all if s.moment == "left"}
+    def left(self) -> Mapping[RankEpoch, StateSeen]:
+        """The state in which each rank left an epoch: the last attempt's."""
+        return {RankEpoch(s.rank, s.epoch): s for _, s in self.all if s.moment == "left"}
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -100,7 +100,7 @@ class StateSnapshots:
     def whole_at(self, epoch: int, step: int, moment: str) -> dict[str, Component]:
         """Return the parts of all ranks together at a place, of any attempt (see `whole_parts`)."""
         ranks = {rank for _, rank in self.entries}
-        seen = (self.by_place.get((rank, epoch, step, moment)) for rank in ranks)
+        seen = (self.by_place.get(StatePlace(rank, epoch, step, moment)) for rank in ranks)
         return whole_parts([each for each in seen if each is not None])
 
     def whole_entry(self, attempt: int) -> dict[str, Component]:
@@ -115,15 +115,15 @@ class StateSnapshots:
 
     def fresh(self, rank: int) -> Mapping[str, Component]:
         """Return the state with which a rank begins training from scratch."""
-        first = self.entries.get((0, rank))
-        if first is None or (first[1].epoch, first[1].step) != (0, 0):
+        first = self.entries.get(AttemptRank(0, rank))
+        if first is None or (first[1].epoch, first[1].step) != START:
             return {}
         return parts_of(first[1])
 
 
-def place_of(seen: StateSeen) -> Place:
+def place_of(seen: StateSeen) -> StatePlace:
     """Return the place and the moment of a snapshot."""
-    return seen.rank, seen.epoch, seen.step, seen.moment
+    return StatePlace(seen.rank, seen.epoch, seen.step, seen.moment)
 
 
 def parts_of(seen: StateSeen | None) -> dict[str, Component]:
@@ -223,7 +223,10 @@ def counterparts(
 
 
 def agree(
-    ours: Component | None, due: Component | None, allowance: Allowed, place: Place | None = None
+    ours: Component | None,
+    due: Component | None,
+    allowance: Allowed,
+    place: StatePlace | None = None,
 ) -> bool:
     """Return whether a component is the baseline's: to the last bit, or in size nearly."""
     if holds_nothing(ours) or holds_nothing(due):

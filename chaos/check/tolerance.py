@@ -10,9 +10,10 @@ from typing import TypeAlias
 from chaos.check.attempt import Commit
 from chaos.check.lineage import Lineage
 from chaos.check.prediction_band import PROFILES, Compared, Interval, Key, learn
-from chaos.check.state_snapshots import MOMENTS, Place, StateSnapshots
+from chaos.check.state_snapshots import MOMENTS, StateSnapshots
 from chaos.check.values import NumberPair, as_number, flat
 from chaos.model.bounds import Tolerance
+from chaos.model.places import StatePlace
 from chaos.model.scenario import Profile
 
 NOISY_PART = 0.25
@@ -100,7 +101,7 @@ class Allowance:
         by = first if pair.number in self.firsts else later
         return band is not None and band.widened(by).holds(ours)
 
-    def allows_size(self, name: str, place: Place | None, ours: float, due: float) -> bool:
+    def allows_size(self, name: str, place: StatePlace | None, ours: float, due: float) -> bool:
         """Return whether the size of a part is within the tolerance; no `place`: at any place."""
         if self.bands is not None and place is not None:
             return self._within(self.bands.sizes, (*place, name), ours)

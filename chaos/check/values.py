@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from chaos.check.attempt import Commit, Losses, Step
 from chaos.model.bounds import Tolerance
+from chaos.model.places import NumberPlace
 
 Value: TypeAlias = float | str | bool | None
 
@@ -39,9 +40,14 @@ class NumberPair:
         return self.what
 
     @property
-    def place(self) -> tuple[int, float, int]:
+    def place(self) -> NumberPlace:
         """Its place in training; an epoch's metrics come after its steps."""
-        return self.epoch, math.inf if self.step is None else self.step, self.rank
+        return NumberPlace(self.epoch, math.inf if self.step is None else self.step)
+
+    @property
+    def order(self) -> tuple[NumberPlace, int]:
+        """Its place in training, and its rank."""
+        return self.place, self.rank
 
     @property
     def difference(self) -> float | None:

@@ -1,4 +1,8 @@
-"""Places in training."""
+"""Places in training, and the keys of what happened there, each with its own order of fields.
+
+All of them are tuples, so a journal holds them as lists of numbers, and they sort by their fields
+in order. A type checker tells them apart where bare tuples of numbers could be swapped.
+"""
 
 from typing import NamedTuple
 
@@ -14,3 +18,56 @@ class Place(NamedTuple):
 
 
 START = Place(0, 0)
+
+
+class RankEpoch(NamedTuple):
+    """One epoch as one rank trains it."""
+
+    rank: int
+    epoch: int
+
+
+class EpochRank(NamedTuple):
+    """One rank's part of an epoch, sorted as training goes: all ranks of one epoch, then the next.
+
+    Places that can be tried are listed, and drawn, in this order.
+    """
+
+    epoch: int
+    rank: int
+
+
+class AttemptRank(NamedTuple):
+    """One rank of one attempt: one process that trains, unless it was replaced."""
+
+    attempt: int
+    rank: int
+
+
+class StatePlace(NamedTuple):
+    """A place at which the state of one rank is seen, the same in each run of a job."""
+
+    rank: int
+    epoch: int
+    step: int
+    moment: str
+
+
+class NumberPlace(NamedTuple):
+    """A place at which numbers are compared: an epoch's metrics come after its last step, at inf.
+
+    A model that differs as a rank enters training after a step differs half a step later.
+    """
+
+    epoch: int
+    step: float
+
+
+class RankName(NamedTuple):
+    """Something of one rank that has a name: a part of its state, a metric, a file.
+
+    For files that differ in the numbers of their names alone, `#` stands for these.
+    """
+
+    rank: int
+    name: str

@@ -24,6 +24,7 @@ from chaos.model.event import (
     ReportReturned,
 )
 from chaos.model.history import BASELINE, HISTORY, History
+from chaos.model.places import Place
 from chaos.preflight.market import MARKETS, Exponential, Market, Notice, preset
 from chaos.preflight.question import Costs, JobShape, Question, RaySettings, changed
 from chaos.preflight.trace import fit, replayed
@@ -324,9 +325,8 @@ def _pauses_s(seen: Sequence[tuple[History, Attempt]]) -> list[float]:
     """
     pauses = []
     for history, attempt in seen:
-        rows = attempt.by_epoch
-        for rank, epoch in rows:
-            steps = [*rows[rank, epoch], *rows.get((rank, epoch + 1), ())[:1]]
+        for (rank, epoch), made in attempt.by_epoch.items():
+            steps = [*made, *attempt.steps_of(rank, epoch + 1)[:1]]
             saved = _saved_after(history, attempt, epoch)
             pauses += [
                 (history.time_ns(after.number) - history.time_ns(step.number)) / 1e9
@@ -349,11 +349,11 @@ def _commits(attempt: Attempt) -> list[Commit]:
     return [commit for commit in attempt.commits if commit.checkpoint is not None]
 
 
-def own_saves(history: History) -> set[tuple[int, int]]:
+def own_saves(history: History) -> set[Place]:
     """Return the places at which the lowest rank that saves begins a file of the job's own."""
     saves = [event for _, event in history.of(FileSaveBegun)]
     rank = min((event.rank for event in saves), default=0)
-    return {(event.epoch, event.step) for event in saves if event.rank == rank}
+    return {Place(event.epoch, event.step) for event in saves if event.rank == rank}
 
 
 def is_torchruns(history: History) -> bool:

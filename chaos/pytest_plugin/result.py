@@ -119,7 +119,7 @@ class Result:
             rank: tuple(
                 loss
                 for epoch in lineage.epochs[rank]
-                for step in lineage.steps[rank, epoch]
+                for step in lineage.steps_of(rank, epoch)
                 for loss in step.losses or ()
             )
             for rank in lineage.ranks

@@ -41,7 +41,7 @@ def test_a_rank_may_go_on_within_an_epoch() -> None:
     analysis = analysis_of(OWN, history)
 
     assert analysis.restarts[0].lost_steps == {0: 1, 1: 1}
-    assert {s.attempt for s in analysis.run.lineage.steps[0, 2]} == {0, 1}
+    assert {s.attempt for s in analysis.run.lineage.steps_of(0, 2)} == {0, 1}
     assert analysis.run.lineage.count(0, 2) == 6
     for check in ("cursor", "watched", "epochs", "samples", "sample-order", "trajectory"):
         assert result_on(check, OWN, history).status == "pass", check
@@ -230,13 +230,13 @@ def test_what_a_job_may_lose_follows_from_its_own_saves() -> None:
 def test_a_file_from_elsewhere_is_not_the_runs_own() -> None:
     files = RunTables(told_in("g s w:f_1 s r c- s x g l:pretrained s s r c- .")).files
 
-    assert files.loads[1, 0]
+    assert files.loads_of(1, 0)
     assert files.newest_loaded(1, 0) is None
 
 
 def test_of_two_files_of_one_moment_the_one_that_was_read_is_told_by_its_digest() -> None:
     files = RunTables(told_in("g s w:model w:optimizer s r c- s x g l:model s s r c- .")).files
-    ((_, load),) = files.loads[1, 0]
+    ((_, load),) = files.loads_of(1, 0)
 
     origin = files.origin(load)
 

@@ -10,6 +10,7 @@ from chaos.check.tolerance import Allowance, Bands
 from chaos.check.values import NumberPair
 from chaos.model.bounds import Tolerance
 from chaos.model.history import Baseline
+from chaos.model.places import StatePlace
 from chaos.model.scenario import Profile
 from tests.check.parts import KILLED, fresh, lost, part
 
@@ -59,7 +60,7 @@ def test_metrics_and_sizes_have_no_scale_and_get_a_part_of_themselves(
 ) -> None:
     def allows(off: float) -> tuple[bool, bool, bool]:
         pair = NumberPair(1, None, 0, "accuracy", 2.0 + off, 2.0, LATER, 1)
-        place = (0, 1, FIRST, "entered")
+        place = StatePlace(0, 1, FIRST, "entered")
         return (
             allowance(profile).allows(pair),
             allowance(profile).allows_size("model", place, 2.0 + off, 2.0),
@@ -75,7 +76,7 @@ def test_a_number_that_no_clean_run_had_lies_in_no_band() -> None:
 
     assert not allowance("relaxed").allows(pair)
     assert allowance("relaxed").allows(replace(pair, ours=2.1))
-    assert not allowance("relaxed").allows_size("model", (0, 9, 0, "entered"), 2.0, 2.1)
+    assert not allowance("relaxed").allows_size("model", StatePlace(0, 9, 0, "entered"), 2.0, 2.1)
 
 
 def test_within_a_band_a_part_that_is_as_at_the_beginning_is_reset() -> None:

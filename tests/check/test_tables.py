@@ -16,7 +16,7 @@ TWICE = Story((Strike(1, 3, 1), Strike(3, 2, 0)))
 def test_an_attempt_keeps_the_steps_that_carry_its_index() -> None:
     first, second = analysis_of(KILLED).run.attempts
 
-    assert [len(first.by_epoch[1, epoch]) for epoch in range(3)] == [6, 6, 3]
+    assert [len(first.steps_of(1, epoch)) for epoch in range(3)] == [6, 6, 3]
     assert (second.epoch, sorted(second.starts)) == (2, [0, 1])
     assert second.asked == {0, 1}
 
@@ -46,7 +46,7 @@ def test_the_lineage_keeps_what_the_last_attempt_did_again() -> None:
     assert [commit.epoch for commit in lineage.commits] == [0, 1, 2, 3]
     assert lineage.resumed == {(0, 2), (1, 2)}
     assert lineage.lost == {0: {}, 1: {0: 3, 1: 3}}
-    assert {step.attempt for step in lineage.steps[0, 2]} == {1}
+    assert {step.attempt for step in lineage.steps_of(0, 2)} == {1}
 
 
 def test_a_restart_further_back_takes_the_place_of_an_earlier_one() -> None:

@@ -79,7 +79,7 @@ def test_the_first_of_many_differences_is_named() -> None:
     first = divergence(analysis_of(KILLED, history))
 
     assert first is not None
-    assert first.place == (2, 5, 1)
+    assert first.order == ((2, 5), 1)
 
 
 def test_a_tolerance_lets_small_differences_pass_and_no_others() -> None:

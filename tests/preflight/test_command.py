@@ -143,7 +143,7 @@ def test_costs_are_read_from_a_struck_run_and_its_baseline() -> None:
     assert group_s == pytest.approx(phases["group_s"])
     assert found.costs.start_s == phases["start_s"]
     assert found.workers == 2
-    assert found.steps == analysis.reference.lineage.steps[0, 0].__len__() * 4  # type: ignore[union-attr]
+    assert found.steps == analysis.reference.lineage.count(0, 0) * 4  # type: ignore[union-attr]
     assert found.costs.source == "a story"
 
 

@@ -20,6 +20,7 @@ from chaos.model.event import (
     WorkerGroupStarted,
     WorkerPlace,
 )
+from chaos.model.places import Place
 from chaos.model.plan import Plan
 from chaos.model.trigger import AtState
 from chaos.plan.due import holds_polls
@@ -141,7 +142,7 @@ class Observer:
             checkpoint=name,
             metrics=tuple(_plain(record) for record in metrics),
             early=early,
-            goes_on=goes_on,
+            goes_on=None if goes_on is None else Place(*goes_on),
         )
         self._journal.add(event)
         if name is not None:

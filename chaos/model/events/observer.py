@@ -5,6 +5,7 @@ from typing import Any, Literal
 import msgspec
 
 from chaos.model.events.base import Event
+from chaos.model.places import Place
 
 
 class ControllerState(Event, frozen=True, kw_only=True):
@@ -50,9 +51,9 @@ class Committed(Event, frozen=True, kw_only=True):
     #: it came before its attempt trained anything, such as a validation at every start, and ends no
     #: epoch
     early: bool = False
-    #: the place where a restart from the checkpoint continues (epoch, finished steps of it), if
-    #: that is not after its report: its content was saved earlier
-    goes_on: tuple[int, int] | None = None
+    #: the place where a restart from the checkpoint continues, if that is
+    #: not after its report: its content was saved earlier
+    goes_on: Place | None = None
 
     def _text(self) -> str:
         what = f"checkpoint {self.checkpoint}" if self.checkpoint else "no checkpoint"

@@ -10,6 +10,7 @@ import msgspec
 
 from chaos.model.events.base import Event, StepEvent, WorkerEvent
 from chaos.model.events.files import SavedPart
+from chaos.model.places import Place
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True):
@@ -302,7 +303,7 @@ class Repositioned(StepEvent, frozen=True, kw_only=True):
     #: the evidence (see `check.resume_place`)
     by: ResumeEvidence = "file"
     #: places that fit as well
-    others: tuple[tuple[int, int], ...] = ()
+    others: tuple[Place, ...] = ()
 
     def _text(self) -> str:
         return f"{self.who}: resumed at {self.place}: {resume_grounds(self.by, self.path)}"
