@@ -80,7 +80,9 @@ def load(directory, *, model, optimizer, schedule):
     shared = torch.load(os.path.join(directory, "shared.pt"), weights_only=True)
     unwrapped(model).load_state_dict(shared["model"])
     schedule.load_state_dict(shared["schedule"])
-    set_rng_state(torch.load(os.path.join(directory, f"rng-{rank}.pt"), weights_only=False))
+    own = os.path.join(directory, f"rng-{rank}.pt")
+    if os.path.exists(own):  # a rank that was not there when it was saved keeps its first seed
+        set_rng_state(torch.load(own, weights_only=False))
     return shared["epoch"] + 1
 
 
@@ -147,6 +149,12 @@ def main():
     parser.add_argument("--lr", type=float, default=0.05)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--min-workers", type=int, help="elastic: go on with as few as these")
+    parser.add_argument(
+        "--grow-after", type=float, default=60.0, help="elastic: seconds until it may grow again"
+    )
+    parser.add_argument("--name-from", default="", help="a variable that the run's name ends with")
+    parser.add_argument("--storage", help="where checkpoints go, such as s3://bucket/runs")
     args = parser.parse_args()
 
     trainer = TorchTrainer(
@@ -157,9 +165,13 @@ def main():
             "lr": args.lr,
             "seed": args.seed,
         },
-        scaling_config=ScalingConfig(num_workers=args.workers),
+        scaling_config=ScalingConfig(
+            num_workers=(args.min_workers, args.workers) if args.min_workers else args.workers,
+            elastic_resize_monitor_interval_s=args.grow_after,
+        ),
         run_config=RunConfig(
-            name="digits",
+            name="digits" + os.environ.get(args.name_from, ""),
+            storage_path=args.storage,
             failure_config=FailureConfig(max_failures=3),
             checkpoint_config=CheckpointConfig(num_to_keep=2),
         ),

@@ -18,6 +18,7 @@ import psutil
 
 from chaos.run.clock import seconds_since
 from tests.campaigns.frame import CLOCK, FILES, PROCESSES, ROOT, TRACEBACK, TRACEBACKS, Tally
+from tests.planted import BUGS, planted
 
 TOKEN = "CHAOS_CAMPAIGN"
 POLL_S = 0.01
@@ -42,20 +43,21 @@ faults:
   - at: {{epoch: 2, step: 5, rank: 1}}
     kill_worker: {{signal: KILL}}
 """
-# Jobs of scenarios/jobs by what is true of each: right, or with a defect that a kill brings out.
+# Jobs by what is true of each: right, or with a planted bug that a kill brings out.
 RIGHT = "digits_ddp"
 WRONG = ("digits_optimizer_lost", "digits_rng_lost", "digits_schedule_lost", "digits_one_epoch_off")
 
 
 def job(name: str) -> Path:
-    """Return the script of a job."""
+    """Return the script of a job that is kept as a file."""
     return ROOT / "scenarios" / "jobs" / f"{name}.py"
 
 
 def scenario(folder: Path, name: str) -> Path:
     """Write a scenario that kills one worker of a job; returns its file."""
     file = folder / f"{name}.chaos.yaml"
-    file.write_text(SCENARIO.format(name=name, script=job(name)), encoding="utf-8")
+    script = planted(name, folder) if name in BUGS else job(name)
+    file.write_text(SCENARIO.format(name=name, script=script), encoding="utf-8")
     return file
 
 

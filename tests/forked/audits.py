@@ -1,10 +1,11 @@
-"""Audits of the digits job and of its broken copies, as a user calls them."""
+"""Audits of the digits job, as it is and with planted bugs, as a user calls them."""
 
 import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.called import Done, chaos
+from tests.planted import BUGS, planted
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,9 +31,10 @@ BROKEN = {
 
 
 def audit(script: str, runs: int, reports: Path, *args: str) -> tuple[Done, dict[str, Any]]:
-    """Audit a job with so many strikes, and without Ray; gives what was printed, and the card."""
-    words = ["audit", f"scenarios/jobs/{script}.py", "--max-runs", str(runs), "--no-confirm"]
-    options = ["--format", "json", "--reports", str(reports), "--", "--epochs", "4", *args]
-    ran = chaos(*words, *options, folder=ROOT)
+    """Audit a job with so many faults, and without Ray; return what was printed, and the card."""
+    file = planted(script, reports) if script in BUGS else ROOT / f"scenarios/jobs/{script}.py"
+    words: list[str | Path] = ["audit", file, "--max-runs", str(runs), "--no-confirm"]
+    words += ["--format", "json", "--reports", reports, "--", "--epochs", "4", *args]
+    ran = chaos(*words, folder=ROOT)
     card: dict[str, Any] = json.loads(ran.out)
     return ran, card

@@ -17,9 +17,15 @@ from chaos.plan.make import make_plan
 from chaos.report.outcome import FinishedRun
 from chaos.run.directory import create
 from chaos.run.journal import read_history
+from tests.planted import BUGS, planted
 
 JOBS = Path(__file__).parent / "jobs"
 RunJob = Callable[..., FinishedRun]
+
+
+def script_of(name: str, folder: Path) -> Path:
+    """Return the script of a job; one with a planted bug is written into a folder."""
+    return planted(name, folder) if name in BUGS else JOBS / f"{name}.py"
 
 
 def plan_of(
@@ -89,11 +95,11 @@ def runs(
 
 
 @pytest.fixture
-def run(runs: Runs) -> RunJob:
+def run(runs: Runs, scratch: Path) -> RunJob:
     def with_faults(
         script: str | Path, *faults: FaultEntry, backend: PlanBackend = "torchrun"
     ) -> FinishedRun:
-        path = JOBS / f"{script}.py" if isinstance(script, str) else script
+        path = script_of(script, scratch.parent) if isinstance(script, str) else script
         plan = plan_of(path, *faults, cwd=runs.folder, retries=len(faults), backend=backend)
         clean = runs.of(plan.baseline())
         assert clean.verdict.status == "pass", clean.verdict.headline

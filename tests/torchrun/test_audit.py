@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.called import chaos
-
-JOBS = Path(__file__).parent / "jobs"
+from tests.torchrun.conftest import JOBS, script_of
 
 pytestmark = [pytest.mark.embedded, pytest.mark.timeout(900)]
 
@@ -84,7 +83,7 @@ def test_every_node_has_as_many_ranks(tmp_path: Path) -> None:
 def test_a_node_is_lost_and_another_comes(
     job: str, *, is_wrong: bool, nodes: str, tmp_path: Path
 ) -> None:
-    shutil.copy(JOBS / f"{job}.py", tmp_path / "train.py")
+    shutil.copy(script_of(job, tmp_path), tmp_path / "train.py")
     words = ["audit", "train.py", "--nodes", nodes, "--places", "node lost;notice;fewer"]
     done = chaos(*words, "--max-runs", "4", "--jobs", "1", "--format", "json", folder=tmp_path)
 

@@ -1,14 +1,12 @@
 """What an embedded audit finds is reproduced by real processes, from the file that it gives."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.called import chaos
-
-JOBS = Path(__file__).parent / "jobs"
+from tests.planted import BUGS
 
 pytestmark = [pytest.mark.embedded, pytest.mark.nightly, pytest.mark.timeout(900)]
 
@@ -24,7 +22,7 @@ pytestmark = [pytest.mark.embedded, pytest.mark.nightly, pytest.mark.timeout(900
 def test_a_finding_is_reproduced_on_real_torchrun(
     job: str, places: str, nodes: str, tmp_path: Path
 ) -> None:
-    shutil.copy(JOBS / f"{job}.py", tmp_path / "train.py")
+    (tmp_path / "train.py").write_text(BUGS[job].text, encoding="utf-8")
     words = ["audit", "train.py", "--nodes", nodes, "--places", places, "--max-runs", "3"]
     audit = chaos(*words, "--jobs", "1", "--format", "json", folder=tmp_path)
     [finding] = json.loads(audit.out)["findings"]
