@@ -17,6 +17,8 @@ from markupsafe import Markup
 
 from chaos.report import page
 from chaos.report.outcome import (
+    FIGURES,
+    STANDINGS,
     FinishedRun,
     Runs,
     SuiteRow,
@@ -27,7 +29,7 @@ from chaos.report.outcome import (
     tone_of_all,
 )
 from chaos.report.page import excerpt, settings
-from chaos.report.sections import in_words, resume_table
+from chaos.report.sections import in_words, resume_table, suite_in_words
 
 if TYPE_CHECKING:
     from chaos.report import chart as ch
@@ -102,12 +104,15 @@ def render_suite(
     return _env.get_template("suite.html.j2").render(
         title=title,
         tone=_tone_of_all(rows),
-        headline=_headline(groups),
+        headline=suite_in_words(groups),
         started=started,
         versions=next((row.versions for row in rows if row.versions), {}),
         groups=groups,
         tallies=[runs.tally for runs in groups for _ in runs.rows],
         rows=rows,
+        figures=[Runs((row,)).figures for row in rows],
+        FIGURES=[*FIGURES],
+        STANDINGS=STANDINGS,
         words_of=[_word(row) for row in rows],
         tones=[tone_of(row) for row in rows],
         links=[_link(row, folder) for row in rows],
@@ -134,26 +139,8 @@ def _tone_of_all(rows: Sequence[SuiteRow]) -> Tone:
     )
 
 
-def _headline(groups: Sequence[Runs]) -> str:
-    if not groups:
-        return "no scenario was run"
-    counts = Counter(runs.worst.standing for runs in groups)
-    judged = len(groups) - counts["skipped"]
-    tail = f", {counts['skipped']} skipped" if counts["skipped"] else ""
-    if not judged:
-        return "every scenario was skipped"
-    if counts["expected"] < judged:
-        return f"{judged - counts['expected']} of {judged} scenarios not as expected{tail}"
-    return f"every scenario as expected{tail}"
-
-
 def _word(row: SuiteRow) -> str:
-    if row.verdict is None:
-        return row.word
-    if row.verdict.is_news:
-        return in_words(row.verdict)
-    is_surprise = row.verdict.status == "pass" and not row.verdict.as_expected
-    return "pass, unexpected" if is_surprise else row.verdict.status
+    return row.word if row.verdict is None else in_words(row.verdict, brief=True)
 
 
 def _link(row: SuiteRow, folder: str | None) -> str | None:

@@ -7,17 +7,17 @@ from chaos.check.goodput import ledger, ledger_of
 from chaos.check.headline import as_sentence
 from chaos.report import page
 from chaos.report.outcome import (
+    FIGURES,
     FinishedRun,
     Runs,
     SuiteRow,
     by_scenario,
-    known,
     tone,
     tone_of,
 )
 from chaos.report.screen import on_one_line
-from chaos.report.sections import Brevity, Section, in_words, replay, sections
-from chaos.words import and_more, plural
+from chaos.report.sections import Brevity, Section, in_words, replay, sections, suite_in_words
+from chaos.words import and_more
 
 LIMIT_BYTES = 1_000_000  # GitHub refuses a step summary of more than 1 MiB
 BREVITY = Brevity(anomalies=10, events=10, parts=20)
@@ -56,15 +56,10 @@ def suite_in_markdown(rows: Sequence[SuiteRow], *, title: str = "chaos") -> str:
     A scenario with repeats has the gravest verdict, the number that passed, and medians.
     """
     groups = by_scenario(rows)
-    kinds = [runs.worst.standing for runs in groups]
-    skipped, flaky = kinds.count("skipped"), sum(runs.is_flaky for runs in groups)
     passed = ("passed",) if any(runs.are_repeats for runs in groups) else ()
-    cells = [_cells(runs, *(runs.tally for _ in passed)) for runs in groups]
-    head = ("scenario", "verdict", *passed, "attempts", "lost steps", "recovery", "goodput", "time")
-    told = {"skipped": skipped, "flaky": flaky}
-    tail = "".join(f", {count} {word}" for word, count in told.items() if count)
-    counted = f"{kinds.count('expected')} of {plural(len(groups) - skipped, 'scenario')}"
-    lines = [f"# {title}: {counted} as expected{tail}", ""]
+    head = ("scenario", "verdict", *passed, *FIGURES)
+    cells = [_cells(runs, head[2:]) for runs in groups]
+    lines = [f"# {title}: {suite_in_words(groups)}", ""]
     lines += [*table(head, cells, numbers_from=2), ""]
     amiss = [row for row in rows if row.standing != "expected"]
     for row in amiss[:REASONS_SHOWN]:
@@ -78,17 +73,12 @@ def suite_in_markdown(rows: Sequence[SuiteRow], *, title: str = "chaos") -> str:
     return fitted("\n".join(lines))
 
 
-def _cells(runs: Runs, *passed: str) -> tuple[str, ...]:
-    worst = runs.worst
+def _cells(runs: Runs, names: Sequence[str]) -> tuple[str, ...]:
+    worst, figures = runs.worst, runs.figures
     return (
         f"{_sign(worst)} {plain(worst.scenario)}",
         plain(in_words(worst.verdict) if worst.verdict else worst.word),
-        *passed,
-        known(runs.middle(lambda row: row.attempts), "{}"),
-        known(runs.middle(lambda row: row.lost_steps), "{}"),
-        known(runs.middle(lambda row: row.recovery_s), "{:.1f} s"),
-        known(runs.middle(lambda row: row.goodput), "{:.0%}"),
-        known(runs.middle(lambda row: row.duration_s), "{:.1f} s"),
+        *(figures[name] for name in names),
     )
 
 

@@ -132,12 +132,34 @@ class Runs:
         """The number of runs that passed, of all runs; a dash if the scenario ran once."""
         return f"{self.passed} of {len(self.rows)}" if self.are_repeats else "-"
 
+    @property
+    def figures(self) -> dict[str, str]:
+        """Its figures in words: the number that passed, and the median of each other one."""
+        found = {name: (self.middle(of), form) for name, (of, form) in FIGURES.items()}
+        return {"passed": self.tally, **{name: known(*pair) for name, pair in found.items()}}
+
     def middle(self, of: Callable[[SuiteRow], Figure | None]) -> Figure | None:
         """Return the median of a figure, which is a measured one; None if there is none."""
         known = [value for row in self.rows if (value := of(row)) is not None]
         return statistics.median_low(known) if known else None
 
 
+#: The figures of a run in a suite, with the form of each.
+FIGURES: Mapping[str, tuple[Callable[[SuiteRow], float | None], str]] = {
+    "attempts": (lambda row: row.attempts, "{}"),
+    "lost steps": (lambda row: row.lost_steps, "{}"),
+    "recovery": (lambda row: row.recovery_s, "{:.1f} s"),
+    "goodput": (lambda row: row.goodput, "{:.0%}"),
+    "time": (lambda row: row.duration_s, "{:.1f} s"),
+}
+#: Each standing in words, in the order in which a suite counts them.
+STANDINGS: Mapping[Standing, str] = {
+    "expected": "as expected",
+    "unexpected": "not as expected",
+    "undecided": "inconclusive",
+    "not_run": "could not run",
+    "skipped": "skipped",
+}
 _GRAVEST_FIRST: tuple[Standing, ...] = (
     "unexpected",
     "not_run",

@@ -1,6 +1,7 @@
 """A verdict in words, cut to a length: every report of a run lays out these sections."""
 
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -8,8 +9,8 @@ from chaos.model.diagnosis import Part, Resume
 from chaos.model.diagnosis import Standing as PartStanding
 from chaos.model.scenario import Launcher
 from chaos.model.verdict import Anomaly, CheckResult, Verdict
-from chaos.report.outcome import Tone
-from chaos.words import and_more, ranks
+from chaos.report.outcome import Runs, Tone
+from chaos.words import and_more, plural, ranks
 
 AS_ABOVE = "as said above"
 
@@ -149,21 +150,28 @@ def _cut(lines: Sequence[Line], most: int | None, label: str = "") -> tuple[Line
     return (*shown, Line("bad", label, and_more(hidden))) if hidden else shown
 
 
-def in_words(verdict: Verdict) -> str:
+def in_words(verdict: Verdict, *, brief: bool = False) -> str:
     """Return the verdict for display: its word, and whether it was expected."""
     if verdict.is_news:
         return "pass: fixed?"
+    if verdict.status != "pass":
+        expected = "expected" if brief else "as the scenario expects"
+        return f"{verdict.status}, {expected}" if verdict.as_expected else verdict.status
     if verdict.as_expected:
-        if verdict.status == "pass":
-            return f"pass{no_resume(verdict)}"
-        return f"{verdict.status}, as the scenario expects"
-    is_surprise = verdict.status == "pass"
-    return "pass, against the scenario's expectation" if is_surprise else verdict.status
+        return "pass" if verdict.restarts.resumed else "pass, no resume"
+    return "pass, unexpected" if brief else "pass, against the scenario's expectation"
 
 
-def no_resume(verdict: Verdict) -> str:
-    """Return the ending of the word of a right run without a resume from a checkpoint."""
-    return "" if verdict.restarts.resumed else ", no resume"
+def suite_in_words(groups: Sequence[Runs]) -> str:
+    """Return the outcome of a suite: how many scenarios are as expected, skipped, and flaky."""
+    counts = Counter(runs.worst.standing for runs in groups)
+    judged, right = len(groups) - counts["skipped"], counts["expected"]
+    if not judged:
+        return "every scenario was skipped" if groups else "no scenario was run"
+    some = f"{judged - right} of {plural(judged, 'scenario')} not"
+    more = {"skipped": counts["skipped"], "flaky": sum(runs.is_flaky for runs in groups)}
+    counted = "".join(f", {count} {word}" for word, count in more.items() if count)
+    return f"{'every scenario' if right == judged else some} as expected{counted}"
 
 
 # The look of a standing; a difference without consequence is shown, but not in red.

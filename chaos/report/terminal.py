@@ -1,6 +1,7 @@
 """Verdicts in a terminal: a table that fits 80 columns, and a few lines for what went wrong."""
 
 import io
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Console, Group, RenderableType
@@ -11,16 +12,15 @@ from rich.text import Text
 from chaos.model.verdict import Standing, Verdict
 from chaos.report.live import Progress, advance_all
 from chaos.report.outcome import (
+    STANDINGS,
     FinishedRun,
-    Runs,
     SuiteRow,
     Tone,
     by_scenario,
-    known,
     standing,
 )
 from chaos.report.screen import bare_table, labelled, numbers, screen
-from chaos.report.sections import Brevity, Line, broken, in_words, no_resume, sections, ways
+from chaos.report.sections import Brevity, Line, broken, in_words, sections, ways
 from chaos.words import plural
 
 IN_A_SUITE = Brevity(anomalies=5, events=8, parts=12, notes=False)
@@ -50,20 +50,18 @@ def verdict_table(rows: Sequence[SuiteRow]) -> Table:
     """
     groups = by_scenario(rows)
     has_repeats = any(runs.are_repeats for runs in groups)
+    names = ("passed" if has_repeats else "attempts", "lost steps", "recovery", "time")
     table = bare_table(
         Column("scenario", overflow="fold", ratio=1),
         Column("verdict", no_wrap=True),
-        *numbers("passed" if has_repeats else "attempts", "lost steps", "recovery", "time"),
+        *numbers(*names),
     )
     for runs in groups:
-        table.add_row(
-            Text(runs.worst.scenario),
-            _verdict(runs.worst),
-            _tally(runs) if has_repeats else known(runs.middle(lambda row: row.attempts), "{}"),
-            known(runs.middle(lambda row: row.lost_steps), "{}"),
-            known(runs.middle(lambda row: row.recovery_s), "{:.1f} s"),
-            known(runs.middle(lambda row: row.duration_s), "{:.1f} s"),
-        )
+        figures = runs.figures
+        style = "yellow" if has_repeats and runs.is_flaky else ""
+        first, *others = (Text(figures[name]) for name in names)
+        first.style = style
+        table.add_row(Text(runs.worst.scenario), _verdict(runs.worst), first, *others)
     return table
 
 
@@ -134,17 +132,11 @@ def row_line(row: SuiteRow) -> Text:
 def closing_line(rows: Sequence[SuiteRow]) -> Text:
     """Count a suite's scenarios by their standing, and those as expected only in some repeats."""
     groups = by_scenario(rows)
-    words: dict[Standing, str] = {
-        "expected": "as expected",
-        "unexpected": "not as expected",
-        "undecided": "inconclusive",
-        "not_run": "could not run",
-        "skipped": "skipped",
-    }
+    counts = Counter(runs.worst.standing for runs in groups)
     parts = [
-        (f"{_MARKS[kind]} {count} {word}", _STYLES[kind])
-        for kind, word in words.items()
-        if (count := sum(runs.worst.standing == kind for runs in groups))
+        (f"{_MARKS[kind]} {counts[kind]} {word}", _STYLES[kind])
+        for kind, word in STANDINGS.items()
+        if counts[kind]
     ]
     if flaky := sum(runs.is_flaky for runs in groups):
         parts.append((f"{flaky} flaky", "yellow"))
@@ -170,20 +162,9 @@ def _verdict(row: SuiteRow) -> Text:
     if row.verdict is None:
         return Text(f"{_MARKS[row.standing]} {row.word}", style=_STYLES[row.standing])
     mark = "?" if row.verdict.status == "inconclusive" else _MARKS[row.standing]
-    tail = _tail(row.verdict)
-    return Text.assemble((f"{mark} {row.verdict.status}", _style(row.verdict)), tail)
-
-
-def _tally(runs: Runs) -> Text:
-    return Text(runs.tally, style="yellow" if runs.is_flaky else "")
-
-
-def _tail(verdict: Verdict) -> str:
-    if verdict.is_news:
-        return ": fixed?"
-    if verdict.status == "pass":
-        return no_resume(verdict) if verdict.as_expected else ", unexpected"
-    return ", expected" if verdict.as_expected else ""
+    status, words = row.verdict.status, in_words(row.verdict, brief=True)
+    head = (f"{mark} {status}", _style(row.verdict))
+    return Text.assemble(head, words.removeprefix(status))
 
 
 # -- in brief -----------------------------------------------------------------------------------

