@@ -10,9 +10,9 @@ import msgspec
 
 from chaos.faults.world import Target
 from chaos.launch.process_world import ForkWorld
+from chaos.launch.world import answers
 from chaos.probe.gates import Gate, StrangerError, listen
 from chaos.run.controller import ChaosController
-from chaos.run.world import answers
 
 RETRY_S = 0.05
 

@@ -9,11 +9,10 @@ import psutil
 
 from chaos.faults.world import RefusedError, Target
 from chaos.launch.node_disk import NodeDisk
-from chaos.processes.tree import is_running
+from chaos.launch.world import RunWorld
+from chaos.processes.tree import is_running, pids_below, stands_still
 from chaos.run.armed import ArmedFaults
-from chaos.run.below import pids_below, stands_still
 from chaos.run.clock import Clock, came
-from chaos.run.world import RunWorld
 
 POLL_S = 0.002
 END_S = 2.0

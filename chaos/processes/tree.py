@@ -1,4 +1,8 @@
-"""Ending processes that may be gone already."""
+"""Processes by their pids, any of which may be gone already: who is below whom, and who lives."""
+
+import contextlib
+import signal
+from collections.abc import Iterable
 
 import psutil
 
@@ -44,3 +48,65 @@ def is_running(pid: int) -> bool:
         return _is_alive(psutil.Process(pid))
     except psutil.NoSuchProcess:
         return False
+
+
+def pids_below(pid: int, name: str | None = None) -> list[int]:
+    """Return the living processes below a process, oldest first; with a name, those that have it.
+
+    Raises `ProcessLookupError` where that process is gone.
+    """
+    try:
+        below = psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess as error:
+        raise ProcessLookupError(f"pid {pid}") from error
+    found = []
+    for process in below:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            is_named = name is None or process.name() == name
+            if is_named and process.status() != psutil.STATUS_ZOMBIE:
+                found.append((process.create_time(), process.pid))
+    return [number for _, number in sorted(found)]
+
+
+def stands_still(pid: int) -> bool:
+    """Return whether a process is stopped by a signal, or has ended."""
+    try:
+        return psutil.Process(pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
+
+
+def all_of(pids: Iterable[int]) -> list[psutil.Process]:
+    """Return the processes of some pids that live, and all below them, each once."""
+    found: dict[int, psutil.Process] = {}
+    for pid in pids:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if is_running(pid):
+                found[pid] = psutil.Process(pid)
+        found |= {process.pid: process for process in living(pid)}
+    return [*found.values()]
+
+
+def signal_all(processes: Iterable[psutil.Process], number: signal.Signals) -> None:
+    """Send a signal to processes, some of which may be gone."""
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.send_signal(number)
+
+
+def with_variable(name: str, value: str) -> list[psutil.Process]:
+    """Return the living processes of this host that have a variable of their environment so.
+
+    A child has it too, even one that made a session of its own.
+    """
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get(name) == value and _is_alive(process):
+                found.append(process)
+    return found
+
+
+def command_of(process: psutil.Process) -> str:
+    """Return the beginning of a process's command line; raises `psutil.Error` if it is gone."""
+    return " ".join(process.cmdline())[:120]

@@ -8,7 +8,7 @@ import torch
 
 from chaos.faults.kill_loader import NAME, KillLoader
 from chaos.faults.world import RefusedError
-from chaos.run.below import pids_below
+from chaos.processes.tree import pids_below
 from tests.faults.conftest import Release
 from tests.world import RANK_1, FakeWorld
 

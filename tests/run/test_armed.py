@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaos.faults.world import Target
+from chaos.launch.world import RunWorld
 from chaos.run.armed import ArmedFaults, Hidden
-from chaos.run.world import RunWorld
 
 VICTIM = Target(attempt=0, rank=1, pid=7, node_id="n", op=3)
 

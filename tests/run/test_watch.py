@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from chaos.launch.frame import START_S, RunWatch
 from chaos.model.event import DeadlinePassed, DriverExited, RunEnded, WorkerGroupStarted
 from chaos.model.history import History
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal, read_history
-from chaos.run.watch import START_S, RunWatch
 from tests.check.story import Story
 
 

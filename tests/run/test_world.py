@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from chaos.faults.world import Target
+from chaos.launch.world import RunWorld
+from chaos.processes.tree import stands_still
 from chaos.run import world as module
 from chaos.run.armed import ArmedFaults
-from chaos.run.below import stands_still
 from chaos.run.clock import SystemClock
-from chaos.run.world import RunWorld
 
 
 def test_two_drivers_never_number_an_attempt_alike(tmp_path: Path) -> None:

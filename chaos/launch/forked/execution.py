@@ -12,10 +12,12 @@ from chaos.launch.files_outside import settle
 from chaos.launch.forked.lane_handle import LaneHandle
 from chaos.launch.forked.messages import Failed, StartRun
 from chaos.launch.forked.zygote_handle import ZygoteHandle
+from chaos.launch.frame import RunWatch
 from chaos.launch.gate_server import GateServer
 from chaos.launch.node_disk import NodeDisk, confines_of, make_room, remove_disks
 from chaos.launch.process_world import ForkWorld
 from chaos.launch.raytrain.storage import look_for, search_storage
+from chaos.launch.world import metadata_of
 from chaos.model.event import (
     Disturbed,
     DriverExited,
@@ -34,8 +36,6 @@ from chaos.run.clock import seconds_since
 from chaos.run.controller import ChaosController
 from chaos.run.journal import Journal, Trained, driver_journal
 from chaos.run.signals import DRIVER_STACKS, STACK_SIGNAL, is_foreign, killed, rank_stacks
-from chaos.run.watch import RunWatch
-from chaos.run.world import metadata_of
 
 MEMORY_POLLS = 5  # of a hundredth of a second: the monitor of Ray 2.60 looks each 0.25 s
 POLL_S = 0.01

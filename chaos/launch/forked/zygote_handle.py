@@ -5,13 +5,13 @@ import threading
 from chaos.launch.forked.messages import Failed, ForkLane, Ready
 from chaos.launch.forked.root_handle import root_for
 from chaos.launch.forked.settings import HASH_SEED
+from chaos.launch.frame import START_S
 from chaos.model.plan import Plan
 from chaos.processes.forks import Forks, gone
 from chaos.processes.tree import end_all, is_running
 from chaos.processes.wire import Wire
 from chaos.run.directory import RunDirectory
 from chaos.run.signals import is_foreign
-from chaos.run.watch import START_S
 
 END_S = 5.0
 SCRIPT = "the start of the script that runs are forked from"

@@ -16,6 +16,7 @@ from chaos.launch.ray.existing.world import ExistingWorld
 from chaos.launch.ray.prestart import Pool
 from chaos.launch.ray.world import GcsErrand, RayWorld, call
 from chaos.launch.raytrain.storage import look_for
+from chaos.launch.world import answers, metadata_of
 from chaos.model.event import FailureDecided
 from chaos.run.apart import pack
 from chaos.run.armed import ArmedFaults
@@ -23,7 +24,6 @@ from chaos.run.clock import SystemClock
 from chaos.run.controller import ChaosController
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal, Trained
-from chaos.run.world import answers, metadata_of
 
 
 @ray.remote(num_cpus=0, max_restarts=0)

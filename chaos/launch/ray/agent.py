@@ -15,7 +15,14 @@ import ray
 
 from chaos.declared import TOKEN_ENV
 from chaos.launch.ray.settings import NAMESPACE
-from chaos.run.below import pids_below, stands_still
+from chaos.processes.tree import (
+    command_of,
+    end_all,
+    is_running,
+    pids_below,
+    stands_still,
+    with_variable,
+)
 from chaos.run.clock import SystemClock, came
 
 POLL_S = 0.02
@@ -94,8 +101,7 @@ class NodeHands:
 
     def end_tree(self, pid: int) -> None:
         """End a process of this host and all below it; nothing to do if it has ended."""
-        with contextlib.suppress(psutil.NoSuchProcess):
-            end_tree(psutil.Process(pid))
+        end_all(pid)
 
     def processes_of(self, token: str) -> list[tuple[int, str]]:
         """Return (pid, command) of the processes on this host that a run started."""
@@ -130,33 +136,12 @@ def start_agents(node_ids: list[str]) -> dict[str, Any]:
 
 
 def processes_of(token: str) -> list[tuple[int, str]]:
-    """Return (pid, command) of this host's processes that have a run's token.
-
-    The token is in the environment, so a child that made a session of its own is
-    found as well.
-    """
+    """Return (pid, command) of this host's processes that have a run's token."""
     found = []
-    for process in psutil.process_iter(["pid", "name"]):
+    for process in with_variable(TOKEN_ENV, token):
         with contextlib.suppress(psutil.Error):
-            if process.environ().get(TOKEN_ENV) == token and is_running(process.pid):
-                found.append((process.pid, " ".join(process.cmdline())[:120]))
+            found.append((process.pid, command_of(process)))
     return found
-
-
-def is_running(pid: int) -> bool:
-    """Return whether a process exists and is no zombie."""
-    try:
-        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
-
-
-def end_tree(first: psutil.Process) -> None:
-    """End a process and all below it in one instant, as the end of a pod does."""
-    below = first.children(recursive=True)
-    for process in (first, *below):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.kill()
 
 
 def _raylet_above(process: psutil.Process) -> psutil.Process:

@@ -11,6 +11,7 @@ import psutil
 import ray
 
 from chaos.errors import HarnessError
+from chaos.launch.frame import RunWatch
 from chaos.launch.ray.actor import ChaosActor
 from chaos.launch.ray.cluster import LocalCluster
 from chaos.launch.ray.deaths import Deaths, JobDeaths, lost
@@ -34,7 +35,6 @@ from chaos.run.clock import SystemClock, seconds_since
 from chaos.run.directory import RunDirectory
 from chaos.run.ports import OpenBackend, Say, Show
 from chaos.run.signals import STACK_SIGNAL, is_foreign, killed
-from chaos.run.watch import RunWatch
 
 POLL_S = 0.1
 FINISH_S = 45.0

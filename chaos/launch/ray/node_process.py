@@ -16,7 +16,7 @@ import psutil
 import ray
 
 from chaos.launch.ray import compat
-from chaos.launch.ray.agent import end_tree
+from chaos.processes.tree import end_all
 
 # As a `Cluster` of Ray starts a node: little memory, and ports that are free.
 SMALL = {"object-store-memory": 150 * 1024 * 1024, "min-worker-port": 0, "max-worker-port": 0}
@@ -57,7 +57,7 @@ class NodeProcess:
     def end(self) -> None:
         """End the process and all below it; nothing to do if it has ended."""
         with contextlib.suppress(psutil.NoSuchProcess):
-            end_tree(psutil.Process(self.process.pid))
+            end_all(self.process.pid)
         self.process.wait()
 
 

@@ -10,9 +10,9 @@ import ray
 
 from chaos.faults.world import RefusedError, Target
 from chaos.launch.ray import compat
+from chaos.launch.world import RunWorld
 from chaos.run.armed import ArmedFaults
 from chaos.run.clock import SystemClock, came
-from chaos.run.world import RunWorld
 
 GcsErrand: TypeAlias = Literal["end", "start"]
 

@@ -1,19 +1,14 @@
 """torchrun's agents of one run: a process per node, each in a session of its own."""
 
-import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 
-import psutil
-
-from chaos.faults.world import Target
-from chaos.launch.torchrun.process import Process
 from chaos.launch.torchrun.rendezvous import HOST
 from chaos.launch.torchrun.settings import node_name
-from chaos.processes.tree import end_all, is_running, living
+from chaos.processes.start import Process
+from chaos.processes.tree import end_all
 
 
 @dataclass
@@ -97,21 +92,3 @@ class Agents:
     def close(self) -> None:
         """End the thread that starts agents, and with it those that are left."""
         self._starter.shutdown()
-
-
-def tree(agent: int, workers: list[Target]) -> list[psutil.Process]:
-    """Return the processes of a node: its agent, its workers, and all that they started."""
-    found: dict[int, psutil.Process] = {}
-    for pid in (agent, *(worker.pid for worker in workers)):
-        with suppress(psutil.NoSuchProcess):
-            if is_running(pid):
-                found[pid] = psutil.Process(pid)
-        found |= {process.pid: process for process in living(pid)}
-    return [*found.values()]
-
-
-def signal_all(processes: list[psutil.Process], number: signal.Signals) -> None:
-    """Send a signal to processes, some of which may be gone."""
-    for process in processes:
-        with suppress(psutil.NoSuchProcess):
-            process.send_signal(number)

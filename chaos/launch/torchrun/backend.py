@@ -8,10 +8,10 @@ from typing import Self
 
 from chaos.errors import HarnessError, UsageError
 from chaos.launch.torchrun.execution import Run, started_anew
-from chaos.launch.torchrun.process import Starter
 from chaos.launch.torchrun.roots import Roots, why_not_forked
 from chaos.launch.torchrun.settings import HASH_SEED, OTHER_HASH_SEED
 from chaos.model.plan import Plan
+from chaos.processes.start import Starter
 from chaos.run.directory import RunDirectory
 from chaos.run.ports import Show
 

@@ -14,10 +14,10 @@ import psutil
 
 from chaos.declared import TOKEN_ENV
 from chaos.launch.files_outside import settle
+from chaos.launch.frame import RunWatch
 from chaos.launch.node_disk import NodeDisk, make_room, remove_disks
 from chaos.launch.torchrun.agents import Agents
 from chaos.launch.torchrun.job import job_called, job_ended
-from chaos.launch.torchrun.process import Process, Start, Starter
 from chaos.launch.torchrun.rendezvous import HOST
 from chaos.launch.torchrun.server import RoundServer
 from chaos.launch.torchrun.settings import (
@@ -28,6 +28,7 @@ from chaos.launch.torchrun.settings import (
     node_name,
 )
 from chaos.launch.torchrun.world import AgentWorld
+from chaos.launch.world import metadata_of
 from chaos.model.event import (
     AgentEnded,
     Disturbed,
@@ -39,14 +40,13 @@ from chaos.model.event import (
     StackTaken,
 )
 from chaos.probe.address import RunAddress
+from chaos.processes.start import Process, Start, Starter
 from chaos.processes.tree import kill
 from chaos.run.armed import ArmedFaults
 from chaos.run.clock import seconds_since
 from chaos.run.controller import ChaosController
 from chaos.run.journal import Journal, Trained
 from chaos.run.signals import STACK_SIGNAL, agent_stacks, is_foreign, killed, rank_stacks
-from chaos.run.watch import RunWatch
-from chaos.run.world import metadata_of
 
 AGENT = "chaos.launch.torchrun.agent"
 POLL_S = 0.05

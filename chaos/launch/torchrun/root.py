@@ -26,9 +26,9 @@ from pathlib import Path
 from typing import Any
 
 from chaos.declared import TOKEN_ENV
-from chaos.launch.torchrun.process import ForkedProcess, Start
 from chaos.processes.child import write_to
 from chaos.processes.forks import Forks, ended_with, fork_for_each
+from chaos.processes.start import ForkedProcess, Start
 from chaos.processes.wire import Wire
 
 

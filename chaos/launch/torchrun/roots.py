@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeAlias
 
-from chaos.launch.torchrun.process import ForkedProcess, Process, Start
 from chaos.launch.torchrun.settings import environment_of, sees_gpu
 from chaos.model.plan import Plan
 from chaos.probe.address import RunAddress
 from chaos.processes.forks import ForkingProcess
+from chaos.processes.start import ForkedProcess, Process, Start
 
 ROOT = Path(__file__).with_name("root.py")
 # In place of a run's: its token is as long.

@@ -9,8 +9,8 @@ import psutil
 from chaos.faults.world import RefusedError
 from chaos.launch.node_disk import NodeDisk
 from chaos.launch.process_world import END_S, ForkWorld
-from chaos.launch.torchrun.agents import Agents, signal_all, tree
-from chaos.processes.tree import is_running
+from chaos.launch.torchrun.agents import Agents
+from chaos.processes.tree import all_of, is_running, signal_all, stands_still
 from chaos.run.armed import ArmedFaults
 from chaos.run.clock import Clock
 
@@ -67,8 +67,8 @@ class AgentWorld(ForkWorld):
         """Stop a node's agent and all below it."""
         self._agent(node_id)
         struck = self._stopped(node_id)
-        self._frozen[node_id] = tuple(process.pid for process in struck)
-        is_still = self._until(lambda: all(map(_is_still, struck)), within_s)
+        pids = self._frozen[node_id] = tuple(process.pid for process in struck)
+        is_still = self._until(lambda: all(map(stands_still, pids)), within_s)
         return len(struck) if is_still else None
 
     def node_is_dead(self, node_id: str, *, within_s: float) -> bool:
@@ -109,14 +109,7 @@ class AgentWorld(ForkWorld):
         agent = self._known().pid_of(node_id)
         found: list[psutil.Process] = []
         for _ in range(LOOKS):
-            workers = [t for t in self.group().values() if t.node_id == node_id]
-            found = tree(agent, workers)
+            workers = [t.pid for t in self.group().values() if t.node_id == node_id]
+            found = all_of([agent, *workers])
             signal_all(found, signal.SIGSTOP)
         return found
-
-
-def _is_still(process: psutil.Process) -> bool:
-    try:
-        return bool(process.status() in {psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE})
-    except psutil.NoSuchProcess:
-        return True

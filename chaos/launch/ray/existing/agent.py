@@ -24,10 +24,11 @@ import ray
 
 from chaos.declared import TOKEN_ENV
 from chaos.faults.world import RefusedError
-from chaos.launch.ray.agent import NodeHands, is_running
+from chaos.launch.ray.agent import NodeHands
 from chaos.launch.ray.existing.terms import LEASE_S, Lease, Terms
 from chaos.launch.ray.settings import NAMESPACE
 from chaos.model.event import JournalCut, Leftover
+from chaos.processes.tree import is_running
 from chaos.run import leavings
 from chaos.run.apart import Copies, Known, Piece, folder_apart, news
 from chaos.run.clock import SystemClock

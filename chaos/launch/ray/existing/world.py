@@ -9,13 +9,13 @@ import ray
 
 from chaos.faults.world import RefusedError, Release, Target
 from chaos.launch.ray import compat
-from chaos.launch.ray.agent import is_running
 from chaos.launch.ray.existing.agent import AgentPool
 from chaos.launch.ray.existing.cluster import nodes
 from chaos.launch.ray.existing.machines import GONE_WITHIN_S, Machines
 from chaos.launch.ray.existing.terms import LEASE_S, Terms
 from chaos.launch.ray.world import CALL_S, RayWorld, call
 from chaos.plan.permitted import OWN
+from chaos.processes.tree import is_running
 from chaos.run.armed import ArmedFaults
 from chaos.run.clock import seconds_since
 

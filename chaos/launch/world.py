@@ -11,8 +11,8 @@ from chaos.faults.order import Order
 from chaos.faults.world import RefusedError, Release, Target
 from chaos.model.event import FailureDecided
 from chaos.model.plan import Plan
+from chaos.processes.tree import stands_still
 from chaos.run.armed import ArmedFaults
-from chaos.run.below import stands_still
 from chaos.run.clock import Clock, SystemClock, came, seconds_since
 from chaos.run.controller import ChaosController
 from chaos.run.directory import RunDirectory
