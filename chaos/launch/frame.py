@@ -1,10 +1,19 @@
-"""The harness's side of one run, on any backend: it watches drivers, and reads the journals."""
+"""The frame of a run: the same for every launcher, which fills in what its processes need.
+
+A launcher has one class below `LaunchedRun`, made for each run. The frame calls, in this order:
+`prepare`; `controller`, around the rest; `start_driver` and `driver_started`; `exit_code` and
+`meanwhile` by turns, and `take_stacks` at the time limit; `end_driver`; `clean_up`. What came of
+the run is in its journals, and nowhere else.
+"""
 
 import contextlib
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from chaos.errors import HarnessError
 from chaos.model.event import (
     AnyEvent,
     DeadlinePassed,
@@ -12,7 +21,6 @@ from chaos.model.event import (
     DriverExited,
     RunEnded,
     RunStarted,
-    StackTaken,
     WorkerGroupStarted,
     WorkerStarted,
 )
@@ -22,19 +30,42 @@ from chaos.run.clock import SystemClock, seconds_since
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal, Tail
 from chaos.run.ports import Show
-from chaos.run.signals import DRIVER_STACKS, rank_stacks
 
 Driver = TypeVar("Driver")
 START_S = 60.0  # added until the first workers start: a slow machine must not look like a hang
 
 
+def carry_out(
+    once: Callable[[str | None], str | None],
+    directory: RunDirectory,
+    *,
+    repeats_after: type[HarnessError] = HarnessError,
+) -> None:
+    """Execute a plan; once more if the machine, or chaos itself, disturbed the first try.
+
+    `once` is called with the reason for a second try, None for the first, and returns what
+    disturbed the run, None if nothing did. An error of the second try is raised.
+    """
+    try:
+        why = once(None)
+    except repeats_after as error:
+        why = str(error)
+    if why is not None:
+        directory.set_aside()
+        once(why)
+
+
 @dataclass
-class RunWatch(ABC, Generic[Driver]):
-    """One execution of one plan; a backend adds the start, the end and the stacks of drivers."""
+class LaunchedRun(ABC, Generic[Driver]):
+    """One execution of one plan; a driver is what runs the user's script once.
+
+    `again_after` is the reason if this is the second try.
+    """
 
     plan: Plan
     directory: RunDirectory
     show: Show
+    again_after: str | None
 
     def __post_init__(self) -> None:
         self.clock = SystemClock()
@@ -46,15 +77,29 @@ class RunWatch(ABC, Generic[Driver]):
         self._running: dict[int, Driver] = {}  # by the number of its start, from 0
         self._starts = 0
 
-    def begin(self, *, again_after: str | None = None) -> None:
-        """Record the plan and the backend of the run."""
+    def execute(self) -> str | None:
+        """Carry out the plan; return what disturbed the run from outside, None if nothing did."""
+        self._begin()
+        interrupted = True
+        try:
+            if self.prepare():
+                with self.controller():
+                    self.watch()
+            interrupted = False
+        finally:
+            with contextlib.ExitStack() as closing:  # the journal ends, even if cleaning up raises
+                closing.callback(self._end, interrupted=interrupted)
+                self.clean_up()
+        return self.disturbed_by
+
+    def _begin(self) -> None:
         plan = self.plan
         started = RunStarted(
             scenario=plan.scenario,
             seed=plan.seed,
             backend=plan.backend,
             plan=self.directory.load_plan().digest,
-            again_after=again_after,
+            again_after=self.again_after,
         )
         self.journal.add(started)
 
@@ -80,7 +125,7 @@ class RunWatch(ABC, Generic[Driver]):
                 for number in reversed(self._running):
                     closing.callback(self._end_one, number)
 
-    def end(self, *, interrupted: bool) -> None:
+    def _end(self, *, interrupted: bool) -> None:
         """Record that the run is over, as its last event."""
         self.seen()
         self.journal.add(RunEnded(interrupted=interrupted, lines=dict(self._tail.lines)))
@@ -99,11 +144,6 @@ class RunWatch(ABC, Generic[Driver]):
     def workers(self) -> list[WorkerStarted]:
         """Return all workers that have started so far."""
         return [event for event in self.seen() if isinstance(event, WorkerStarted)]
-
-    def stack_taken(self, pid: int, rank: int | None = None) -> None:
-        """Record that a process was asked for its stacks."""
-        name = DRIVER_STACKS if rank is None else rank_stacks(rank, pid)
-        self.journal.add(StackTaken(pid=pid, rank=rank, path=f"logs/{name}"))
 
     def _start(self) -> None:
         number, self._starts = self._starts, self._starts + 1
@@ -148,6 +188,16 @@ class RunWatch(ABC, Generic[Driver]):
             return seconds_since(start_ns, self.clock) > limit_s + START_S
         return seconds_since(since_ns, self.clock) > limit_s
 
+    # -- filled in by a launcher -----------------------------------------------------------
+
+    def prepare(self) -> bool:
+        """Do what must be done before a driver can be started; return whether one can be."""
+        return True
+
+    @abstractmethod
+    def controller(self) -> AbstractContextManager[None]:
+        """Answer the processes of the run, and inject its faults, while the context lasts."""
+
     @abstractmethod
     def start_driver(self) -> Driver:
         """Start a process that runs the user's script; it may run beside an earlier one."""
@@ -165,7 +215,7 @@ class RunWatch(ABC, Generic[Driver]):
 
     @abstractmethod
     def exit_code(self, driver: Driver) -> int | None:
-        """Return a driver's exit code, None while it runs."""
+        """Return a driver's exit code, None while it runs; record what ended it from outside."""
 
     @abstractmethod
     def end_driver(self, driver: Driver) -> int:
@@ -178,3 +228,7 @@ class RunWatch(ABC, Generic[Driver]):
     @abstractmethod
     def take_stacks(self, driver: Driver) -> None:
         """Signal all ranks and the driver to write their stacks."""
+
+    @abstractmethod
+    def clean_up(self) -> None:
+        """Record what is left of the run, and remove it; the journal is still open."""

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from chaos.faults.world import Target
-from chaos.launch.process_world import ForkWorld
+from chaos.launch.process_world import ProcessWorld
 from chaos.launch.world import answers
 from chaos.probe.gates import Gate, StrangerError, listen
 from chaos.run.controller import ChaosController
@@ -20,7 +20,7 @@ RETRY_S = 0.05
 class GateServer:
     """The server of one run's chaos controller, at a name, until it is closed."""
 
-    def __init__(self, name: str, controller: ChaosController, world: ForkWorld) -> None:
+    def __init__(self, name: str, controller: ChaosController, world: ProcessWorld) -> None:
         self._controller = controller
         self._world = world
         self._answers: dict[str, Callable[..., Any]] = {

@@ -23,7 +23,7 @@ from chaos.run import leavings
 from chaos.run.directory import RunDirectory
 
 HEAD, START, LEDGER = "head", "start", "written.jsonl"
-LONGEST = "node-new-999"  # see `ForkWorld`: this name decides for all nodes of a run
+LONGEST = "node-new-999"  # see `ProcessWorld`: this name decides for all nodes of a run
 SOCKET_PATH_MAX = 107
 IN_TMP = len("/torch-shm-dir-XXXXXX/manager.sock") + 10  # the longest that torch and Python bind
 INDUCTOR_ENV = "TORCHINDUCTOR_CACHE_DIR"

@@ -9,10 +9,29 @@ from rich.console import Console
 from rich.text import Text
 
 from chaos.errors import MissingExtraError
-from chaos.model.plan import BackendName, PlanBackend
+from chaos.model.plan import BackendName, Plan, PlanBackend
 from chaos.plan.permitted import NodeFacts, Permissions
+from chaos.run.directory import RunDirectory
 from chaos.run.machine import has_ray
-from chaos.run.ports import Backend, OpenBackend, Say, ScriptBackend
+from chaos.run.ports import Backend, OpenBackend, Say, ScriptBackend, Show
+
+
+class ByLauncher(OpenBackend):
+    """A backend of Ray Train's jobs, beside which jobs of other launchers run in their own."""
+
+    def __init__(self, rays: OpenBackend) -> None:
+        self._rays = rays
+        self._torchrun = open_torchrun()
+
+    def close(self) -> None:
+        """End the processes that are kept warm."""
+        self._torchrun.close()
+        self._rays.close()
+
+    def execute(self, plan: Plan, directory: RunDirectory, show: Show) -> None:
+        """Execute one plan, on the backend of its launcher."""
+        is_torchruns = plan.job.launcher == "torchrun"
+        (self._torchrun if is_torchruns else self._rays).execute(plan, directory, show)
 
 
 def open_backend(
@@ -29,8 +48,6 @@ def open_backend(
     jobs by name. `permissions` are those for clusters that chaos did not start. `prestart`: a local
     cluster's workers are started before they are needed.
     """
-    from chaos.launch.by_launcher import ByLauncher
-
     if name == "torchrun" or not has_ray():
         return open_torchrun()
     return ByLauncher(_open_rays(name, console, permissions, prestart=prestart))

@@ -18,7 +18,7 @@ POLL_S = 0.002
 END_S = 2.0
 
 
-class ForkWorld(RunWorld):
+class ProcessWorld(RunWorld):
     """The nodes and workers of one run. A node is a name that some workers are started under."""
 
     def __init__(

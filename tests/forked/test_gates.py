@@ -15,7 +15,7 @@ from chaos.faults.order import Exhaust, Hang, Order, Raise, Slow
 from chaos.faults.world import Target
 from chaos.launch.forked.port import EmbeddedController
 from chaos.launch.gate_server import GateServer
-from chaos.launch.process_world import ForkWorld
+from chaos.launch.process_world import ProcessWorld
 from chaos.model.event import Committed, FailureDecided
 from chaos.probe.gates import QUESTIONS, Gate, StrangerError, connect
 from chaos.run.armed import ArmedFaults
@@ -54,7 +54,7 @@ def answers() -> Answers:
 @pytest.fixture
 def name(answers: Answers, tmp_path: Path) -> Iterator[str]:
     name = f"chaos-test-{os.urandom(4).hex()}"
-    server = GateServer(name, answers, ForkWorld(SystemClock(), 2, ArmedFaults(tmp_path)))  # type: ignore[arg-type]
+    server = GateServer(name, answers, ProcessWorld(SystemClock(), 2, ArmedFaults(tmp_path)))  # type: ignore[arg-type]
     yield name
     server.close()
 

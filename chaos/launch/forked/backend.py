@@ -2,14 +2,15 @@
 
 import os
 import threading
+from functools import partial
 from pathlib import Path
 
-from chaos.errors import HarnessError
-from chaos.launch.forked.execution import Run
+from chaos.launch.environment import HASH_SEED, OTHER_HASH_SEED
 from chaos.launch.forked.lane_handle import LaneHandle
 from chaos.launch.forked.root_handle import end_root, root_for
-from chaos.launch.forked.settings import HASH_SEED, OTHER_HASH_SEED
+from chaos.launch.forked.run import ForkedRun
 from chaos.launch.forked.zygote_handle import ZygoteHandle
+from chaos.launch.frame import carry_out
 from chaos.model.plan import Plan
 from chaos.run.directory import RunDirectory
 from chaos.run.ports import ScriptBackend, Show
@@ -96,26 +97,18 @@ class ForkBackend(ScriptBackend):
 
         Executes it once more if something other than chaos and the job disturbed the run.
         """
-        try:
-            why = self._execute(plan, directory, show)
-        except HarnessError as error:
-            why = str(error)
-        if why is not None:  # the machine or chaos itself failed: one more try may succeed
-            directory.set_aside()
-            self._execute(plan, directory, show, again_after=why)
+        carry_out(partial(self._once, plan, directory, show), directory)
 
-    def _execute(
-        self, plan: Plan, directory: RunDirectory, show: Show, *, again_after: str | None = None
+    def _once(
+        self, plan: Plan, directory: RunDirectory, show: Show, again_after: str | None
     ) -> str | None:
-        """Execute a plan once; return what disturbed it, None if nothing did."""
         zygote = self._starts.of(plan, directory)
-        run = Run(plan, directory, show, zygote, self._lane_of, again_after)
         try:
-            run.execute()
+            run = ForkedRun(plan, directory, show, again_after, zygote, self._lane_of)
+            return run.execute()
         except BaseException:  # a message may be half sent: the next run gets a new lane
             self._end_lane()
             raise
-        return run.disturbed_by
 
     def _lane_of(self, zygote: ZygoteHandle) -> LaneHandle:
         lane = self._lane

@@ -5,8 +5,9 @@ import threading
 from pathlib import Path
 from typing import TypeAlias
 
+from chaos.launch.environment import HASH_SEED
 from chaos.launch.forked.messages import ForkZygote
-from chaos.launch.forked.settings import HASH_SEED, zygote_env
+from chaos.launch.forked.settings import zygote_env
 from chaos.model.plan import Plan
 from chaos.processes.forks import ForkingProcess
 from chaos.processes.wire import Wire

@@ -2,14 +2,11 @@
 
 import os
 
+from chaos.launch.environment import HASH_SEED, ON_THE_CPU
 from chaos.launch.raytrain import CALLBACK
 from chaos.launch.raytrain.compat import CALLBACKS_ENV
 from chaos.model.plan import Plan
 from chaos.plugins import EXTENSIONS_ENV, OFF
-
-# Accelerate's own launcher sets it. Without it, each rank of a machine without an accelerator takes
-# itself for the only process (1.15), and trains alone.
-ON_THE_CPU = {"ACCELERATE_USE_CPU": "true"}
 
 # Read by Ray Train. Polls are frequent, because all processes are on this machine.
 TRAIN_ENV = {
@@ -25,11 +22,6 @@ TRAIN_ENV = {
     "GLOO_SOCKET_IFNAME": "lo",
     **ON_THE_CPU,
 }
-
-
-# The hash seed of all processes of a run, so that runs repeat; on a cluster each process has
-# another one. It decides the order in which a set of strings is iterated.
-HASH_SEED, OTHER_HASH_SEED = "0", "1"
 
 
 def zygote_env(plan: Plan, hash_seed: str = HASH_SEED) -> dict[str, str]:

@@ -2,9 +2,9 @@
 
 import threading
 
+from chaos.launch.environment import HASH_SEED
 from chaos.launch.forked.messages import Failed, ForkLane, Ready
 from chaos.launch.forked.root_handle import root_for
-from chaos.launch.forked.settings import HASH_SEED
 from chaos.launch.frame import START_S
 from chaos.model.plan import Plan
 from chaos.processes.forks import Forks, gone

@@ -4,14 +4,16 @@ import contextlib
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import psutil
 import ray
 
 from chaos.errors import HarnessError
-from chaos.launch.frame import RunWatch
+from chaos.launch.frame import LaunchedRun, carry_out
 from chaos.launch.ray.actor import ChaosActor
 from chaos.launch.ray.cluster import LocalCluster
 from chaos.launch.ray.deaths import Deaths, JobDeaths, lost
@@ -25,7 +27,7 @@ from chaos.launch.ray.settings import NAMESPACE, TRAIN_ENV
 from chaos.launch.raytrain import CALLBACK
 from chaos.launch.raytrain.compat import CALLBACKS_ENV
 from chaos.launch.raytrain.preimport import WANTED_ENV
-from chaos.model.event import Disturbed, FaultInvoked, NoticeGiven, ObserverFailed
+from chaos.model.event import Disturbed, FaultInvoked, NoticeGiven, ObserverFailed, StackTaken
 from chaos.model.plan import Plan, Shape
 from chaos.plan.again import env_at_start
 from chaos.plan.permitted import Permissions
@@ -34,7 +36,7 @@ from chaos.run import leavings
 from chaos.run.clock import SystemClock, seconds_since
 from chaos.run.directory import RunDirectory
 from chaos.run.ports import OpenBackend, Say, Show
-from chaos.run.signals import STACK_SIGNAL, is_foreign, killed
+from chaos.run.signals import DRIVER_STACKS, STACK_SIGNAL, is_foreign, killed, rank_stacks
 
 POLL_S = 0.1
 FINISH_S = 45.0
@@ -94,26 +96,21 @@ class RayBackend(OpenBackend):
         ended from outside. Raises `HarnessError` or `ClusterError` if there is no cluster, and
         passes KeyboardInterrupt on after the run has been ended.
         """
-        try:
-            why = self._execute(plan, directory, show)
-        except _ActorLostError as error:
-            if plan.shape.address is not None:
-                raise
-            why = str(error)
-        if why is not None and plan.shape.address is None:
-            directory.set_aside()
-            self._execute(plan, directory, show, again_after=why)
+        once = partial(self._once, plan, directory, show)
+        if plan.shape.address is None:
+            carry_out(once, directory, repeats_after=_ActorLostError)
+        else:  # a second try would need leave to do the same harm again
+            once(None)
 
-    def _execute(
-        self, plan: Plan, directory: RunDirectory, show: Show, *, again_after: str | None = None
+    def _once(
+        self, plan: Plan, directory: RunDirectory, show: Show, again_after: str | None
     ) -> str | None:
-        """Execute a plan once; return what disturbed it, None if nothing did."""
         cluster = self._cluster_for(plan)
         prestarts = self._prestart.serves(plan)
         shown = self._meters.beside(show, plan)
-        run = Run(plan, directory, shown, cluster, prestarts=prestarts, again_after=again_after)
+        run = RayRun(plan, directory, shown, again_after, cluster, prestarts=prestarts)
         try:
-            run.execute()
+            return run.execute()
         except ray.exceptions.RayActorError as error:  # of chaos: the driver has those of the job
             run.has_lost_a_part = True
             raise _ActorLostError(lost(error)) from error
@@ -122,7 +119,6 @@ class RayBackend(OpenBackend):
                 self._prestart.look_back(run.seen())
             if run.has_lost_a_part:
                 self.close()
-        return run.disturbed_by
 
     def _cluster_for(self, plan: Plan) -> RayCluster:
         if self._cluster is not None and (
@@ -142,54 +138,58 @@ class _ActorLostError(HarnessError):
 
 
 @dataclass
-class Run(RunWatch["subprocess.Popen[bytes]"]):
-    """One execution of one plan, from the harness's side."""
+class RayRun(LaunchedRun["subprocess.Popen[bytes]"]):
+    """One execution of one plan on a Ray cluster, where its chaos controller is an actor."""
 
     cluster: RayCluster
     prestarts: bool = False
-    again_after: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         token = os.urandom(4).hex()
         self.address = RunAddress(self.directory.path, token, f"ray:chaos-{token}")
         self.jobs: frozenset[str] = frozenset()
-        self.controller: Any = None  # an actor handle
+        self.terms: Terms | None = None
+        self.leftovers: Leftovers | None = None  # what was there before the run
+        self.actor: Any = None  # a handle
         self.deaths = Deaths(
             self.cluster.deaths, self._struck_nodes, ends_gcs=self.plan.shape.keeps_gcs
         )
         self.job_deaths = JobDeaths()
         self.is_headless = self.has_lost_a_part = False
 
-    def execute(self) -> None:
-        """Start controller and driver, watch, clean up; the outcome is in the journals."""
-        plan, token = self.plan, self.address.token
-        terms = self.cluster.prepare(plan, self.directory, token)
-        self.begin(again_after=self.again_after)
-        leftovers = Leftovers.before(token, is_cluster_ours=self.cluster.is_ours)
-        self.controller = self._start_controller(terms)
-        interrupted = True
-        with contextlib.nullcontext() if terms is None else leases_renewed(self.controller):
-            try:
-                self.watch()
-                interrupted = False
-            finally:
-                # From the last callback to the first; each step is taken, even if one raises.
-                with contextlib.ExitStack() as closing:
-                    closing.callback(self.end, interrupted=interrupted)
-                    if not self.is_headless:  # otherwise no process would answer
-                        closing.callback(self._search, leftovers)
-                        closing.callback(self._finish)
+    def execute(self) -> str | None:
+        """Carry out the plan on a cluster that is prepared for it, and heal the cluster."""
+        self.terms = self.cluster.prepare(self.plan, self.directory, self.address.token)
+        why = super().execute()
         if not self.has_lost_a_part:
             self.cluster.heal({e.node_id for e in self.seen() if isinstance(e, NoticeGiven)})
+        return why
 
-    def _search(self, leftovers: Leftovers) -> None:
+    @contextlib.contextmanager
+    def controller(self) -> Iterator[None]:
+        """Keep the chaos controller's actor, and the leases of the agents on others' nodes."""
+        token = self.address.token
+        leftovers = Leftovers.before(token, is_cluster_ours=self.cluster.is_ours)
+        self.actor = self._start_actor(self.terms)
+        self.leftovers = leftovers
+        with contextlib.nullcontext() if self.terms is None else leases_renewed(self.actor):
+            try:
+                yield
+            finally:
+                if not self.is_headless:  # otherwise no process would answer
+                    self._finish()
+
+    def clean_up(self) -> None:
+        """Record what is left in the cluster, on the host and in storage, and remove it."""
+        if self.leftovers is None or self.is_headless:
+            return
         record_bystanders(self.journal, self.directory)
-        replace(leftovers, jobs=self.jobs, prestarts=self.prestarts).search(
+        replace(self.leftovers, jobs=self.jobs, prestarts=self.prestarts).search(
             self.journal, self.seen(), self.directory, files=self.plan.watch.files
         )
 
-    def _start_controller(self, terms: Terms | None) -> Any:  # noqa: ANN401 - an actor handle
+    def _start_actor(self, terms: Terms | None) -> Any:  # noqa: ANN401 - an actor handle
         head = ray.get_runtime_context().get_node_id()
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -240,16 +240,16 @@ class Run(RunWatch["subprocess.Popen[bytes]"]):
 
     def driver_started(self, driver: "subprocess.Popen[bytes]") -> None:
         """Send the driver's pid to the chaos controller."""
-        ray.get(self.controller.driver_started.remote(driver.pid))
+        ray.get(self.actor.driver_started.remote(driver.pid))
 
     def driver_ended(self, driver: "subprocess.Popen[bytes]") -> None:
         """Note the end for a fault that waits for it."""
         if self._starts_driver:
-            ray.get(self.controller.driver_ended.remote(driver.pid))
+            ray.get(self.actor.driver_ended.remote(driver.pid))
 
     def driver_wanted(self) -> bool:
         """Return whether a fault asks for a second driver."""
-        return self._starts_driver and ray.get(self.controller.driver_wanted.remote())
+        return self._starts_driver and ray.get(self.actor.driver_wanted.remote())
 
     @property
     def _starts_driver(self) -> bool:
@@ -284,7 +284,7 @@ class Run(RunWatch["subprocess.Popen[bytes]"]):
         return any(op.fault.ends_driver for op in ops)
 
     def _struck_nodes(self) -> frozenset[str]:
-        struck: frozenset[str] = ray.get(self.controller.struck_nodes.remote())
+        struck: frozenset[str] = ray.get(self.actor.struck_nodes.remote())
         return struck
 
     def end_driver(self, driver: "subprocess.Popen[bytes]") -> int:
@@ -305,18 +305,21 @@ class Run(RunWatch["subprocess.Popen[bytes]"]):
     def take_stacks(self, driver: "subprocess.Popen[bytes]") -> None:
         """Signal all ranks and the driver to write their stacks: faulthandler does, even in C++."""
         _ask_here(driver.pid)
-        self.stack_taken(driver.pid)
+        self._stack_taken(driver.pid, None, DRIVER_STACKS)
         for started in self.workers():
             pid, node_id = started.pid, started.node_id
             try:
                 if self.cluster.is_ours:
                     _ask_here(pid)
                 else:  # it may be a pid of another host
-                    ray.get(self.controller.ask_for_stack.remote(node_id, pid), timeout=STACKS_S)
+                    ray.get(self.actor.ask_for_stack.remote(node_id, pid), timeout=STACKS_S)
             except (psutil.Error, ray.exceptions.RayError):
                 continue
-            self.stack_taken(pid, started.rank)
+            self._stack_taken(pid, started.rank, rank_stacks(started.rank, pid))
         self.clock.sleep(STACKS_S)
+
+    def _stack_taken(self, pid: int, rank: int | None, name: str) -> None:
+        self.journal.add(StackTaken(pid=pid, rank=rank, path=f"logs/{name}"))
 
     def _run_errands(self) -> None:
         if any(op.fault.family == "capacity" for op in self.plan.ops):
@@ -326,22 +329,22 @@ class Run(RunWatch["subprocess.Popen[bytes]"]):
 
     def _mind_gcs(self) -> None:
         """End or start the GCS if a fault asks for it: only the main thread may."""
-        errand = ray.get(self.controller.gcs_errand.remote())
+        errand = ray.get(self.actor.gcs_errand.remote())
         if errand is not None:
             assert isinstance(self.cluster, LocalCluster)  # others refuse in `prepare`
             pid = self.cluster.end_gcs() if errand == "end" else self.cluster.start_gcs()
-            ray.get(self.controller.gcs_done.remote(pid))
+            ray.get(self.actor.gcs_done.remote(pid))
 
     def _deliver_nodes(self) -> None:
         """Start the nodes that a fault asks for: only the main thread may."""
-        wanted = ray.get(self.controller.nodes_wanted.remote())
+        wanted = ray.get(self.actor.nodes_wanted.remote())
         if wanted:
             assert isinstance(self.cluster, LocalCluster)  # others refuse in `prepare`
-            ray.get(self.controller.nodes_joined.remote(self.cluster.grow(wanted)))
+            ray.get(self.actor.nodes_joined.remote(self.cluster.grow(wanted)))
 
     def _finish(self) -> None:
         """Wait for faults that are being injected, then end the chaos controller."""
-        controller = self.controller
+        controller = self.actor
         limit_s = FINISH_S if self.plan.shape.reclaim_by is None else GONE_WITHIN_S
         try:
             finished, start = controller.finish.remote(limit_s), self.clock.now_ns()

@@ -3,20 +3,19 @@
 import os
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
-from chaos.errors import HarnessError, UsageError
-from chaos.launch.torchrun.execution import Run, started_anew
+from chaos.errors import UsageError
+from chaos.launch.environment import HASH_SEED, OTHER_HASH_SEED
+from chaos.launch.frame import carry_out
 from chaos.launch.torchrun.roots import Roots, why_not_forked
-from chaos.launch.torchrun.settings import HASH_SEED, OTHER_HASH_SEED
+from chaos.launch.torchrun.run import TorchrunRun, started_anew
 from chaos.model.plan import Plan
 from chaos.processes.start import Starter
 from chaos.run.directory import RunDirectory
-from chaos.run.ports import Show
+from chaos.run.ports import ScriptBackend, Show
 
 
-class TorchrunBackend:
+class TorchrunBackend(ScriptBackend):
     """A context manager: leaving it ends the processes that its runs were forked from.
 
     A plan's backend decides: `fork` is embedded, `torchrun` starts every process anew. Backends
@@ -27,19 +26,6 @@ class TorchrunBackend:
         self._hash_seed = hash_seed
         self._owns = roots is None
         self._roots = roots or Roots()
-
-    def __enter__(self) -> Self:
-        """Start nothing: the first plan does."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """End what was started."""
-        self.close()
 
     def close(self) -> None:
         """End the processes that runs are forked from."""
@@ -64,22 +50,13 @@ class TorchrunBackend:
 
         Executes it once more if something other than chaos and the job disturbed the run.
         """
-        try:
-            why = self._execute(plan, directory, show)
-        except HarnessError as error:
-            why = str(error)
-        if why is not None:
-            directory.set_aside()
-            self._execute(plan, directory, show, again_after=why)
-
-    def _execute(
-        self, plan: Plan, directory: RunDirectory, show: Show, *, again_after: str | None = None
-    ) -> str | None:
-        """Execute a plan once; return what disturbed it, None if nothing did."""
         starter = self._starter(plan, directory)
-        run = Run(plan, directory, show, self._hash_seed, again_after, starter)
-        run.execute()
-        return run.disturbed_by
+
+        def once(again_after: str | None) -> str | None:
+            run = TorchrunRun(plan, directory, show, again_after, self._hash_seed, starter)
+            return run.execute()
+
+        carry_out(once, directory)
 
     def _starter(self, plan: Plan, directory: RunDirectory) -> Starter:
         if plan.backend != "fork":

@@ -4,16 +4,14 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from chaos.launch.forked.settings import ON_THE_CPU
+from chaos.launch import node_disk
+from chaos.launch.environment import ON_THE_CPU
 from chaos.model.plan import Plan
 from chaos.probe.address import RunAddress
 from chaos.probe.written import Confines
 
 NODE_ENV = "CHAOS_NODE"  # of an agent and its workers: the name of their node
 ATTEMPT_ENV = "CHAOS_ATTEMPT"  # of workers: torchrun's restart count is each agent's own
-# The hash seed of all processes of a run, so that runs repeat. It decides the order in which a
-# set of strings is iterated; a run of the other one shows whether the job depends on that.
-HASH_SEED, OTHER_HASH_SEED = "0", "1"
 _DEFAULTS = {
     "GLOO_SOCKET_IFNAME": "lo",
     "PYTHONUNBUFFERED": "1",
@@ -56,6 +54,4 @@ def confines_of(plan: Plan, run: Path) -> Confines:
 
     Outside of an audit they are those of all runs in one folder of reports.
     """
-    if plan.confined is None:
-        return Confines(run.parents[1])
-    return Confines(Path(plan.confined.folder), tuple(map(Path, plan.confined.may_write)))
+    return node_disk.confines_of(plan) or Confines(run.parents[1])

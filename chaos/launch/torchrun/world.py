@@ -8,7 +8,7 @@ import psutil
 
 from chaos.faults.world import RefusedError
 from chaos.launch.node_disk import NodeDisk
-from chaos.launch.process_world import END_S, ForkWorld
+from chaos.launch.process_world import END_S, ProcessWorld
 from chaos.launch.torchrun.agents import Agents
 from chaos.processes.tree import all_of, is_running, signal_all, stands_still
 from chaos.run.armed import ArmedFaults
@@ -18,7 +18,7 @@ TAKEN_IN_S = 10.0  # a lost node counts for three seconds more
 LOOKS = 3  # for processes that were started while the others were being stopped
 
 
-class AgentWorld(ForkWorld):
+class AgentWorld(ProcessWorld):
     """The nodes and workers of one run, with real processes as nodes."""
 
     def __init__(

@@ -1,11 +1,12 @@
 """A run's limit is time in training: a machine that is slow to start workers hangs no job."""
 
 from collections import Counter
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import pytest
 
-from chaos.launch.frame import START_S, RunWatch
+from chaos.launch.frame import START_S, LaunchedRun
 from chaos.model.event import DeadlinePassed, DriverExited, RunEnded, WorkerGroupStarted
 from chaos.model.history import History
 from chaos.run.clock import SystemClock
@@ -22,7 +23,7 @@ class HandClock(SystemClock):
         return int(self.seconds * 1e9)
 
 
-class Watched(RunWatch[str]):
+class Watched(LaunchedRun[str]):
     """A driver that never ends, whose first workers start after `start_s`."""
 
     start_s: float | None = None
@@ -30,9 +31,15 @@ class Watched(RunWatch[str]):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.clock = self.hand = HandClock()
-        self.controller = Journal(
+        self.rays = Journal(
             self.directory.journals, "controller", role="controller", clock=self.clock
         )
+
+    def controller(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def clean_up(self) -> None:
+        return
 
     def start_driver(self) -> str:
         return "driver"
@@ -50,7 +57,7 @@ class Watched(RunWatch[str]):
     def meanwhile(self) -> None:
         self.hand.seconds += 1
         if self.hand.seconds == self.start_s:
-            self.controller.add(WorkerGroupStarted(attempt=0, workers=()))
+            self.rays.add(WorkerGroupStarted(attempt=0, workers=()))
 
     def take_stacks(self, driver: str) -> None:
         del driver
@@ -68,8 +75,8 @@ def watched(run: Watched) -> History:
 
 
 def over(run: Watched) -> History:
-    run.end(interrupted=False)
-    run.controller.close()
+    run._end(interrupted=False)
+    run.rays.close()
     return read_history(run.directory.journals)
 
 
@@ -81,7 +88,7 @@ def over(run: Watched) -> History:
 def test_the_limit_counts_from_when_the_first_workers_are_there(
     start_s: float | None, ended_s: float, tmp_path: Path
 ) -> None:
-    run = Watched(Story().plan(), made(tmp_path), lambda _: None)
+    run = Watched(Story().plan(), made(tmp_path), lambda _: None, None)
     run.start_s = start_s
 
     history = watched(run)
@@ -122,7 +129,7 @@ class Twice(Watched):
 def test_a_run_with_a_second_driver_lasts_until_both_have_ended(
     ends: tuple[float | None, float | None], exits: list[tuple[int, int]], tmp_path: Path
 ) -> None:
-    run = Twice(Story().plan(), made(tmp_path), lambda _: None)
+    run = Twice(Story().plan(), made(tmp_path), lambda _: None, None)
     run.ends = ends
 
     seen = [event for _, event in watched(run).of(DriverExited)]
@@ -145,7 +152,7 @@ class Stubborn(Twice):
 
 
 def test_both_drivers_are_ended_even_if_the_end_of_one_fails(tmp_path: Path) -> None:
-    run = Stubborn(Story().plan(), made(tmp_path), lambda _: None)
+    run = Stubborn(Story().plan(), made(tmp_path), lambda _: None, None)
     run.ends = (None, None)
 
     with pytest.raises(RuntimeError, match="no answer"):

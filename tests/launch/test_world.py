@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from chaos.faults.world import Target
+from chaos.launch import world as module
 from chaos.launch.world import RunWorld
 from chaos.processes.tree import stands_still
-from chaos.run import world as module
 from chaos.run.armed import ArmedFaults
 from chaos.run.clock import SystemClock
 

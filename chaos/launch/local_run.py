@@ -1,0 +1,154 @@
+"""A run whose processes are all on this host; they ask the chaos controller over a socket."""
+
+import contextlib
+import os
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Generic, TypeVar
+
+import psutil
+
+from chaos.launch.files_outside import settle
+from chaos.launch.frame import Driver, LaunchedRun
+from chaos.launch.gate_server import GateServer
+from chaos.launch.node_disk import NodeDisk, make_room, remove_disks
+from chaos.launch.process_world import ProcessWorld
+from chaos.launch.world import metadata_of
+from chaos.model.event import Leftover, LeftoversSearched, StackTaken, StorageSeen
+from chaos.probe.address import RunAddress
+from chaos.probe.written import Confines
+from chaos.processes.tree import command_of, kill
+from chaos.run.armed import ArmedFaults
+from chaos.run.clock import seconds_since
+from chaos.run.controller import ChaosController
+from chaos.run.journal import Journal, Trained
+from chaos.run.signals import STACK_SIGNAL, rank_stacks
+
+END_S = 5.0
+STACKS_S = 0.5
+POLL_S = 0.01
+
+World = TypeVar("World", bound=ProcessWorld)
+
+
+@dataclass
+class LocalRun(LaunchedRun[Driver], Generic[Driver, World]):
+    """One run on this host; its nodes are names, or processes, and have disks of their own."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        token = os.urandom(4).hex()
+        self.address = RunAddress(self.directory.path, token, f"unix:chaos-gates-{token}")
+        make_room(self.address)
+        armed = ArmedFaults(self.directory.storage_faults)
+        self.world = self.make_world(armed, partial(NodeDisk, self.address))
+
+    @contextlib.contextmanager
+    def controller(self) -> Iterator[None]:
+        """Serve the gates and, where the plan has one, the metadata service."""
+        with metadata_of(self.plan, self.world, self.directory) as variables:
+            self.address = replace(self.address, metadata=variables)
+            chaos = Journal(self.directory.journals, "chaos", role="chaos", clock=self.clock)
+            has_trained = self.world.has_trained = Trained(self.directory.journals)
+            controller = ChaosController(
+                self.plan, self.world, chaos, look=self.look, has_trained=has_trained
+            )
+            server = self.serve(self.address.controller.partition(":")[2], controller)
+            try:
+                yield
+            finally:
+                self.world.end()
+                controller.finish(within_s=END_S)
+                server.close()
+                chaos.close()
+
+    def driver_started(self, driver: Driver) -> None:
+        """Add to the world's drivers, the targets of faults that kill them."""
+        self.world.driver_started(self.pid_of(driver))
+
+    def driver_ended(self, driver: Driver) -> None:
+        """Note the end for a fault that waits for it."""
+        self.world.driver_ended(self.pid_of(driver))
+
+    def driver_wanted(self) -> bool:
+        """Return whether a fault asks for a second driver."""
+        return self.world.driver_wanted()
+
+    def take_stacks(self, driver: Driver) -> None:
+        """Signal all ranks and the driver to write their stacks: faulthandler does, even in C++."""
+        asked = [(pid, None, name) for pid, name in self.stacks_of(driver)]
+        for pid, rank, name in [
+            *asked,
+            *((e.pid, e.rank, rank_stacks(e.rank, e.pid)) for e in self.workers()),
+        ]:
+            # A process that has not come to its first line has no file, and would end.
+            if (self.directory.logs / name).exists() and psutil.pid_exists(pid):
+                os.kill(pid, STACK_SIGNAL)
+                self.journal.add(StackTaken(pid=pid, rank=rank, path=f"logs/{name}"))
+        self.clock.sleep(STACKS_S)
+
+    def clean_up(self) -> None:
+        """Record leftovers and files outside, and remove them with the nodes' disks."""
+        # The body comes first, then the callbacks from the last to the first; each step is taken,
+        # even if one before it raises.
+        with contextlib.ExitStack() as closing:
+            closing.callback(remove_disks, self.address)
+            for end in self.ends_after():
+                closing.callback(end)
+            self._search_leftovers()
+            if self.confines is not None:  # no process of the run is left that could write
+                settle(self.address, self.confines, self.journal)
+
+    def _search_leftovers(self) -> None:
+        """Wait a little for the run's processes to end, record those that do not, end them."""
+        start = self.clock.now_ns()
+        while (left := self.descendants()) and seconds_since(start, self.clock) < END_S:
+            self.clock.sleep(POLL_S)
+        for process in left:
+            with contextlib.suppress(psutil.Error):  # it may end with another of its group
+                what = f"pid {process.pid}: {command_of(process)}"
+                self.journal.add(Leftover(kind="process", what=what))
+                kill(process)
+        self.journal.add(LeftoversSearched(places=("processes", *self.search_storage())))
+
+    # -- filled in by a launcher -----------------------------------------------------------
+
+    @abstractmethod
+    def make_world(self, armed: ArmedFaults, disk_of: Callable[[str], NodeDisk]) -> World:
+        """Make the world that faults act in."""
+
+    def serve(self, name: str, controller: ChaosController) -> GateServer:
+        """Begin to answer the run's processes at a name."""
+        return GateServer(name, controller, self.world)
+
+    @abstractmethod
+    def pid_of(self, driver: Driver) -> int:
+        """Return the pid of a driver."""
+
+    @abstractmethod
+    def stacks_of(self, driver: Driver) -> list[tuple[int, str]]:
+        """Return the pids of a driver's processes, each with the name of its file of stacks."""
+
+    @abstractmethod
+    def descendants(self) -> list[psutil.Process]:
+        """Return the processes that are left of the run."""
+
+    @property
+    @abstractmethod
+    def confines(self) -> Confines | None:
+        """The folders in which the run's processes may write; None if nothing is forbidden."""
+
+    def look(self, op: int) -> StorageSeen | None:
+        """Return the content of storage once an op has injected its fault."""
+        del op
+        return None
+
+    def search_storage(self) -> tuple[str, ...]:
+        """Record what is left in storage; return the places that were searched."""
+        return ()
+
+    def ends_after(self) -> list[Callable[[], object]]:
+        """Return what ends the helpers of the run, the last one first."""
+        return []

@@ -1,0 +1,159 @@
+"""One run under torchrun, from the harness's side."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from chaos.declared import TOKEN_ENV
+from chaos.launch.local_run import LocalRun
+from chaos.launch.node_disk import NodeDisk
+from chaos.launch.torchrun.agents import Agents
+from chaos.launch.torchrun.job import job_called, job_ended
+from chaos.launch.torchrun.rendezvous import HOST
+from chaos.launch.torchrun.server import RoundServer
+from chaos.launch.torchrun.settings import NODE_ENV, confines_of, environment_of, node_name
+from chaos.launch.torchrun.world import AgentWorld
+from chaos.model.event import (
+    AgentEnded,
+    Disturbed,
+    FailureDecided,
+    FaultInvoked,
+    FitReturned,
+)
+from chaos.probe.written import Confines
+from chaos.processes.start import Process, Start, Starter
+from chaos.processes.tree import with_variable
+from chaos.run.armed import ArmedFaults
+from chaos.run.controller import ChaosController
+from chaos.run.signals import agent_stacks, is_foreign, killed
+
+AGENT = "chaos.launch.torchrun.agent"
+POLL_S = 0.05
+
+
+def started_anew(start: Start) -> Process:
+    """Start an agent in a new interpreter."""
+    assert start.stdout is not None
+    with Path(start.stdout).open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", AGENT, *start.words, str(os.getpid())],
+            env=start.env,
+            cwd=start.cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C reaches the harness alone, which ends the driver
+        )
+
+
+@dataclass
+class TorchrunRun(LocalRun[Agents, AgentWorld]):
+    """One execution of one plan; its driver is the agents that call torchrun, one per node."""
+
+    hash_seed: str
+    starter: Starter
+
+    def make_world(self, armed: ArmedFaults, disk_of: Callable[[str], NodeDisk]) -> AgentWorld:
+        """Return the world of nodes that are agents, with all below them."""
+        return AgentWorld(self.clock, self.plan.shape.nodes, armed, disk_of)
+
+    def prepare(self) -> bool:
+        """Record how the job is started."""
+        self.journal.add(job_called(self.plan))
+        return True
+
+    def serve(self, name: str, controller: ChaosController) -> RoundServer:
+        """Answer agents and workers."""
+        return RoundServer(name, controller, self.world, self.journal)
+
+    def start_driver(self) -> Agents:
+        """Start an agent for each node."""
+        agents = self.world.agents = Agents(self._start_agent)
+        for _ in range(self.plan.shape.nodes):
+            agents.add()
+        return agents
+
+    def _start_agent(self, node: str) -> Process:
+        """Start the process that calls torchrun for a node."""
+        log = str(self.directory.logs / "driver.log")
+        env = environment_of(self.plan, self.address, hash_seed=self.hash_seed)
+        words = (str(self.directory.path),)
+        return self.starter(Start(words, {**env, NODE_ENV: node}, self.plan.cwd, log, log))
+
+    def pid_of(self, driver: Agents) -> int:
+        """Return the pid of the first agent, which hosts the rendezvous."""
+        return driver.pid
+
+    def exit_code(self, driver: Agents) -> int | None:
+        """Return 0 if torchrun ended well on every node that was left to it, None while it runs."""
+        codes = driver.codes()
+        for node, code in codes.items():
+            if code is not None and is_foreign(code):
+                who = "torchrun" if len(codes) == 1 else f"torchrun's agent of {node}"
+                self.journal.add(Disturbed(why=killed(who, code)))
+        if (rank := self._struck_from_outside()) is not None:
+            why = killed(f"the worker of rank {rank}", -signal.SIGKILL)
+            self.journal.add(Disturbed(why=why))
+        self._end_latecomers(driver, codes)
+        if not driver.is_over():
+            return None
+        ended = {e.node_id: e for e in self.seen() if isinstance(e, AgentEnded)}
+        event = job_ended(driver.codes(), ended, self._workers_were_on())
+        self.journal.add(event)
+        return 0 if isinstance(event, FitReturned) else 1
+
+    def _end_latecomers(self, driver: Agents, codes: Mapping[str, int | None]) -> None:
+        """End agents that come when the job is over: they wait for a rendezvous that is gone."""
+        if codes.get(node_name(HOST), 0) is None:
+            return
+        waiting = codes.keys() - self._workers_were_on()
+        if all(code is not None for node, code in codes.items() if node not in waiting):
+            for node in waiting:
+                driver.end_one(node)
+
+    def _workers_were_on(self) -> set[str]:
+        """Return the nodes that have had workers."""
+        return {event.node_id for event in self.workers()}
+
+    def _struck_from_outside(self) -> int | None:
+        """Return a rank whose worker was killed, in an attempt that no fault was injected into."""
+        seen = self.seen()
+        struck = {event.attempt for event in seen if isinstance(event, FaultInvoked)}
+        for event in seen:
+            if isinstance(event, FailureDecided) and event.attempt not in struck:
+                for rank, error in event.errors.items():
+                    if error.startswith("ended by SIGKILL"):
+                        return rank
+        return None
+
+    def end_driver(self, driver: Agents) -> int:
+        """Kill torchrun; its workers end with it."""
+        driver.end()
+        return -signal.SIGKILL
+
+    def meanwhile(self) -> None:
+        """Wait."""
+        self.clock.sleep(POLL_S)
+
+    def stacks_of(self, driver: Agents) -> list[tuple[int, str]]:
+        """Return the agents that no fault has taken."""
+        return [(driver.pid_of(node), agent_stacks(node)) for node in driver.codes()]
+
+    def descendants(self) -> list[psutil.Process]:
+        """Return the processes that carry the run's token in their environment."""
+        return with_variable(TOKEN_ENV, self.address.token)
+
+    @property
+    def confines(self) -> Confines:
+        """The audit's, or all runs' in one folder of reports: none may find files of another."""
+        return confines_of(self.plan, self.directory.path)
+
+    def ends_after(self) -> list[Callable[[], object]]:
+        """End the thread that starts agents."""
+        return [] if self.world.agents is None else [self.world.agents.close]
