@@ -6,16 +6,14 @@ and a badge. The Markdown is for a pull request, an issue, the summary of a CI s
 """
 
 import posixpath
+from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import shorten, wrap
 from urllib.parse import quote
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
-
 from chaos.audit.answer import Word, confidence, coverage_share
 from chaos.audit.card import Card
-from chaos.audit.finding import Finding
+from chaos.audit.sections import ON_THE_CARD, Cause, causes, remarks, untried
 from chaos.audit.table import (
     GroupRow,
     KindRow,
@@ -25,10 +23,12 @@ from chaos.audit.table import (
     lost_steps,
     part_rows,
 )
-from chaos.report.markdown import SIGNS, code, fitted, plain, table
+from chaos.check.headline import as_sentence
+from chaos.report.html import drawings, pages
+from chaos.report.markdown import SIGNS, bullet, code, fitted, plain, table
 from chaos.report.outcome import Tone
 from chaos.report.page import Fact
-from chaos.words import plural
+from chaos.words import and_more, plural
 
 PLACES_SHOWN, PLACES_IN_MARKDOWN = 12, 6
 _TONES: dict[Word, Tone] = {"pass": "good", "fail": "bad", "inconclusive": "open"}
@@ -36,18 +36,16 @@ _TONES: dict[Word, Tone] = {"pass": "good", "fail": "bad", "inconclusive": "open
 FINDINGS_SHOWN = 3
 LINES_OF_ANSWER, COLUMNS_OF_ANSWER, COLUMNS_OF_FINDING = 2, 78, 104
 _LETTER, _PAD = 6.6, 12  # of the badge: pixels of a letter at 11 px, and around a text
-_INK: dict[Word, str] = {"pass": "#0f6638", "fail": "#a3201b", "inconclusive": "#734d00"}
 _GREY, _PLAIN = "#9aa2ad", "#16191d"
-_RIGHT, _WRONG, _OPEN = "#0f6638", "#a3201b", "#734d00"
+_INKS: dict[Tone, str] = {
+    "good": "#0f6638",
+    "bad": "#a3201b",
+    "open": "#734d00",
+    "calm": _PLAIN,
+}
 
-_env = Environment(
-    # The frame, the style and the words are those of the report of a run.
-    loader=ChoiceLoader([PackageLoader("chaos.audit"), PackageLoader("chaos.report")]),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
+# The frame, the style and the words are those of the report of a run.
+_env = pages("chaos.audit")
 
 
 @dataclass(frozen=True)
@@ -71,44 +69,39 @@ def render_card(card: Card) -> str:
     """Return the page of an audit: the verdict first, then its evidence."""
     # Altair takes half a second to import, for which `--help` need not wait.
     from chaos.audit.heat_map import heatmap  # noqa: PLC0415
-    from chaos.report.chart import bundle  # noqa: PLC0415
 
     drawn = heatmap(card)
+    checks = check_rows(card)
+    amiss = [row for row in checks if row.broken or row.inconclusive]
     return _env.get_template("card.html.j2").render(
         card=card,
         tone=tone(card),
         share=coverage_share(card),
         confidence=confidence(card),
-        untried=[row.kind for row in kind_rows(card) if row.places and not row.tally.total],
+        untried=untried(card),
         word=card.sentence,
         facts=facts(card),
         kind_head=KIND_HEAD,
-        kinds=kind_rows(card),
+        kind_tones=KIND_TONES,
+        kinds=kind_cells(card),
         heatmap=drawn,
-        svg=Markup(drawn.svg) if drawn else None,  # noqa: S704 (Vega escapes it)
-        bundle=Markup(bundle()) if drawn else None,  # noqa: S704 (a library)
         groups=[row for row in group_rows(card) if row.tried],
         parts=part_rows(card),
-        checks=[row for row in check_rows(card) if row.broken or row.inconclusive],
-        checks_right=sum(not row.broken and not row.inconclusive for row in check_rows(card)),
+        causes=[*causes(card)],
+        checks=amiss,
+        checks_right=len(checks) - len(amiss),
         omissions=omissions(card),
         shown=PLACES_SHOWN,
+        and_more=and_more,
         link=quote,
         plural=plural,
-        title=title,
+        **drawings([drawn] if drawn else []),
     )
 
 
 def tone(card: Card) -> Tone:
     """Return the look of the verdict; an inconclusive one never looks like success."""
     return _TONES[card.word]
-
-
-def title(finding: Finding) -> str:
-    """Return a finding's title: its check, parts, severity, and extent."""
-    defect = finding.defect
-    of = f" ({', '.join(defect.parts)})" if defect.parts else ""
-    return f"{defect.check}{of}, {defect.severity}: {finding.extent}"
 
 
 def facts(card: Card) -> tuple[Fact, ...]:
@@ -133,6 +126,8 @@ def facts(card: Card) -> tuple[Fact, ...]:
 
 
 KIND_HEAD = ("fault", "tried", "right", "wrong", "inconclusive", "began anew")
+#: The look of a count in each column but the first; a calm one has no mark.
+KIND_TONES: tuple[Tone, ...] = ("calm", "good", "bad", "open", "calm")
 
 
 def kind_cells(card: Card) -> list[list[str]]:
@@ -152,19 +147,6 @@ def _kind_cells(row: KindRow) -> list[str]:
 def omissions(card: Card) -> tuple[Omission, ...]:
     """Return the places that were not tried, by group, in numbers."""
     return tuple(Omission(row.group, why) for row in group_rows(card) if (why := _why(row, card)))
-
-
-def omitted_in_all(card: Card) -> str | None:
-    """Return one line on the places that were not tried, and the reason; None if all were."""
-    rows = group_rows(card)
-    total = sum(row.places for row in rows)
-    counts = {
-        "not asked for": sum(row.places for row in rows if row.chosen == 0),
-        "not sampled": sum(row.places - row.chosen for row in rows if row.chosen),
-        "not run": sum(row.chosen - row.tried for row in rows),
-    }
-    reasons = ", ".join(f"{count} {why}" for why, count in counts.items() if count)
-    return f"{sum(counts.values())} of {plural(total, 'place')}: {reasons}" if reasons else None
 
 
 def _why(row: GroupRow, card: Card) -> str | None:
@@ -190,7 +172,7 @@ def badge_svg(card: Card) -> str:
     text += f" · coverage {coverage_share(card):.0%}"
     left, right = (_PAD + _LETTER * len(words) for words in ("chaos", text))
     return _env.get_template("badge.svg.j2").render(
-        text=text, left=round(left), right=round(right), ink=_INK[card.word]
+        text=text, left=round(left), right=round(right), ink=_INKS[tone(card)]
     )
 
 
@@ -199,40 +181,34 @@ def summary_svg(card: Card) -> str:
     answer = card.sentence.partition(": ")[2]
     lines = wrap(answer, COLUMNS_OF_ANSWER, max_lines=LINES_OF_ANSWER, placeholder=" …")
     found = [
-        shorten(f"{title(finding)}: {finding.headline}", COLUMNS_OF_FINDING)
-        for finding in card.findings[:FINDINGS_SHOWN]
+        shorten(f"{cause.title}: {cause.sentence}", COLUMNS_OF_FINDING) for cause in causes(card)
     ]
-    if card.retries.is_finding:
-        found = [shorten(f"settings: {card.retries.sentence}", COLUMNS_OF_FINDING), *found]
-        found = found[:FINDINGS_SHOWN]
-    more = len(card.findings) + card.retries.is_finding - len(found)
+    if (more := len(found) - FINDINGS_SHOWN) > 0:
+        found[FINDINGS_SHOWN:] = [and_more(more, ON_THE_CARD)]
     tried, places = card.places
     return _env.get_template("summary.svg.j2").render(
         card=card,
         script=shorten(card.job.script.rsplit("/", maxsplit=1)[-1], 46),
         word=card.word,
-        ink=_INK[card.word],
+        ink=_INKS[tone(card)],
         answer=[line[:1].upper() + line[1:] if n == 0 else line for n, line in enumerate(lines)],
         kinds=_lines(card),
-        found=[*found, *([f"and {more} more"] if more > 0 else [])],
+        found=found,
         covered=f"{tried} of {places} places, {coverage_share(card):.0%}",
         share=coverage_share(card),
     )
 
 
 def _lines(card: Card) -> list[Line]:
-    rows = zip(kind_rows(card), kind_cells(card), strict=True)
-    return [_line(row, texts) for row, texts in rows]
+    return [_line(name, cells) for name, *cells in kind_cells(card)]
 
 
-def _line(row: KindRow, texts: list[str]) -> Line:
-    name, *cells = texts
-    if not row.tally.total:
+def _line(name: str, cells: Sequence[str]) -> Line:
+    if not cells[-1]:
         return Line(name, _GREY, tuple((text, _GREY) for text in cells if text))
-    counts = (row.tally.right, row.tally.wrong, row.tally.inconclusive, row.tally.from_scratch)
-    inks = (_RIGHT, _WRONG, _OPEN, _PLAIN)
-    shown = (ink if count else _GREY for count, ink in zip(counts, inks, strict=True))
-    return Line(name, _PLAIN, tuple(zip(cells, (_PLAIN, *shown), strict=True)))
+    looks = zip(cells, KIND_TONES, strict=True)
+    inks = (_GREY if text == "0" else _INKS[tone] for text, tone in looks)
+    return Line(name, _PLAIN, tuple(zip(cells, inks, strict=True)))
 
 
 def card_in_markdown(card: Card) -> str:
@@ -244,16 +220,9 @@ def card_in_markdown(card: Card) -> str:
     ]
     lines += [*table([fact.name for fact in shown], [[plain(fact.value) for fact in shown]]), ""]
     lines += [*table(KIND_HEAD, kind_cells(card)), ""]
-    lines += [f"- {plain(reason)}" for reason in card.reasons if card.word == "inconclusive"]
-    if card.retries.is_finding:
-        lines.append(f"- settings: {plain(card.retries.sentence)}; {plain(card.retries.fix)}")
-    if card.retries.note is not None:
-        lines.append(f"- retries: {plain(card.retries.note)}")
-    lines += [f"- {note.kind}: {plain(note.text)}" for note in card.notes]
-    lines += [f"- replaced: {plain(str(row))}" for row in card.replaced]
-    lines.append("")
-    for finding in card.findings:
-        lines += _section(card, finding)
+    lines += [*map(bullet, remarks(card)), ""]
+    for cause in causes(card):
+        lines += _section(cause)
     left = omissions(card)
     if left:
         lines += ["## Not tried", "", *(f"- {o.group}: {plain(o.why)}" for o in left), ""]
@@ -263,34 +232,25 @@ def card_in_markdown(card: Card) -> str:
 def paragraph(card: Card) -> str:
     """Return a paragraph for a pull request, and a line per cause with its command."""
     script = plain(posixpath.basename(card.job.script))
-    untried = [row.kind for row in kind_rows(card) if row.places and not row.tally.total]
-    sure = confidence(card)
+    left, sure = untried(card), confidence(card)
     texts = [
         f"{SIGNS[tone(card)]} **chaos audit of {script}: {plain(card.sentence)}.**",
         f"Coverage: {coverage_share(card):.0%} of the places, of {plain(card.size)}.",
-        *([plain(sure[:1].upper() + sure[1:] + ".")] if sure else []),
-        *([f"Not tested: {plain(', '.join(untried))}."] if untried else []),
+        *([plain(as_sentence(sure))] if sure else []),
+        *([f"Not tested: {plain(', '.join(left))}."] if left else []),
     ]
-    causes = [
-        f"- {plain(title(finding))}. {plain(finding.headline)} "
-        f"{code(f'chaos run {card.folder}/{finding.repro}')}"
-        for finding in card.findings
+    found = [
+        f"- {plain(cause.title)}. {plain(cause.sentence)} {code(cause.remedy)}"
+        for cause in causes(card)
     ]
-    if card.retries.is_finding:
-        causes.insert(0, f"- settings: {plain(card.retries.sentence)}. {plain(card.retries.fix)}")
-    return fitted("\n".join([" ".join(texts), *(["", *causes] if causes else []), ""]))
+    return fitted("\n".join([" ".join(texts), *(["", *found] if found else []), ""]))
 
 
-def _section(card: Card, finding: Finding) -> list[str]:
-    places = ", ".join(plain(place) for place in finding.places[:PLACES_IN_MARKDOWN])
-    more = finding.count - PLACES_IN_MARKDOWN
-    return [
-        f"## {plain(title(finding))}",
-        "",
-        plain(finding.headline),
-        "",
-        places + (f" and {more} more" if more > 0 else ""),
-        "",
-        code(f"chaos run {card.folder}/{finding.repro}"),
-        "",
-    ]
+def _section(cause: Cause) -> list[str]:
+    lines = [f"## {plain(cause.title)}", "", plain(cause.sentence), ""]
+    if cause.finding is not None:
+        places = [plain(place) for place in cause.finding.places[:PLACES_IN_MARKDOWN]]
+        more = cause.finding.count - PLACES_IN_MARKDOWN
+        places += [and_more(more, ON_THE_CARD)] if more > 0 else []
+        lines += ["; ".join(places), ""]
+    return [*lines, code(cause.remedy), ""]

@@ -10,17 +10,17 @@ from rich.text import Text
 
 from chaos.audit.budget import Progress
 from chaos.audit.card import Card
-from chaos.audit.finding import Finding
 from chaos.audit.notes import Note
-from chaos.audit.page import KIND_HEAD, kind_cells, omitted_in_all, title, tone
+from chaos.audit.page import KIND_HEAD, kind_cells
 from chaos.audit.run_row import RunRow
-from chaos.audit.table import Cell, Fate, cells, group_rows, kind_rows, part_rows
+from chaos.audit.sections import Cause, causes, remarks
+from chaos.audit.table import Cell, Fate, cells, group_rows, kind_rows
 from chaos.check.grade import ACCEPTED
 from chaos.report.live import MovingLine
 from chaos.report.screen import bare_table, labelled, numbers
-from chaos.words import plural
+from chaos.report.sections import Line
+from chaos.report.terminal import once
 
-INCONCLUSIVE_SHOWN = 3
 _MARKS: dict[Fate, tuple[str, str]] = {
     "right": ("✓", "green"),
     "some wrong": ("✗", "red"),
@@ -30,7 +30,7 @@ _MARKS: dict[Fate, tuple[str, str]] = {
     "not tried": ("·", "dim"),
 }
 _LEGEND = "✓ resumed, right   ✗ wrong   ? inconclusive   o began anew   · not tried"
-_TONES = {"good": ("✓", "green"), "bad": ("✗", "bold red"), "open": ("?", "yellow")}
+_LAMPS = {"pass": ("✓", "green"), "fail": ("✗", "bold red"), "inconclusive": ("?", "yellow")}
 _Row = tuple[str, str, str]  # a label, its style, and a text
 
 
@@ -47,22 +47,28 @@ def print_card(card: Card, console: Console) -> None:
 
 
 def _parts(card: Card, *, framed: bool) -> Iterator[RenderableType]:
-    mark, style = _TONES.get(tone(card), ("?", "yellow"))
+    mark, style = _LAMPS[card.word]
     yield Text.assemble((f"{mark} {_script(card)}: {card.sentence}", style))
     yield Text("")
     if card.runs:
         yield from (kind_table(card), Text(""), heat_table(card), Text(_LEGEND, style="dim"))
         yield Text("")
-    if card.retries.is_finding:
-        yield Text("settings: as it is configured", style="bold red")
-        yield Text(card.retries.sentence, style="bold")
-        yield from _commands([("write", "dim", card.retries.fix)])
-        yield Text("")
-    for finding in card.findings:
-        yield from _finding(finding, card, framed=framed)
-    tail = [*_tail(card)]
+    for cause in causes(card):
+        yield from _cause(cause, card, framed=framed)
+    tail = [*once(line for line in remarks(card) if not _was_shown(line))]
     yield from [labelled(tail)] if framed else _commands(tail)
-    yield from _commands([*_to_copy(card)])
+    yield from _commands(
+        [
+            ("again", "dim", card.command),
+            ("card", "dim", f"{card.folder}/card.html"),
+            ("badge", "dim", card.badge),
+        ]
+    )
+
+
+def _was_shown(line: Line) -> bool:
+    """Return whether a remark is a note, which was shown before the first fault."""
+    return line.label in ("note", "warning") and ACCEPTED not in line.text
 
 
 def kind_table(card: Card) -> Table:
@@ -113,18 +119,21 @@ def _script(card: Card) -> str:
     return card.job.script.rsplit("/", maxsplit=1)[-1]
 
 
-def _finding(finding: Finding, card: Card, *, framed: bool) -> Iterator[RenderableType]:
-    groups = ", ".join(f"{group} ({count})" for group, count in finding.groups.items())
-    rows = [("where", "dim", groups)]
-    if finding.confirmation is not None:
-        seen = f"{finding.confirmation}: {finding.confirmation.headline}"
-        rows.append(("on Ray", "dim", seen))
-    says = Text(finding.headline, style="bold")
-    style = "bold red"
-    head = Text(title(finding), style=style)
+def _cause(cause: Cause, card: Card, *, framed: bool) -> Iterator[RenderableType]:
+    finding, rows, style = cause.finding, list[_Row](), "bold red"
+    ways = [(cause.label, "dim", cause.remedy)]
+    if finding is not None:
+        groups = ", ".join(f"{group} ({count})" for group, count in finding.groups.items())
+        rows.append(("where", "dim", groups))
+        ways.append(("report", "dim", f"{card.folder}/{finding.report}"))
+        if finding.confirmation is not None:
+            seen = f"{finding.confirmation}: {finding.confirmation.headline}"
+            rows.append(("on Ray", "dim", seen))
+    head, says = Text(cause.title, style=style), Text(cause.sentence, style="bold")
     if framed:
+        below: list[RenderableType] = [Text(""), labelled(rows)] if rows else []
         yield Panel(
-            Lines(says, Text(""), labelled(rows)),
+            Lines(says, *below),
             title=head,
             title_align="left",
             border_style=style,
@@ -132,12 +141,7 @@ def _finding(finding: Finding, card: Card, *, framed: bool) -> Iterator[Renderab
         )
     else:
         yield from (head, says, *_commands(rows))
-    yield from _commands(
-        [
-            ("repro", "dim", f"chaos run {card.folder}/{finding.repro}"),
-            ("report", "dim", f"{card.folder}/{finding.report}"),
-        ]
-    )
+    yield from _commands(ways)
     yield Text("")
 
 
@@ -147,60 +151,6 @@ def _commands(rows: Sequence[_Row]) -> Iterator[Text]:
         line = Text.assemble((f"{label:<10} ", style), text)
         line.no_wrap, line.overflow = True, "ignore"
         yield line
-
-
-def _state(card: Card) -> str:
-    """Return in words the parts of the state that every resume restored, and the others."""
-    rows = part_rows(card)
-    lost = [
-        f"{row.component} {row.standing} ({row.lost} of {row.resumes})" for row in rows if row.lost
-    ]
-    idle = [
-        f"{row.component} {row.standing}, no consequence seen ({row.idle} of {row.resumes})"
-        for row in rows
-        if row.idle and not row.lost
-    ]
-    back = [row.component for row in rows if row.restored and not row.lost and not row.idle]
-    parts = [*lost, *idle, *([f"restored: {', '.join(back)}"] if back else [])]
-    return "; ".join(parts)
-
-
-def _tail(card: Card) -> Iterator[_Row]:
-    yield from _doubts(card)
-    if text := _state(card):
-        yield "state", "dim", text
-    yield "job", "dim", card.size
-    landed, planned = card.landed
-    shared = f" in {plural(card.run_count, 'run')}" if card.shared else ""
-    yield "rests on", "dim", f"{landed} of {planned} faults landed{shared}; {card.repetition}"
-    if card.retries.note is not None:
-        yield "retries", "dim", card.retries.note
-    for number, row in enumerate(card.replaced):
-        yield "" if number else "replaced", "dim", str(row)
-    for note in (note for note in card.notes if ACCEPTED in note.text):  # not known beforehand
-        yield note.kind, "yellow", note.text
-    if omitted := omitted_in_all(card):
-        yield "not tried", "dim", omitted
-
-
-def _doubts(card: Card) -> Iterator[_Row]:
-    if card.word == "inconclusive":
-        for number, reason in enumerate(card.reasons):
-            yield "" if number else "why", "yellow", reason
-    for run in card.inconclusive[:INCONCLUSIVE_SHOWN]:
-        yield "inconclusive", "yellow", f"{run.group}, {run.name}: {run.headline}"
-    more = len(card.inconclusive) - INCONCLUSIVE_SHOWN
-    if more > 0:
-        yield "", "yellow", f"and {more} more, on the card"
-
-
-def _to_copy(card: Card) -> Iterator[_Row]:
-    yield "again", "dim", card.command
-    yield "card", "dim", f"{card.folder}/card.html"
-    yield "badge", "dim", card.badge
-
-
-_LAMPS = {"pass": ("✓", "green"), "fail": ("✗", "red"), "inconclusive": ("?", "yellow")}
 
 
 class AuditDisplay(MovingLine):

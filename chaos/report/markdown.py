@@ -16,7 +16,7 @@ from chaos.report.outcome import (
     tone_of,
 )
 from chaos.report.screen import on_one_line
-from chaos.report.sections import Brevity, Section, in_words, replay, sections, suite_in_words
+from chaos.report.sections import Brevity, Line, Section, in_words, replay, sections, suite_in_words
 from chaos.words import and_more
 
 LIMIT_BYTES = 1_000_000  # GitHub refuses a step summary of more than 1 MiB
@@ -130,11 +130,13 @@ def _ops(run: FinishedRun) -> list[str]:
 
 def _section(section: Section) -> list[str]:
     title = section.title[:1].upper() + section.title[1:]
-    lines = [f"## {plain(title or 'What was found')}", ""]
-    for line in section.lines:
-        label = f"**{plain(line.label)}**: " if line.label else ""
-        lines.append(f"- {label}{plain(line.text)}" + (f" ({line.events})" if line.events else ""))
-    return [*lines, ""]
+    return [f"## {plain(title or 'What was found')}", "", *map(bullet, section.lines), ""]
+
+
+def bullet(line: Line) -> str:
+    """Return a line as an item of a list."""
+    label = f"**{plain(line.label)}**: " if line.label else ""
+    return f"- {label}{plain(line.text)}" + (f" ({line.events})" if line.events else "")
 
 
 def _goodput(run: FinishedRun) -> list[str]:

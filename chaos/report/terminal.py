@@ -213,10 +213,16 @@ def plain_text(words: RenderableType, *, width: int) -> str:
 
 
 def _columns(lines: Sequence[Line]) -> RenderableType:
-    """Return lines beside their labels, of which equal ones are there once."""
-    before = ("", *(line.label for line in lines))
-    pairs = zip(lines, before, strict=False)
-    return _table(("" if line.label == last else line.label, line.text) for line, last in pairs)
+    return _in(labelled((label, "bold", text) for label, _, text in once(lines)))
+
+
+def once(lines: Iterable[Line]) -> Iterator[tuple[str, str, str]]:
+    """Yield the label, its style and the text of each line; of equal labels only the first."""
+    before = None
+    for line in lines:
+        label = "" if line.label == before else line.label
+        yield label, "yellow" if line.tone == "open" else "dim", line.text
+        before = line.label
 
 
 def _table(rows: Iterable[tuple[str, str]]) -> RenderableType:

@@ -15,9 +15,10 @@ from chaos.audit.budget import Budget
 from chaos.audit.card import Card
 from chaos.audit.chains import LONGEST, chain_of, joined, longest_chain
 from chaos.audit.job_profile import JobProfile
-from chaos.audit.page import render_card, title
+from chaos.audit.page import render_card
 from chaos.audit.place_groups import place_in_training, point_before
 from chaos.audit.places import kill_map
+from chaos.audit.sections import title
 from chaos.model import event as ev
 from chaos.model.history import History
 from chaos.model.trigger import AtRecovery

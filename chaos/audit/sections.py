@@ -1,0 +1,104 @@
+"""A card in words: its causes and its remarks, which every report of an audit lays out."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from chaos.audit.card import Card
+from chaos.audit.finding import Finding
+from chaos.audit.retries import SETTINGS
+from chaos.audit.table import group_rows, kind_rows, part_rows
+from chaos.check.grade import ACCEPTED
+from chaos.check.headline import as_sentence
+from chaos.report.sections import Line
+from chaos.words import and_more, plural
+
+ON_THE_CARD = "on the card"
+INCONCLUSIVE_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One thing that is wrong: a finding, or the settings, which have none."""
+
+    title: str
+    sentence: str
+    #: What to do, with its label: a command, or a line to write.
+    label: str
+    remedy: str
+    finding: Finding | None = None
+
+
+def causes(card: Card) -> Iterator[Cause]:
+    """Yield all that is wrong, the settings first."""
+    retries = card.retries
+    if retries.is_finding:
+        yield Cause(SETTINGS, as_sentence(retries.sentence), "write", retries.fix)
+    for finding in card.findings:
+        command = f"chaos run {card.folder}/{finding.repro}"
+        yield Cause(title(finding), finding.headline, "repro", command, finding)
+
+
+def title(finding: Finding) -> str:
+    """Return a finding's title: its check, parts, severity, and extent."""
+    defect = finding.defect
+    of = f" ({', '.join(defect.parts)})" if defect.parts else ""
+    return f"{defect.check}{of}, {defect.severity}: {finding.extent}"
+
+
+def remarks(card: Card) -> Iterator[Line]:
+    """Yield all else that a short report has: the doubts, the evidence, and its limits."""
+    if card.word == "inconclusive":
+        yield from (Line("open", "why", reason) for reason in card.reasons)
+    for run in card.inconclusive[:INCONCLUSIVE_SHOWN]:
+        yield Line("open", "inconclusive", f"{run.group}, {run.name}: {run.headline}")
+    if (more := len(card.inconclusive) - INCONCLUSIVE_SHOWN) > 0:
+        yield Line("open", "inconclusive", and_more(more, ON_THE_CARD))
+    if text := _state(card):
+        yield Line("calm", "state", text)
+    yield Line("calm", "job", card.size)
+    landed, planned = card.landed
+    shared = f" in {plural(card.run_count, 'run')}" if card.shared else ""
+    words = f"{landed} of {planned} faults landed{shared}; {card.repetition}"
+    yield Line("calm", "rests on", words)
+    if card.retries.note is not None:
+        yield Line("calm", "retries", card.retries.note)
+    yield from (Line("calm", "replaced", str(row)) for row in card.replaced)
+    for note in card.notes:
+        is_plain = note.kind == "note" and ACCEPTED not in note.text
+        yield Line("calm" if is_plain else "open", note.kind, note.text)
+    if omitted := _omitted(card):
+        yield Line("calm", "not tried", omitted)
+
+
+def untried(card: Card) -> list[str]:
+    """Return the kinds of faults that the job has places for, of which none was tried."""
+    return [row.kind for row in kind_rows(card) if row.places and not row.tally.total]
+
+
+def _omitted(card: Card) -> str | None:
+    """Return one line on the places that were not tried, and the reason; None if all were."""
+    rows = group_rows(card)
+    total = sum(row.places for row in rows)
+    counts = {
+        "not asked for": sum(row.places for row in rows if row.chosen == 0),
+        "not sampled": sum(row.places - row.chosen for row in rows if row.chosen),
+        "not run": sum(row.chosen - row.tried for row in rows),
+    }
+    reasons = ", ".join(f"{count} {why}" for why, count in counts.items() if count)
+    return f"{sum(counts.values())} of {plural(total, 'place')}: {reasons}" if reasons else None
+
+
+def _state(card: Card) -> str:
+    """Return in words the parts of the state that every resume restored, and the others."""
+    rows = part_rows(card)
+    lost = [
+        f"{row.component} {row.standing} ({row.lost} of {row.resumes})" for row in rows if row.lost
+    ]
+    idle = [
+        f"{row.component} {row.standing}, no consequence seen ({row.idle} of {row.resumes})"
+        for row in rows
+        if row.idle and not row.lost
+    ]
+    back = [row.component for row in rows if row.restored and not row.lost and not row.idle]
+    parts = [*lost, *idle, *([f"restored: {', '.join(back)}"] if back else [])]
+    return "; ".join(parts)
