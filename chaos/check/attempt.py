@@ -1,5 +1,6 @@
 """The life of one worker group, as a row."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -162,7 +163,7 @@ class Attempt:
         """Its number of workers."""
         return len(self.places) or len(self.starts)
 
-    @property
+    @cached_property
     def place(self) -> Place | None:
         """The earliest place of its ranks."""
         return min((start.place for start in self.starts.values() if start.settled), default=None)
@@ -192,12 +193,17 @@ class Attempt:
         return self.by_epoch.get(RankEpoch(rank, epoch), ())
 
     @cached_property
+    def by_rank(self) -> Mapping[int, Sequence[Step]]:
+        """Its steps by rank."""
+        found: defaultdict[int, list[Step]] = defaultdict(list)
+        for step in self.steps:
+            found[step.rank].append(step)
+        return dict(found)
+
+    @property
     def first_steps(self) -> Mapping[int, int]:
         """The number of each rank's first step."""
-        found: dict[int, int] = {}
-        for step in self.steps:
-            found.setdefault(step.rank, step.number)
-        return found
+        return {rank: steps[0].number for rank, steps in self.by_rank.items()}
 
     def ended_epoch(self, rank: int, epoch: int) -> bool:
         """Return whether a rank has made every step of an epoch in this attempt."""

@@ -67,8 +67,9 @@ class Lineage:
         """The optimizer steps of the job: those of the rank that made most."""
         return max((self._all_steps_of(rank) for rank in self.ranks), default=0)
 
+    @cached_property
     def longest_way_between_commits(self) -> int:
-        """Return the most steps that any rank makes from one checkpoint to the next.
+        """The most steps that any rank makes from one checkpoint to the next.
 
         The start of training counts as a checkpoint, and so does its end: steps after the last
         checkpoint can be lost as well.

@@ -83,13 +83,13 @@ def _moves(history: History, baseline: History) -> Mapping[AttemptRank, _Move]:
     if trained <= sure:
         return {}
     known, size = indexes(baseline), _size(baseline)
-    own = cache(partial(_own, history))
+    own, entered = cache(partial(_own, history)), _entered(history)
     return {
         AttemptRank(attempt.index, rank): _Move(start.place, found)
         for attempt in attempts(history)
         for rank, start in sorted(attempt.starts.items())
         if (attempt.index, rank) in trained - sure
-        if (steps := _first_steps(history, attempt, rank, is_resized=attempt.size != size))
+        if (steps := _first_steps(attempt, rank, entered, is_resized=attempt.size != size))
         if (found := _found(steps, known.get(rank, Index()), start, own(attempt.index)))
     }
 
@@ -100,15 +100,26 @@ def _found(steps: list[Seen], index: Index, start: Start, own: Index) -> Resumed
     return None if found.by in _INFERRED else found
 
 
-def _first_steps(history: History, attempt: Attempt, rank: int, *, is_resized: bool) -> list[Seen]:
+def _first_steps(
+    attempt: Attempt, rank: int, entered: Mapping[AttemptRank, StateSeen], *, is_resized: bool
+) -> list[Seen]:
     """Return what was seen of a rank's first steps; with other ranks, it has other batches."""
-    steps = [step for step in attempt.steps if step.rank == rank][:STEPS_MAX]
+    steps = attempt.by_rank.get(rank, ())[:STEPS_MAX]
     seen = [Seen() if is_resized else seen_of(step) for step in steps]
-    for _, state in history.of(StateSeen) if seen else ():
-        if (state.attempt, state.rank, state.moment) == (attempt.index, rank, "entered"):
-            model, optimizer = state_keys(state.components)
-            return [replace(seen[0], model=model, optimizer=optimizer), *seen[1:]]
-    return seen
+    state = entered.get(AttemptRank(attempt.index, rank))
+    if not seen or state is None:
+        return seen
+    model, optimizer = state_keys(state.components)
+    return [replace(seen[0], model=model, optimizer=optimizer), *seen[1:]]
+
+
+def _entered(history: History) -> Mapping[AttemptRank, StateSeen]:
+    """Return the first state that each rank of an attempt entered training with."""
+    found: dict[AttemptRank, StateSeen] = {}
+    for _, seen in history.of(StateSeen):
+        if seen.moment == "entered":
+            found.setdefault(AttemptRank(seen.attempt, seen.rank), seen)
+    return found
 
 
 def _own(history: History, before: int) -> Index:

@@ -10,7 +10,7 @@ from chaos.check.attempt import Attempt
 from chaos.check.files import series_of
 from chaos.check.injections import EARLY_NS, Injection
 from chaos.check.result import conclude, inconclusive, nothing_due, own_check
-from chaos.check.time_limits import pauses
+from chaos.check.time_limits import longest_ns
 from chaos.model.event import (
     BystanderSeen,
     Committed,
@@ -446,8 +446,8 @@ def _is_before(analysis: RunAnalysis, number: int | None, window: _NoticeWindow)
 
 def _longest_pause_ns(analysis: RunAnalysis) -> int:
     assert analysis.reference is not None
-    found = pauses(analysis.reference.history, analysis.reference.attempts, over_ns=0)
-    return max((pause.ns for pause in found if pause.where != "at the end"), default=0)
+    found = longest_ns(analysis.reference.history, analysis.reference.attempts)
+    return max((ns for where, ns in found.items() if where != "at the end"), default=0)
 
 
 def _not_saved(analysis: RunAnalysis, window: _NoticeWindow) -> Iterator[Anomaly]:

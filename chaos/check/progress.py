@@ -163,7 +163,7 @@ def _too_much_lost(restart: Restart, analysis: RunAnalysis) -> Iterator[Anomaly]
 def _way_between_saves(reference: RunTables) -> int:
     """Return the most steps that any rank makes from one save to the next."""
     if not reference.keeps_own_files:
-        return reference.lineage.longest_way_between_commits()
+        return reference.lineage.longest_way_between_commits
     saved = {save.place for save in reference.files.saves}
     return max(
         (_longest_way(reference, rank, saved) for rank in reference.lineage.ranks), default=0

@@ -426,8 +426,10 @@ def _went_back(analysis: RunAnalysis, restart: Restart) -> Iterator[Anomaly]:
     seen to be saved.
     """
     for rank, start in sorted(restart.attempt.starts.items()):
-        saved = None if start.checkpoint is None else _saved_at(analysis, start.checkpoint)
-        if saved is None or not start.moved or start.place >= saved.place:
+        if start.checkpoint is None or not start.moved:
+            continue
+        saved = _saved_at(analysis, start.checkpoint)
+        if saved is None or start.place >= saved.place:
             continue
         yield Anomaly(
             message=f"rank {rank} of attempt {restart.attempt.index} was handed "

@@ -307,8 +307,8 @@ class Beside:
         if not self.allowance.is_exact:
             return found
         mine = parts_of(seen)
-        for _, other in self.run.all:
-            if other.attempt >= seen.attempt or place_of(other) != place_of(seen):
+        for other in self.run.every_at.get(place_of(seen), ()):
+            if other.attempt >= seen.attempt:
                 continue
             _, entry = self.run.entries.get(AttemptRank(other.attempt, other.rank), (0, other))
             if Place(entry.epoch, entry.step) >= Place(other.epoch, other.step):

@@ -76,7 +76,15 @@ class StateSnapshots:
     @cached_property
     def by_place(self) -> Mapping[StatePlace, StateSeen]:
         """The last snapshot at each place, of any attempt."""
-        return {place_of(seen): seen for _, seen in self.all}
+        return {place: seen[-1] for place, seen in self.every_at.items()}
+
+    @cached_property
+    def every_at(self) -> Mapping[StatePlace, Sequence[StateSeen]]:
+        """The snapshots of all attempts at each place, in order."""
+        found: dict[StatePlace, list[StateSeen]] = {}
+        for _, seen in self.all:
+            found.setdefault(place_of(seen), []).append(seen)
+        return found
 
     @cached_property
     def entries(self) -> Mapping[AttemptRank, tuple[int, StateSeen]]:

@@ -70,29 +70,57 @@ def pauses(history: History, attempts: Sequence[Attempt], *, over_ns: int) -> It
     From an attempt's first step on, up to the end of `fit()`: the time before is its start. A pause
     while chaos holds a rank is left out.
     """
-    entries = history.entries
-    numbers = history.numbers_of(*_SIGNS)
-    times = [entries[number].time_ns for number in numbers]
-    first = {a.index: a.steps[0].number for a in attempts if a.steps}
-    holds = list(_holds(history, first.values()))
-    for at, (since_ns, until_ns) in enumerate(pairwise(times)):
-        if until_ns - since_ns <= over_ns:
-            continue
-        since, until = numbers[at], numbers[at + 1]
-        attempt = getattr(entries[since].what, "attempt", -1)
-        is_one = getattr(entries[until].what, "attempt", attempt) == attempt
-        is_held = any(begin <= since < end for begin, end in holds)
-        if is_one and not is_held and since >= first.get(attempt, len(history)):
-            where = _where(entries[since].what, entries[until].what)
-            yield Pause(since, until, until_ns - since_ns, attempt, where)
+    signs = _Signs(history, attempts)
+    for at, ns in enumerate(signs.gaps_ns()):
+        if ns > over_ns and (pause := signs.pause(at, ns)):
+            yield pause
 
 
-def _where(since: AnyEvent, until: AnyEvent) -> Where:
-    if isinstance(until, _END):
-        return "at the end"
-    steps = isinstance(since, StepDone) and isinstance(until, StepDone)
-    is_one = steps and getattr(since, "epoch", None) == getattr(until, "epoch", None)
-    return "within an epoch" if is_one else "between epochs"
+def longest_ns(history: History, attempts: Sequence[Attempt]) -> Mapping[Where, int]:
+    """Return the length of the longest pause of each kind.
+
+    A run has as many gaps as signs of life, and three of them are wanted. So only a gap that is
+    longer than the longest so far of its kind is made a pause: few are.
+    """
+    signs, found = _Signs(history, attempts), dict[Where, int]()
+    for at, ns in enumerate(signs.gaps_ns()):
+        where = signs.where(at)
+        if ns > found.get(where, 0) and signs.pause(at, ns):
+            found[where] = ns
+    return found
+
+
+class _Signs:
+    """The signs of life of a run, and the gaps between neighbours of them, by their position."""
+
+    def __init__(self, history: History, attempts: Sequence[Attempt]) -> None:
+        self._entries = history.entries
+        self._numbers = history.numbers_of(*_SIGNS)
+        self._first = {a.index: a.steps[0].number for a in attempts if a.steps}
+        self._holds = list(_holds(history, self._first.values()))
+
+    def gaps_ns(self) -> Iterator[int]:
+        """Yield the time from each sign to the next one."""
+        times = [self._entries[number].time_ns for number in self._numbers]
+        return (until - since for since, until in pairwise(times))
+
+    def where(self, at: int) -> Where:
+        """Return where in an attempt a gap is."""
+        entries, numbers = self._entries, self._numbers
+        since, until = entries[numbers[at]].what, entries[numbers[at + 1]].what
+        if isinstance(since, StepDone) and isinstance(until, StepDone):
+            return "within an epoch" if since.epoch == until.epoch else "between epochs"
+        return "at the end" if isinstance(until, _END) else "between epochs"
+
+    def pause(self, at: int, ns: int) -> Pause | None:
+        """Return a gap as a pause; None before an attempt's first step, or while a rank is held."""
+        since, until = self._numbers[at], self._numbers[at + 1]
+        attempt = getattr(self._entries[since].what, "attempt", -1)
+        is_one = getattr(self._entries[until].what, "attempt", attempt) == attempt
+        has_begun = attempt in self._first and since >= self._first[attempt]
+        if not is_one or not has_begun or any(begin <= since < end for begin, end in self._holds):
+            return None
+        return Pause(since, until, ns, attempt, self.where(at))
 
 
 def start_s(history: History, attempts: Sequence[Attempt]) -> float | None:
@@ -199,11 +227,11 @@ class StallLimit:
     @classmethod
     def of(cls, analysis: RunAnalysis) -> "StallLimit":
         """Return the limit that follows from the plan and the baseline."""
-        stated = analysis.plan.expect.recovery_s
+        stated, reference = analysis.plan.expect.recovery_s, analysis.reference
         recovery_s = RECOVERY_S if stated is None else stated.max
         return cls(
             stated_s=max(recovery_s, analysis.plan.limits.gate_s),
-            own_s={} if analysis.reference is None else _longest(analysis.reference),
+            own_s={} if reference is None else _longest_s(reference),
             sizes=_sizes(analysis),
         )
 
@@ -224,11 +252,9 @@ class StallLimit:
         return self.sizes.get(attempt, 1.0)
 
 
-def _longest(reference: RunTables) -> Mapping[Where, float]:
-    found: dict[Where, float] = {}
-    for pause in pauses(reference.history, reference.attempts, over_ns=0):
-        found[pause.where] = max(found.get(pause.where, 0.0), pause.seconds)
-    return found
+def _longest_s(reference: RunTables) -> Mapping[Where, float]:
+    found = longest_ns(reference.history, reference.attempts)
+    return {where: ns / 1e9 for where, ns in found.items()}
 
 
 def _sizes(analysis: RunAnalysis) -> Mapping[int, float]:

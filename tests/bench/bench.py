@@ -168,7 +168,7 @@ def on_ray(folder: Path, base: Plan, chosen: Sequence[Plan], fork_s: float) -> N
     print(f"runs per second, fork side by side / ray    {ratio:.1f}x")
 
 
-def exhaustive(folder: Path) -> None:
+def exhaustive(folder: Path, *, most: int | None = None) -> None:
     """Kill every rank after every step of a job of 2 ranks and 6 x 8 steps."""
     words = ["--epochs", "6", "--batch-size", "96"]
     base = base_plan(DIGITS, words, cwd=ROOT, seed=0)
@@ -176,7 +176,7 @@ def exhaustive(folder: Path) -> None:
         clean = execute(fork, base, folder)
         seen = job_profile(clean)
         places = kill_map(seen, seed=0, exhaustive=True, choose=STEP_GROUPS)
-        chosen = list(plans(base, places, seen))
+        chosen = list(plans(base, places[:most], seen))
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, embedded_bytes()
         seconds = together(chosen, folder, clean, fork)
         after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, embedded_bytes()

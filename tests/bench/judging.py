@@ -1,9 +1,11 @@
-"""How fast all checks together judge, and what they hold while they do.
+"""How fast a history is decoded, how fast all checks together judge it, and what they hold.
 
 Synthetic histories of right runs, struck once: 8, 64 and 512 ranks, 10
-thousand to a million events. The rate counts the events of the struck run; its
-baseline, nearly as long, is read besides. Memory is measured in a second,
-untimed judgement: the peak of what it allocates, beside the two histories.
+thousand to a million events. Decoding reads the written lines of the struck
+run, checksums and all, as a judgement of a folder does. The rate of judging
+counts the events of the struck run; its baseline, nearly as long, is read
+besides. Memory is measured in a second, untimed judgement: the peak of what it
+allocates, beside the two histories.
 
     python -m tests.bench.judging [--events 100000] [--ranks 8]
 """
@@ -11,10 +13,12 @@ untimed judgement: the peak of what it allocates, beside the two histories.
 import argparse
 import gc
 import math
+import tempfile
 import time
 import tracemalloc
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from chaos.check.judge import judge
@@ -24,6 +28,7 @@ from chaos.model.history import Entry, History
 from chaos.model.plan import Op, Plan, Shape
 from chaos.model.scenario import Expect, Job, Limits
 from chaos.model.trigger import AtStep
+from chaos.run.journal import load_history, write_history
 
 EPOCHS = 8
 MIB = 1 << 20
@@ -47,6 +52,7 @@ class Recording:
 
     def run(self, *, struck: bool) -> History:
         self.add("harness", ev.RunStarted(scenario="bench", seed=1, backend="fork"))
+        self.add("driver", _called(self.ranks))
         if struck:
             self.attempt(0, since=0, until=EPOCHS // 2, checkpoint=None)
             self.strike()
@@ -138,6 +144,17 @@ class Recording:
         self.add("controller", decided)
 
 
+def _called(ranks: int) -> ev.FitCalled:
+    return ev.FitCalled(
+        trainer="TorchTrainer",
+        workers=ranks,
+        run_name="bench",
+        storage_path="/bench",
+        settings={"max_failures": 1},
+        replaced={},
+    )
+
+
 def _step(attempt: int, rank: int, epoch: int, step: int) -> ev.StepDone:
     at = rank * 7 + epoch * 31 + step
     given = ev.Inputs(count=4, digest=f"{at:016x}", samples=f"{at:08x}" * 4)
@@ -168,28 +185,47 @@ def plan(ranks: int) -> Plan:
 
 
 def measure(events: int, ranks: int) -> str:
-    """Judge one synthetic run, and say how fast and in how much memory."""
+    """Decode and judge one synthetic run, and say how fast and in how much memory."""
     steps = max(3, events // (ranks * EPOCHS) - BESIDE)
     tracemalloc.start()
     baseline = Recording(ranks, steps).run(struck=False)
     history = Recording(ranks, steps).run(struck=True)
     held = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    gc.collect()
-    start = time.perf_counter()
-    verdict = judge(plan(ranks), history, baseline)
-    took_s = time.perf_counter() - start
-    assert verdict.status == "pass", verdict.headline
-    del verdict
+    decode_s, judge_s = decoding_s(history), judging_s(plan(ranks), history, baseline)
     tracemalloc.start()
     judge(plan(ranks), History(history.entries), History(baseline.entries))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    rate = len(history) / took_s
+    decoded, judged, both = (len(history) / s for s in (decode_s, judge_s, decode_s + judge_s))
     return (
-        f"{len(history):>9,} events, {ranks:>3} ranks: {took_s:6.2f} s, {rate:>9,.0f} events/s; "
+        f"{len(history):>9,} events, {ranks:>3} ranks: {decoded:>9,.0f} events/s decoded, "
+        f"{judged:>9,.0f} judged, {both:>9,.0f} both; "
         f"the two histories hold {held / MIB:,.0f} MiB, judging {peak / MIB:,.0f} MiB more"
     )
+
+
+def decoding_s(history: History) -> float:
+    """Return the seconds that it takes to read a written history."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "history.jsonl"
+        write_history(file, history)
+        gc.collect()
+        start = time.process_time()
+        read = load_history(file)
+        took_s = time.process_time() - start
+    assert len(read) == len(history)
+    return took_s
+
+
+def judging_s(of: Plan, history: History, baseline: History) -> float:
+    """Return the seconds that all checks take, with every table made anew."""
+    gc.collect()
+    start = time.process_time()
+    verdict = judge(of, history, baseline)
+    took_s = time.process_time() - start
+    assert verdict.status == "pass", verdict.headline
+    return took_s
 
 
 def sizes(chosen: argparse.Namespace) -> Iterator[tuple[int, int]]:

@@ -24,14 +24,14 @@ TOLD = """
 import atexit, sys, time
 from chaos.audit.folder import AuditFolder
 from chaos.cli import main
-own, spent = AuditFolder._settle, []
+own, spent = AuditFolder.settle, []
 def settle(*words, **named):
     start = time.thread_time()
     try:
         return own(*words, **named)
     finally:
         spent.append(time.thread_time() - start)
-AuditFolder._settle = settle
+AuditFolder.settle = settle
 atexit.register(lambda: print("settled:", sum(spent) / len(spent), file=sys.stderr))
 main()
 """

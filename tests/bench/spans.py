@@ -1,5 +1,7 @@
 """What a run spent between two of its events, and what the embedded backend's processes hold."""
 
+from contextlib import suppress
+
 import psutil
 
 from chaos.model.event import (
@@ -81,4 +83,8 @@ def embedded_bytes() -> int:
     roots = [p for p in psutil.Process().children() if ROOT_MODULE in p.cmdline()]
     assert roots, "no root process runs"
     tree = [process for root in roots for process in (root, *root.children(recursive=True))]
-    return sum(process.memory_full_info().pss for process in tree)
+    found = 0
+    for process in tree:
+        with suppress(psutil.NoSuchProcess):  # a run's last processes end about now
+            found += process.memory_full_info().pss
+    return found

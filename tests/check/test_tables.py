@@ -66,7 +66,7 @@ def test_a_rank_that_did_not_speak_follows_the_others() -> None:
 
 def test_the_way_between_commits_counts_to_the_next_checkpoint() -> None:
     def longest(story: Story) -> int:
-        return analysis_of(story).run.lineage.longest_way_between_commits()
+        return analysis_of(story).run.lineage.longest_way_between_commits
 
     assert longest(Story()) == 6
     assert longest(Story(every=2)) == 12
