@@ -27,6 +27,7 @@ from chaos.model.event import (
     WroteOutside,
 )
 from chaos.model.history import Baseline, History
+from chaos.model.launcher import FACTS
 from chaos.model.plan import Plan
 from chaos.plan.course import steps_by_epoch
 from chaos.report.outcome import FinishedRun
@@ -154,7 +155,7 @@ def too_long(plan: Plan) -> JobError:
 
 def _lack(plan: Plan, history: History, reason: str, log: Path) -> tuple[str, str] | None:
     """Return problem and hint where the job lacks a GPU, or found nothing to train; or None."""
-    if plan.job.launcher == "ray":
+    if "call" in plan.job.facts.has:
         asks = _asks_for_gpu(history, reason) if plan.backend == "fork" else None
         return None if asks is None else (f"{asks}: {reason}", _NO_GPU)
     if _LACKS_GPU.search(reason):
@@ -263,7 +264,7 @@ def refuse_trials_elsewhere(plan: Plan) -> None:
 
 def refuse_unmet_needs(plan: Plan, environment: Mapping[str, str]) -> None:
     """Raise `UnmetNeedError` if Ray, the backend or a variable that the job needs is missing."""
-    if plan.job.launcher == "ray" and not has_ray():
+    if plan.job.facts.extra == "ray" and not has_ray():
         raise _lacks(plan, "Ray", "ray")
     if plan.job.needs_backend not in (None, plan.backend):
         raise UnmetNeedError(
@@ -288,8 +289,9 @@ def _reason(run: FinishedRun) -> str:
             return f"{_NO_FIT_CALLED}{times}"
         return f"{raised.error}: {_last_line(raised.message)}"
     for _, failed in run.history.of(FitRaised):
-        # torchrun's own error names no reason; the message is the worker's.
-        by = "a worker ended" if failed.launcher == "torchrun" else f"fit() raised {failed.error}"
+        # The own error of a command names no reason; the message is the worker's.
+        is_called = "call" in FACTS[failed.launcher].has
+        by = f"fit() raised {failed.error}" if is_called else "a worker ended"
         return f"{by}: {_last_line(failed.message)}"
     for _, late in run.history.of(DeadlinePassed):
         return f"it was still running after limits.run_s = {late.limit_s:g} s"

@@ -127,7 +127,7 @@ def _restarts(card: "Card") -> Iterator[str]:
         else:
             yield "no restart had a checkpoint to go on from"
     if card.repetition.is_by_steps and 0 < card.resumed_right < RESUMES_MIN:
-        does = "report" if card.job.launcher == "ray" else "save"
+        does = card.job.facts.words.does
         yield (
             f"the job {does}s by the clock, and between its few {does}s only "
             f"{plural(card.resumed_right, 'restart')} went on from a checkpoint; have it {does} "

@@ -125,7 +125,7 @@ class CleanRuns:
         expect = seen.plan.expect.model_copy(update={"band": BAND} if needs_band else known)
         clean = seen.laid_on(thorough) if thorough and again.is_by_steps else [seen.first.history]
         shown = job_profile(
-            clean[0] if seen.plan.job.launcher == "torchrun" else seen.first.history,
+            clean[0] if seen.counts_steps else seen.first.history,
             ignore=again.metrics_differing,
         )
         relied = shared([job_profile(one) for one in clean]) if again.is_by_steps else shown
@@ -341,18 +341,23 @@ class _Starts:
         """All of these runs that are alike."""
         return [*self.alike, *self.proof]
 
+    @property
+    def counts_steps(self) -> bool:
+        """Whether no report ends an epoch, so that steps are counted where saves do not fit."""
+        return self.plan.job.facts.lacks_part("reports")
+
     def counted(self) -> Job:
         """Return the job, with a number of steps as its epoch if its saves end epochs elsewhere."""
         job = self.plan.job
         steps = [job_profile(history).steps for history in self.clean]
-        if job.launcher == "ray" or all(of == steps[0] for of in steps):
+        if not self.counts_steps or all(of == steps[0] for of in steps):
             return job
         every = sum(count for (_, rank), count in steps[0].items() if rank == 0)
         return job.model_copy(update={"epoch_steps": -(-every // EPOCHS_BY_STEPS)})
 
     def laid_on(self, thorough: History) -> list[History]:
         """Return all runs, with the epochs of the last of them where steps are counted."""
-        if self.plan.job.launcher == "ray":
+        if not self.counts_steps:
             return [thorough, *self.clean]
         return [thorough, *(relaid(history, thorough) for history in self.clean)]
 

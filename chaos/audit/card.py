@@ -12,7 +12,8 @@ from chaos.audit.notes import Note
 from chaos.audit.retries import Retries
 from chaos.audit.run_row import RunRow
 from chaos.model.arguments import Arguments
-from chaos.model.scenario import Acceptable, Launcher, Sampling
+from chaos.model.launcher import FACTS, USUAL, Launcher, LauncherFacts
+from chaos.model.scenario import Acceptable, Sampling
 from chaos.model.severity import Severity, worst
 from chaos.record import Record
 from chaos.words import plural
@@ -39,9 +40,14 @@ class Job(Record):
     own_preemptions: int | None = None
     #: the most steps of a rank in an epoch
     epoch_steps: int = 0
-    launcher: Launcher = "ray"
+    launcher: Launcher = USUAL
     #: the evidence that a fault can change
     sees: tuple[str, ...] = ("losses",)
+
+    @property
+    def facts(self) -> LauncherFacts:
+        """The facts of its launcher."""
+        return FACTS[self.launcher]
 
 
 class Covered(Record):
@@ -198,9 +204,8 @@ class Card(Record):
     @property
     def launched_by(self) -> str:
         """The launcher and its version; empty if that is unknown."""
-        package, name = ("torch", "torchrun") if self.job.launcher == "torchrun" else ("ray", "Ray")
-        version = self.versions.get(package)
-        return f"{name} {version}" if version else ""
+        version = self.versions.get(self.job.facts.package)
+        return f"{self.job.facts.words.name} {version}" if version else ""
 
     @property
     def badge(self) -> str:

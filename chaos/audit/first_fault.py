@@ -33,7 +33,7 @@ class FirstFault:
         if asked is not None:
             told = Retries(source="asked", count=asked)
             return replace(clean, profile=replace(profile, retries=asked)), told
-        if profile.launcher == "torchrun":
+        if profile.facts.lacks_part("call"):
             return clean, Retries(source="assumed")
         if profile.own("max_failures") != 0:
             return clean, Retries(source="settings")

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias, get_args
 
 from chaos.errors import UsageError
-from chaos.model.scenario import Launcher
+from chaos.faults.base import Part
+from chaos.model.launcher import LauncherFacts
 
 Group: TypeAlias = Literal[
     "before the first commit",
@@ -66,19 +67,14 @@ _KINDS: Mapping[Group, Kind] = {
     "upload ends": "killed in a save or upload",
 }
 
-_NEED_RAY: frozenset[Group] = frozenset(
-    {
-        "upload begins",
-        "upload ends",
-        "after report, before commit",
-        "just after commit",
-    }
+_AT_REPORTS: tuple[Group, ...] = (
+    "upload begins",
+    "upload ends",
+    "after report, before commit",
+    "just after commit",
 )
-# What has another name with one launcher than with the other.
-_STRANGE: Mapping[Launcher, Group] = {
-    "ray": "before the first save",
-    "torchrun": "before the first commit",
-}
+# One group, which is named after what a launcher's restart continues from.
+_BEFORE: tuple[Group, Group] = ("before the first commit", "before the first save")
 
 # The question of the user: does the job tolerate spot instances, or crashes of workers?
 Question: TypeAlias = Literal["spot", "crash"]
@@ -111,18 +107,24 @@ ORDERS: Mapping[Question, tuple[Group, ...]] = {
 }
 
 
-def groups_of(launcher: Launcher) -> tuple[Group, ...]:
+def before_first(facts: LauncherFacts) -> Group:
+    """Return the group of the places before there is anything to continue from."""
+    return _BEFORE[0] if "reports" in facts.has else _BEFORE[1]
+
+
+def groups_of(facts: LauncherFacts) -> tuple[Group, ...]:
     """Return the groups of a launcher's jobs, and those that are left out by name."""
-    return tuple(group for group in GROUPS if group != _STRANGE[launcher])
+    mine = before_first(facts)
+    return tuple(group for group in GROUPS if group not in _BEFORE or group == mine)
 
 
-def needs_ray(group: Group) -> bool:
-    """Return whether only jobs of Ray Train's have such places."""
-    return group in _NEED_RAY
+def needs(group: Group) -> Part | None:
+    """Return what such places need of a launcher; None if every job may have them."""
+    return "reports" if group in _AT_REPORTS else None
 
 
 def needs_nodes(group: Group) -> bool:
-    """Return whether such places take a node, which torchrun has only with `--nodes`."""
+    """Return whether such places take a node, of which there may be one alone."""
     return group in _NODES
 
 

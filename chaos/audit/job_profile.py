@@ -26,7 +26,7 @@ from chaos.model.event import (
     WorkerGroupStarted,
 )
 from chaos.model.history import History
-from chaos.model.scenario import Launcher
+from chaos.model.launcher import FACTS, USUAL, Launcher, LauncherFacts, launcher_named
 
 _Series = Mapping[tuple[int, str], Sequence[Value]]
 
@@ -119,13 +119,18 @@ class JobProfile:
     validations: Mapping[tuple[int, int], int] = field(default_factory=dict)
     #: reports come by the clock, so that it has only the places that every run has
     by_clock: bool = False
-    launcher: Launcher = "ray"
+    launcher: Launcher = USUAL
     #: the ranks on other nodes than rank 0's, which hosts torchrun's rendezvous
     away: tuple[int, ...] = ()
     #: a number in place of the script's `max_failures`
     retries: int | None = None
     #: the faults after which the script begins again by itself, where Ray Train does not
     most_faults: int | None = None
+
+    @property
+    def facts(self) -> LauncherFacts:
+        """The facts of its launcher."""
+        return FACTS[self.launcher]
 
     @cached_property
     def points(self) -> tuple[Point, ...]:
@@ -213,9 +218,9 @@ def job_profile(history: History, *, ignore: tuple[str, ...] = ()) -> JobProfile
     halves = {(e.epoch, e.rank) for e in saves if e.saver in ("torch", "shards")}
     over_ns = _training_over_ns(history)
     called = next((event for _, event in history.of(FitCalled)), None)
-    is_rays = called is None or called.trainer != "torchrun"
+    facts = FACTS[launcher_named(called and called.trainer)]
     return JobProfile(
-        launcher="ray" if is_rays else "torchrun",
+        launcher=facts.name,
         ranks=_ranks(steps, commits),
         epochs=tuple(sorted({commit.epoch for commit in commits if not commit.early})),
         saved=tuple(sorted({c.epoch for c in commits if c.checkpoint is not None and not c.early})),
@@ -227,8 +232,8 @@ def job_profile(history: History, *, ignore: tuple[str, ...] = ()) -> JobProfile
         validations=dict(sorted(validations.items())),
         left_s={epoch: (over_ns - at_ns) / 1e9 for epoch, at_ns in sorted(last_ns.items())},
         seconds=(history[-1].time_ns - history[0].time_ns) / 1e9 if len(history) else 0.0,
-        settings=(called.settings if is_rays else _size(called)) if called else {},
-        away=() if is_rays else _away(history),
+        settings=(called.settings if "call" in facts.has else _size(called)) if called else {},
+        away=() if facts.has_spare_nodes else _away(history),
         replaced=called.replaced if called else {},
         own_saves=_own_saves(saves),
         loaders=_loaders(history, steps),
@@ -241,14 +246,14 @@ def job_profile(history: History, *, ignore: tuple[str, ...] = ()) -> JobProfile
 def shared(runs: Sequence[JobProfile]) -> JobProfile:
     """Return the places that every run of a job shares, if it reports or saves by the clock.
 
-    Where torchrun starts the job, its epochs are counted by steps: every run has all of these, and
-    only saves fall elsewhere. Else, by reports:
+    If it reports nothing, its epochs are counted by steps: every run has all of these, and only
+    saves fall elsewhere. Else, by reports:
     Its epochs are those that no run ended with: after these nothing may be left to train.
     Of each epoch it has only the first step: the number of steps before the next report depends
     on the clock, and on a busy machine it is one.
     """
     first = runs[0]
-    if first.launcher == "torchrun":
+    if first.facts.lacks_part("reports"):
         return replace(
             first,
             saves=tuple(p for p in first.saves if all(p in run.saves for run in runs)),
@@ -281,7 +286,7 @@ def shared(runs: Sequence[JobProfile]) -> JobProfile:
 
 
 def _size(called: FitCalled) -> Mapping[str, Any]:
-    """Return the one setting of torchrun's that is the job's: the number of workers."""
+    """Return the one setting of a command that is the job's: the number of workers."""
     return {"num_workers": called.settings.get("num_workers")}
 
 

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from chaos.model.scenario import Launcher
+from chaos.model.launcher import Launcher
 
 _JOINS = frozenset({"init_process_group", "init_device_mesh"})
 # Classes that join the group of processes by themselves, by the package that they come from.

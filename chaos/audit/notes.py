@@ -5,11 +5,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from chaos.audit.determinism import Repetition
-from chaos.audit.group import GROUPS, needs_nodes, needs_ray
+from chaos.audit.group import GROUPS, needs, needs_nodes
 from chaos.audit.job_profile import JobProfile
 from chaos.check.ending import ending
 from chaos.model.event import FitCalled, WroteOutside
 from chaos.model.history import History
+from chaos.model.launcher import FACTS, launcher_named
 from chaos.model.plan import Plan
 from chaos.record import Record
 from chaos.words import plural
@@ -69,26 +70,16 @@ def _warnings(profile: JobProfile) -> Iterator[str]:
 
 
 def _for_ray(profile: JobProfile) -> str:
-    return ", for Ray or with `torch.save`" if profile.launcher == "ray" else ""
+    return ", for Ray or with `torch.save`" if "reports" in profile.facts.has else ""
 
 
 def _remarks(profile: JobProfile, names: Sequence[str], paths: Sequence[str]) -> Iterator[str]:
-    if profile.saves and not profile.has_checkpoints and profile.launcher == "ray":
+    if profile.saves and not profile.has_checkpoints and "reports" in profile.facts.has:
         yield (
             "the job reports no checkpoint to Ray, and keeps files of its own: what a fault costs "
             "depends on what it reads back from them"
         )
-    if profile.launcher == "torchrun":
-        left_out = [group for group in GROUPS if needs_ray(group)]
-        yield f"not tried, since it needs Ray Train: {'; '.join(left_out)}"
-        lost = "; ".join(group for group in GROUPS if needs_nodes(group))
-        yield (
-            "no fault takes the node that hosts the rendezvous, that of rank 0: torchelastic does "
-            "not survive its loss, whatever the job does; nor is one injected at the last step of "
-            "training, for no agent whose workers have ended starts them again"
-            if profile.away
-            else f"not tried, since the job has one node: {lost}; --nodes 2 gives it two"
-        )
+    yield from _left_out(profile)
     if profile.uploaders == (0,) and len(profile.ranks) > 1:
         others = plural(len(profile.ranks) - 1, "other rank")
         yield (
@@ -117,6 +108,22 @@ def _remarks(profile: JobProfile, names: Sequence[str], paths: Sequence[str]) ->
         )
 
 
+def _left_out(profile: JobProfile) -> Iterator[str]:
+    """Yield in words the places that the job's launcher does not have."""
+    left_out = [group for group in GROUPS if profile.facts.lacks_part(needs(group))]
+    if left_out:
+        yield f"not tried, since it needs Ray Train: {'; '.join(left_out)}"
+    if not profile.facts.has_spare_nodes:
+        lost = "; ".join(group for group in GROUPS if needs_nodes(group))
+        yield (
+            "no fault takes the node that hosts the rendezvous, that of rank 0: torchelastic does "
+            "not survive its loss, whatever the job does; nor is one injected at the last step of "
+            "training, for no agent whose workers have ended starts them again"
+            if profile.away
+            else f"not tried, since the job has one node: {lost}; --nodes 2 gives it two"
+        )
+
+
 def hashes_apart(where: str) -> Note:
     """Return the note on a script whose data differ with another hash seed."""
     return Note(
@@ -141,7 +148,7 @@ def by_the_clock(relied: JobProfile, plan: Plan, again: Repetition) -> Iterator[
             f"{plural(len(relied.epochs), 'report')}"
         ),
     )
-    if plan.job.launcher == "torchrun":
+    if plan.job.facts.lacks_part("reports"):
         what, where = "saves", f"its epochs are counted by steps{_epoch_of(plan)}"
     yield Note(
         kind="note",
@@ -204,7 +211,8 @@ def wrote_outside(history: History) -> list[Note]:
     wrote = [event for _, event in history.of(WroteOutside) if event.how != "refused"]
     own, kept = [w.path for w in wrote if w.removed], [w.path for w in wrote if not w.removed]
     found: list[Note] = []
-    if own and any(called.trainer == "torchrun" for _, called in history.of(FitCalled)):
+    called = next((call.trainer for _, call in history.of(FitCalled)), None)
+    if own and FACTS[launcher_named(called)].lacks_part("reports"):
         text = (
             f"the job saves {_some(own)}. What it made there was removed after each run, so that "
             "the next begins anew, and places are tried one after the other"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import inf
 
-from chaos.audit.group import LOADS, SEVERAL, Group, needs_ray
+from chaos.audit.group import LOADS, SEVERAL, Group, before_first, needs
 from chaos.audit.job_profile import JobProfile, Point
 from chaos.faults.fail_save import FailSave
 from chaos.faults.kill_loader import KillLoader
@@ -127,8 +127,7 @@ def place_groups(profile: JobProfile, *, seed: int) -> tuple[PlaceGroup, ...]:
     found = [*_single_steps(profile), *_moments(profile), *_in_epochs(profile, draws)]
     found += (*_thrice(profile, draws), *_loader_losses(profile), *_failing_saves(profile))
     found += _recoveries(profile, seed=seed)
-    is_rays = profile.launcher == "ray"
-    found = [group for group in found if is_rays or not needs_ray(group.group)]
+    found = [group for group in found if not profile.facts.lacks_part(needs(group.group))]
     if (most := profile.most_faults) is not None:
         found = [group for group in found if len(group.ops(0)) <= most]
     return tuple(g for g in found if not (profile.away and g.size == 1 and _is_late(g, profile)))
@@ -155,8 +154,7 @@ def _single_steps(profile: JobProfile) -> Iterator[PlaceGroup]:
     In a job that reports by the clock, no step is known to be the last of its epoch.
     """
     first = profile.points[0] if profile.points else (1, 0)
-    is_rays = profile.launcher == "ray"
-    before: Group = "before the first commit" if is_rays else "before the first save"
+    before = before_first(profile.facts)
     for (epoch, rank), steps in profile.steps.items():
         if profile.by_clock:
             within: Group = before if epoch < first[0] else "mid-epoch"
@@ -214,12 +212,12 @@ def _in_epochs(profile: JobProfile, draws: random.Random) -> Iterator[PlaceGroup
 def _lost_nodes(
     profile: JobProfile, epoch: int, at: AtStep | AtMoment, rank: int
 ) -> Iterator[PlaceGroup]:
-    """Yield the losses of a node at a place, or on torchrun at that step of a rank that may go.
+    """Yield the losses of a node at a place, or without spares at that step of a rank that may go.
 
-    Ray has a spare node from the start. torchrun has none: another one comes, while the others
-    wait, or where fewer may go on, once they do.
+    There is a spare node from the start, or another one comes, while the others wait, or where
+    fewer may go on, once they do.
     """
-    if profile.launcher == "torchrun":
+    if not profile.facts.has_spare_nodes:
         if not profile.away:
             return
         at = at.model_copy(update={"rank": profile.away[rank % len(profile.away)]})
@@ -233,8 +231,8 @@ def _lost_nodes(
 
 
 def _return(lost: Op, profile: JobProfile) -> tuple[Op, ...]:
-    """Return the op by which torchrun's node comes back, at a place of the node that stays."""
-    if profile.launcher == "ray":
+    """Return the op by which a node comes back, at a place of one that stays; none with spares."""
+    if profile.facts.has_spare_nodes:
         return ()
     if profile.is_elastic:
         at = AtRecovery(recovering_from=lost.index, stage="first_step", rank=0)

@@ -13,8 +13,8 @@ from chaos.audit.group import (
     SEVERAL,
     Group,
     groups_of,
+    needs,
     needs_nodes,
-    needs_ray,
 )
 from chaos.audit.job_profile import JobProfile
 from chaos.audit.place_groups import Place, PlaceGroup, place_groups
@@ -75,7 +75,7 @@ def coverage(profile: JobProfile, places: Sequence[Place], *, seed: int) -> tupl
     """Count, for each group, the chosen places and all places."""
     rows = []
     known = place_groups(profile, seed=seed)
-    for group in groups_of(profile.launcher):
+    for group in groups_of(profile.facts):
         mine = [place_group for place_group in known if place_group.group == group]
         by_epoch = Counter[int]()
         for place_group in mine:
@@ -157,10 +157,10 @@ def _why_left_out(group: Group, profile: JobProfile) -> str:
     if profile.most_faults is not None and group in REPEATED:
         faults = plural(profile.most_faults, "fault")
         return f"as it is configured, the script begins again after {faults}, and it needs more"
-    if profile.launcher == "ray":
-        return _why_none(group, profile)
-    if needs_ray(group):
+    if profile.facts.lacks_part(needs(group)):
         return "it needs Ray Train"
+    if profile.facts.has_spare_nodes:
+        return _why_none(group, profile)
     if needs_nodes(group) and not profile.away:
         return "the job has one node; --nodes 2 gives it two"
     if group == "fewer workers after it":

@@ -10,6 +10,7 @@ from chaos.audit.job_profile import JobProfile
 from chaos.audit.place_groups import Place
 from chaos.errors import UsageError
 from chaos.model.arguments import Arguments, command_line
+from chaos.model.launcher import FACTS, Launcher
 from chaos.model.plan import Plan, PlanBackend, Shape
 from chaos.model.scenario import Expect, FailureBudget, Job, Limits
 from chaos.plan.make import slug
@@ -38,13 +39,11 @@ def args_of(words: Sequence[str]) -> Arguments:
     return {name: _value(values) for name, values in options.items()}
 
 
-def exact_args_of(words: Sequence[str]) -> Arguments:
-    """Return the same only where it restores the words as they are, otherwise these.
-
-    Some scripts read `--name=value` themselves, and know no `--name value`.
-    """
+def args_for(launcher: Launcher, words: Sequence[str]) -> Arguments:
+    """Return the same, but with a launcher that keeps their spelling only if that is restored."""
     args = args_of(words)
-    return args if [*command_line(args)] == [*words] else tuple(words)
+    is_changed = [*command_line(args)] != [*words]
+    return tuple(words) if is_changed and FACTS[launcher].keeps_spelling else args
 
 
 def _is_option(word: str) -> bool:
@@ -111,17 +110,22 @@ def base_plan(
     )
 
 
-def under_torchrun(
+def under_launcher(
     plan: Plan,
+    launcher: Launcher,
     words: Sequence[str],
+    *,
     backend: PlanBackend = "fork",
     epoch_steps: int | None = None,
     nodes: tuple[int, int] = ONE_NODE,
 ) -> Plan:
-    """Return the plan of a script that torchrun starts: an agent per node, each with as many ranks.
+    """Return the plan of a script that a launcher starts; of one that calls it itself, `plan`.
 
-    `nodes`: the fewest and the most. Raises `UsageError` if they cannot have as many ranks each.
+    `nodes`: the fewest and the most, each with an agent that has as many ranks. Raises `UsageError`
+    if they cannot have as many ranks each.
     """
+    if "call" in FACTS[launcher].has:
+        return plan
     least, most = nodes
     workers = max(plan.job.workers, most)
     if workers % most:
@@ -131,8 +135,8 @@ def under_torchrun(
             place="--nodes",
         )
     own = {
-        "launcher": "torchrun",
-        "args": exact_args_of(words),
+        "launcher": launcher,
+        "args": args_for(launcher, words),
         "epoch_steps": epoch_steps,
         "workers": workers,
         "min_workers": None if least == most else least * workers // most,
@@ -165,9 +169,6 @@ def _is_count(value: Any) -> bool:  # noqa: ANN401
 
 
 RUN_TIMES, RUN_EXTRA_S = 10, 20.0
-# Until torchrun has ended the other workers of an attempt, and until its agents have met again:
-# each is as long as what ends the wait, so that no limit of chaos's comes before torchrun's own.
-SHUTDOWN_S, MEETING_S = 30.0, 90.0
 RECOVERY_ON_RAY_S = 30.0  # at most, on a busy machine: four times what `make bench` shows
 
 
@@ -186,8 +187,8 @@ def plan_of(base: Plan, place: Place, profile: JobProfile) -> Plan:
     attempts = 1 + len(place.ops) if place.ends_attempts else None
     # Each further restart takes at most a start and an epoch more.
     run_s = (RUN_TIMES - 1 + len(place.ops)) * profile.seconds + RUN_EXTRA_S
-    if base.job.launcher == "torchrun":
-        run_s += (MEETING_S if profile.away else SHUTDOWN_S) * len(place.ops)
+    facts = base.job.facts
+    run_s += (facts.meeting_s if profile.away else facts.shutdown_s) * len(place.ops)
     return base.model_copy(
         update={
             "scenario": f"{place.group}: {place.name}",
@@ -210,7 +211,7 @@ def on_ray(plan: Plan) -> Plan:
 
 def _shape(base: Plan, place: Place) -> Shape:
     """Return the nodes: without a spare if the job is to continue with fewer workers."""
-    if place.group != "fewer workers after it" or base.job.launcher == "torchrun":
+    if place.group != "fewer workers after it" or not base.job.facts.has_spare_nodes:
         return base.shape
     return base.shape.model_copy(update={"nodes": -(-base.job.workers // base.shape.cpus_per_node)})
 

@@ -195,7 +195,7 @@ def _job(clean: Clean) -> Job:
     seen = clean.shown
     steps = [sum(n for (_, of), n in seen.steps.items() if of == rank) for rank in seen.ranks]
     epochs, saved = len(seen.epochs), len(seen.saved)
-    if seen.launcher == "torchrun":
+    if seen.facts.lacks_part("reports"):
         epochs, saved = len({epoch for epoch, _ in seen.steps}), len(seen.own_saves)
     return Job(
         script=clean.plan.job.source,

@@ -22,10 +22,10 @@ from chaos.check.regrid import relaid
 from chaos.check.restarts import RepeatedSteps, Restart, repeated_steps, restarts
 from chaos.check.state_at_resume import Beside, Row, began_anew, group_of, unstable
 from chaos.check.state_snapshots import StateSnapshots, parts_of
-from chaos.check.terms import Terms, terms_of
 from chaos.check.tolerance import EXACT, Allowance, Bands
 from chaos.model.event import AgentEnded, EpochEnded, FaultInvoked, MembershipChanged
 from chaos.model.history import Baseline, History
+from chaos.model.launcher import LauncherWords
 from chaos.model.places import AttemptRank, Place
 from chaos.model.plan import Plan
 from chaos.model.scenario import Profile
@@ -137,8 +137,8 @@ class RunAnalysis:
         return RunTables(self.history, self.reference, self.is_by_steps, found)
 
     @property
-    def terms(self) -> Terms:
-        return terms_of(self.plan.job.launcher)
+    def terms(self) -> LauncherWords:
+        return self.plan.job.facts.words
 
     @property
     def is_by_steps(self) -> bool:

@@ -8,10 +8,10 @@ from itertools import pairwise
 from chaos.check.analysis import RunAnalysis
 from chaos.check.attempt import Attempt
 from chaos.check.result import conclude, inconclusive, own_check
-from chaos.check.terms import RAY_TRAIN
 from chaos.check.time_limits import for_recovery
 from chaos.model.causes import causes
 from chaos.model.event import ControllerState, FailureDecided, FitCalled
+from chaos.model.launcher import FACTS
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.words import plural
 
@@ -54,7 +54,8 @@ def check_retry_budget(analysis: RunAnalysis) -> CheckResult:
     if not analysis.run.ending.is_over:
         doubts.append("the run was not seen to its end")
     counts = {budget: len(made.to(budget)) for budget in (*SETTINGS, "controller")}
-    told = [plural(counts[budget], budget.removesuffix("s")) for budget in analysis.terms.budgets]
+    facts = analysis.plan.job.facts
+    told = [plural(counts[budget], budget.removesuffix("s")) for budget in facts.budgets]
     return conclude(
         RETRY_BUDGET,
         anomalies=anomalies,
@@ -110,6 +111,7 @@ class _Charges:
 
     def __init__(self, analysis: RunAnalysis) -> None:
         self.analysis, self.terms = analysis, analysis.terms
+        self.settings = analysis.plan.job.facts.settings
         orphaned = set(_orphaned(analysis))
         self.rows = [
             (number, event)
@@ -173,8 +175,8 @@ class _Charges:
             what = "a preemption" if due == "preemptions" else "a failure"
             yield Anomaly(
                 message=f"attempt {event.attempt} ended by {what}, and {self.terms.name} charged "
-                f"it to {self.terms.settings[event.charged]} instead of "
-                f"{self.terms.settings[due]}: {event.error}",
+                f"it to {self.settings[event.charged]} instead of "
+                f"{self.settings[due]}: {event.error}",
                 events=(number,),
             )
 
@@ -200,7 +202,7 @@ class _Charges:
                 continue
             if event.attempt not in self.due or mine in charged:
                 again = "a second time" if mine in charged else "though no fault hit it"
-                to = self.terms.settings[event.charged]
+                to = self.settings[event.charged]
                 message = f"attempt {event.attempt} was charged to {to}"
                 why = _first_error(self.analysis, event.attempt)
                 yield Anomaly(message=f"{message} {again}: {why}", events=(number,))
@@ -222,8 +224,8 @@ class _Charges:
         """Return the attempts that may end without a charge."""
         attempts, raised = self.analysis.run.attempts, self.analysis.run.ending.raised
         # An agent of torchrun's that has lost the rendezvous, or waits in vain, raises at once.
-        is_torchruns = raised is not None and raised[1].launcher == "torchrun"
-        given_up = {attempts[-1].index} if is_torchruns and attempts else set()
+        by_agent = raised is not None and FACTS[raised[1].launcher].counted_by == "each agent"
+        given_up = {attempts[-1].index} if by_agent and attempts else set()
         return self._resized() | self.analysis.joined | given_up
 
     def _resized(self) -> set[int]:
@@ -259,7 +261,7 @@ class _Charges:
 
     def _count(self, budget: str, due: int) -> str:
         count = plural(len(self.to(budget)), "charge")
-        return f"{count} to {self.terms.settings[budget]}, {due} expected"
+        return f"{count} to {self.settings[budget]}, {due} expected"
 
 
 def _first_error(analysis: RunAnalysis, attempt: int) -> str:
@@ -408,8 +410,8 @@ def _too_few(analysis: RunAnalysis, opened: list[Attempt], due: int) -> Anomaly:
 # -- charges ---------------------------------------------------------------------------------------
 
 
-# In the call of either launcher; torchrun's own name of the first is in its terms.
-SETTINGS = RAY_TRAIN.settings
+# By budget, the field of the plan's `FailureBudget`, which a launcher's call is recorded with too.
+SETTINGS = {"failures": "max_failures", "preemptions": "max_preemption_failures"}
 UNLIMITED = -1
 
 
@@ -457,7 +459,7 @@ def charges(analysis: RunAnalysis) -> Iterator[Charge]:
         if event.decision != "NOOP" and event.charged in SETTINGS:
             mine = event.charged, event.node_id
             spent[mine] += 1
-            setting = analysis.terms.settings[event.charged]
+            setting = analysis.plan.job.facts.settings[event.charged]
             yield Charge(number, event, spent[mine], limits[event.charged], setting)
 
 

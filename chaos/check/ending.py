@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import TypeVar
 
-from chaos.check.terms import terms_of
 from chaos.model.event import (
     LATER_FIT,
     DeadlinePassed,
@@ -16,6 +15,7 @@ from chaos.model.event import (
     ScriptRaised,
 )
 from chaos.model.history import History
+from chaos.model.launcher import FACTS
 
 E = TypeVar("E", bound=Event)
 
@@ -54,7 +54,7 @@ class Ending:
             how = f"ended with code {self.exited[1].code}"
         if how is None or self.returned is None:
             return None
-        terms = terms_of(self.returned[1].launcher)
+        terms = FACTS[self.returned[1].launcher].words
         return f"after {terms.end}, which is no part of the training, {terms.driver} {how}"
 
 

@@ -6,7 +6,7 @@ from chaos.check.analysis import RunAnalysis, RunTables
 from chaos.check.attempt import Commit, Start
 from chaos.check.restarts import RepeatedSteps, Restart, surplus_steps
 from chaos.check.result import conclude, inconclusive, nothing_due, own_check, without_restart
-from chaos.check.terms import Terms
+from chaos.model.launcher import LauncherWords
 from chaos.model.places import Place
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.words import plural
@@ -240,7 +240,7 @@ def _found_nothing_left(course: RunTables) -> bool:
     return is_idle and course.ending.is_finished
 
 
-def _contiguity(done: list[tuple[int, int]], terms: Terms) -> Iterator[Anomaly]:
+def _contiguity(done: list[tuple[int, int]], terms: LauncherWords) -> Iterator[Anomaly]:
     due = 0
     for epoch, number in done:
         if epoch < due:

@@ -7,8 +7,8 @@ from chaos.check.restructured import structure_words
 from chaos.check.saved_model import is_in_file, saved_wrong
 from chaos.check.state_at_resume import Row
 from chaos.check.state_snapshots import holds_nothing
-from chaos.check.terms import Terms
 from chaos.model.event import Component
+from chaos.model.launcher import LauncherWords
 from chaos.words import ranks
 
 _NORMS = ("model", "buffers", "gradients", "optimizer", "averaged model")
@@ -61,7 +61,7 @@ _RESHARDED = (
 )
 
 
-def sentence(rows: Sequence[Row], terms: Terms, remedy: str | None = None) -> str:
+def sentence(rows: Sequence[Row], terms: LauncherWords, remedy: str | None = None) -> str:
     """Return in words the defect and its likely reason, by the rows of one cause, nearest first.
 
     `remedy`: what was seen of the file, in place of the usual reason.
@@ -97,7 +97,7 @@ def remedy(analysis: RunAnalysis, row: Row) -> str | None:
     return saved
 
 
-def values(row: Row, terms: Terms) -> str:
+def values(row: Row, terms: LauncherWords) -> str:
     """Return in words a component's value in the run, and the baseline's."""
     due, ours = value(row.due, row.group), value(row.ours, row.group)
     if not due and ours in ("empty", "missing"):

@@ -13,7 +13,6 @@ from weakref import WeakKeyDictionary
 from chaos.check.analysis import RunAnalysis, RunTables
 from chaos.check.attempt import Attempt
 from chaos.check.injections import Injection
-from chaos.check.terms import Terms
 from chaos.model.event import (
     ControllerState,
     DriverExited,
@@ -28,6 +27,7 @@ from chaos.model.event import (
     StepDone,
 )
 from chaos.model.history import History
+from chaos.model.launcher import LauncherWords
 
 # -- marks -----------------------------------------------------------------------------------------
 
@@ -174,7 +174,7 @@ _MEANINGS: Mapping[Phase, str] = {
 }
 
 
-def meaning(phase: Phase, terms: Terms) -> str:
+def meaning(phase: Phase, terms: LauncherWords) -> str:
     """Return in words the use of the time in a phase."""
     return _MEANINGS[phase].format(controller=terms.controller, name=terms.name)
 

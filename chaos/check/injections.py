@@ -133,7 +133,7 @@ def injections(
             node_id = mine[0][1].node_id if mine else ""
             is_reclaimed = node_id in by_platform
             is_announced = op.index in notices if is_reclaimed else op.fault.is_announced
-            is_preemption = is_announced and plan.job.launcher == "ray"
+            is_preemption = is_announced and "preemptions" in plan.job.facts.budgets
             injection = Injection(
                 op=op,
                 is_reclaimed=is_reclaimed,

@@ -1,6 +1,6 @@
 """The verdict on a run, from all checks."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from chaos.check import (
@@ -29,6 +29,7 @@ from chaos.check.regrid import BY_REPORTS, WHY_NOT
 from chaos.check.result import nothing_due
 from chaos.check.resumes import count_restarts
 from chaos.check.state_snapshots import is_rng
+from chaos.faults.base import Part
 from chaos.model.diagnosis import Resume
 from chaos.model.event import JournalCut
 from chaos.model.history import History
@@ -99,17 +100,16 @@ _NEED_PLACES = _NEED_EQUAL_STEPS | {
     artifacts.ARTIFACTS,
     progress.LOST_WORK,
 }
-# They judge reports, commits, notices of Ray's and trials of Ray Tune.
-_NEED_RAY = frozenset(
-    {
-        metrics.SELECTION,
-        metrics.METRICS,
-        checkpoints.RETENTION,
-        checkpoints.ACK,
-        processes.BYSTANDERS,
-        processes.DRAIN,
-    }
-)
+# What each check's evidence comes from, if not from the workers: reports and commits, or a
+# cluster's notices and the trials of Ray Tune. Of a launcher without that, none is due.
+NEEDS: Mapping[str, Part] = {
+    metrics.SELECTION: "reports",
+    metrics.METRICS: "reports",
+    checkpoints.RETENTION: "reports",
+    checkpoints.ACK: "reports",
+    processes.BYSTANDERS: "cluster",
+    processes.DRAIN: "cluster",
+}
 NO_OTHERS = Others()
 
 
@@ -209,8 +209,10 @@ def _by_drivers(analysis: RunAnalysis, results: tuple[CheckResult, ...]) -> tupl
 
 
 def _judged(check: Check, analysis: RunAnalysis) -> CheckResult:
-    if analysis.plan.job.launcher == "torchrun" and check.NAME in _NEED_RAY:
-        return nothing_due(check.NAME, "it needs Ray Train, and torchrun started the job")
+    facts = analysis.plan.job.facts
+    if facts.lacks_part(NEEDS.get(check.NAME)):
+        why = f"it needs Ray Train, and {facts.words.name} started the job"
+        return nothing_due(check.NAME, why)
     if analysis.is_by_steps and check.NAME in BY_REPORTS:
         return nothing_due(check.NAME, WHY_NOT)
     try:

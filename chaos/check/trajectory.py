@@ -17,8 +17,8 @@ from chaos.check.result import (
 )
 from chaos.check.state_at_resume import SHIPPED, group_of
 from chaos.check.state_comparison import StateComparison, compare_states, surviving_snapshots
-from chaos.check.terms import Terms
 from chaos.check.values import NumberPair
+from chaos.model.launcher import LauncherWords
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.words import plural, ranks
 
@@ -98,7 +98,7 @@ def states_of(analysis: RunAnalysis) -> StateComparison | None:
     )
 
 
-def _state_apart(states: StateComparison, terms: Terms) -> Iterator[Anomaly]:
+def _state_apart(states: StateComparison, terms: LauncherWords) -> Iterator[Anomaly]:
     first = states.first
     if not first:
         return

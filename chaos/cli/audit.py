@@ -3,12 +3,12 @@
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -22,7 +22,7 @@ from chaos.audit.group import Question, chosen_groups
 from chaos.audit.lanes import lanes_for
 from chaos.audit.page import card_in_markdown
 from chaos.audit.places import STEP_PLACES_MAX
-from chaos.audit.plans import ONE_NODE, base_plan, under_torchrun
+from chaos.audit.plans import ONE_NODE, base_plan, under_launcher
 from chaos.audit.terminal import AuditDisplay, print_card
 from chaos.cli.cluster import refuse_no_address
 from chaos.cli.documents import Document, Form, Format, Output, plain
@@ -34,11 +34,11 @@ from chaos.cli.options import (
     Seed,
     StartedBy,
     Words,
-    lanes_asked,
     launcher_told,
     node_range,
     seconds,
 )
+from chaos.cli.rules import Instead, NotWith, refuse_others_options
 from chaos.errors import MissingExtraError, UsageError
 from chaos.harness import Harness
 from chaos.launch.open import (
@@ -50,6 +50,7 @@ from chaos.launch.open import (
     why_not_forked,
 )
 from chaos.model.bounds import Tolerance
+from chaos.model.launcher import FACTS, Launcher, LauncherFacts
 from chaos.model.masked import masked_words
 from chaos.model.plan import Confined, Plan, PlanBackend
 from chaos.model.scenario import Sampling
@@ -122,6 +123,7 @@ Nodes = Annotated[
         help="Of a job that torchrun starts: its nodes, an agent each, as torchrun's --nnodes. "
         "Default: 1.",
     ),
+    Instead("with Ray Train every rank has a node of its own, and there is a spare one"),
 ]
 EpochSteps = Annotated[
     int | None,
@@ -132,6 +134,7 @@ EpochSteps = Annotated[
         help="Of a job that torchrun starts: an epoch is N optimizer steps. Default: the stretch "
         "from one save of the job's own to the next.",
     ),
+    Instead("with Ray Train a report ends an epoch"),
 ]
 StorageOn = Annotated[
     str | None,
@@ -159,6 +162,12 @@ Lanes = Annotated[
         "--address",
         metavar="HOST:PORT",
         help="Spread the runs over the Ray cluster at this address; no fault is injected into it.",
+    ),
+    NotWith(
+        "backend",
+        "an audit injects faults into a Ray cluster of its own, and --address names another",
+        "Leave out --backend ray, and runs without a cluster are spread over that one.",
+        values=("ray",),
     ),
 ]
 For = Annotated[
@@ -195,6 +204,7 @@ Within = Annotated[
 
 
 def audit(  # noqa: PLR0913 - one parameter per option
+    context: typer.Context,
     script: Script,
     arguments: Words = None,
     *,
@@ -232,20 +242,19 @@ def audit(  # noqa: PLR0913 - one parameter per option
     """
     document = Document.asked(form, output, "text", "md", *FILES)
     console = screen(stderr=document.takes_stdout)
-    is_rays = (launcher or launcher_told(script, console)) == "ray"
-    if is_rays:
-        _refuse_torchruns_options(backend, script, {"--epoch-steps": epoch_steps, "--nodes": nodes})
-        jobs = lanes_asked(jobs, backend)
-    else:
-        _refuse_rays_options(backend, address, storage, fit)
-        backend = without_ray(backend, console)
-        question = "crash" if node_range(nodes) == ONE_NODE else question  # no node can be lost
+    facts = FACTS[launcher or launcher_told(script, console)]
+    refuse_others_options(audit, context.params, facts)
+    refuse_without_extra(script, facts)
+    states_size = "call" in facts.has
+    backend = embedded_or_real(backend, facts.name, console)
+    if not facts.has_spare_nodes and node_range(nodes) == ONE_NODE:
+        question = "crash"  # no node can be lost
     groups, is_on_ray = chosen_groups(places or (), question), backend == "ray"
-    _refuse_wrong_address(address, backend)
-    kept = _kept(storage, allow_writes)
+    can_confirm = "cluster" in facts.has and not is_on_ray
+    spread, kept = _over(address, jobs), _kept(storage, allow_writes)
     plan = base_plan(script, arguments or (), cwd=Path.cwd(), seed=seed, workers=workers, fit=fit)
-    if not is_rays:
-        plan = under_torchrun(plan, arguments or (), backend, epoch_steps, node_range(nodes))
+    size: dict[str, Any] = {"epoch_steps": epoch_steps, "nodes": node_range(nodes)}
+    plan = under_launcher(plan, facts.name, arguments or (), backend=backend, **size)
     folder = _folder(reports, plan)
     with _written_if_broken_off(folder, document, console), ExitStack() as opened:
         display = opened.enter_context(AuditDisplay(console))
@@ -256,28 +265,28 @@ def audit(  # noqa: PLR0913 - one parameter per option
                 sampling,
                 tolerance,
             ),
-            opened.enter_context(open_scripts(console) if is_rays else open_torchrun()),
+            opened.enter_context(open_scripts(console) if states_size else open_torchrun()),
             folder,
             SystemClock(),
             Choice(seed, exhaustive, STEP_PLACES_MAX, groups, question, one_by_one),
             _budget(time_limit, max_runs, exhaustive=exhaustive or is_on_ray),
             display.show,
             display.tell,
-            _on_ray(reports, console) if confirm and is_rays and not is_on_ray else None,
-            follows_script=workers is None and is_rays,
+            _on_ray(reports, console) if confirm and can_confirm else None,
+            follows_script=workers is None and states_size,
             retries=retries,
             command=shlex.join(["chaos", *map(str, masked_words(sys.argv[1:]))]),
             lanes=lambda count: jobs or _lanes(count, backend),
             ray=opened.enter_context(open_backend("ray", console)) if is_on_ray else None,
-            spread=_over(address, jobs) if address is not None else None,
+            spread=spread,
         ).run()
     _tell(card, folder, console, document)
     raise typer.Exit(card.exit_code)
 
 
-def refuse_without_ray(script: Path) -> None:
-    """Raise `MissingExtraError` for a script that is taken for one of Ray Train's."""
-    if script.is_file() and not has_ray():
+def refuse_without_extra(script: Path, facts: LauncherFacts) -> None:
+    """Raise `MissingExtraError` for a script that is taken for one of Ray Train's, without Ray."""
+    if facts.extra == "ray" and script.is_file() and not has_ray():
         raise MissingExtraError(
             "the script is taken for a job of Ray Train's, and Ray is not installed",
             "pip install 'ray-train-chaos[ray]'; or, if torchrun starts it, add --launcher "
@@ -291,58 +300,14 @@ def _lanes(workers: int, backend: PlanBackend) -> int:
     return 1 if backend == "torchrun" else lanes_for(usable_cpus(), workers=workers)
 
 
-def without_ray(backend: PlanBackend, console: Console) -> PlanBackend:
-    """Return the backend of a job without Ray: real processes if its own cannot be forked."""
-    if backend != "fork" or (why := why_not_forked(os.environ)) is None:
+def embedded_or_real(backend: PlanBackend, launcher: Launcher, console: Console) -> PlanBackend:
+    """Return the backend of a job: real processes if a command's cannot be forked."""
+    if backend != "fork" or "call" in FACTS[launcher].has:
         return backend
-    console.print(f"{why}: real processes are started (--backend torchrun)", soft_wrap=True)
-    return "torchrun"
-
-
-_INSTEAD = {
-    "--epoch-steps": "with Ray Train a report ends an epoch",
-    "--nodes": "with Ray Train every rank has a node of its own, and there is a spare one",
-}
-
-
-def _refuse_torchruns_options(
-    backend: PlanBackend, script: Path, given: Mapping[str, object]
-) -> None:
-    """Raise an error for a script of Ray Train's that torchrun is to start, or without Ray."""
-    for option, value in given.items():
-        if value is not None:
-            raise UsageError(
-                f"{option} is for scripts that torchrun starts: {_INSTEAD[option]}",
-                f"Leave {option} out; or, if torchrun starts the script, add --launcher torchrun.",
-                place=option,
-            )
-    if backend == "torchrun":
-        raise UsageError(
-            "--backend torchrun is for scripts without Ray, and this one is taken for Ray Train's",
-            "If torchrun starts the script, add --launcher torchrun.",
-            place="--backend",
-        )
-    refuse_without_ray(script)
-
-
-def _refuse_rays_options(
-    backend: PlanBackend, address: str | None, storage: str | None, fit: int
-) -> None:
-    """Raise `UsageError` for an option that needs Ray Train."""
-    given = {
-        "--backend": backend == "ray",
-        "--address": address is not None,
-        "--storage": storage is not None,
-        "--fit": fit != 1,
-    }
-    for option, is_given in given.items():
-        if is_given:
-            raise UsageError(
-                f"{option} needs Ray Train, and torchrun starts this script",
-                f"Leave {option} out; or, if the script does call trainer.fit(), add --launcher "
-                "ray.",
-                place=option,
-            )
+    if (why := why_not_forked(os.environ)) is None:
+        return backend
+    console.print(f"{why}: real processes are started (--backend {launcher})", soft_wrap=True)
+    return launcher
 
 
 def _budget(seconds: float | None, runs: int | None, *, exhaustive: bool) -> Budget:
@@ -433,22 +398,12 @@ def _tell(card: Card, folder: AuditFolder, console: Console, document: Document)
     add_to_step_summary(os.environ, card_in_markdown(card))
 
 
-def _refuse_wrong_address(address: str | None, backend: PlanBackend) -> None:
-    """Raise an error for a wrong address before anything is made."""
+def _over(address: str | None, jobs: int | None) -> Spread | None:
+    """Return a function that opens lanes on a running cluster; raise for one that is not there."""
     if address is None:
-        return
+        return None
     refuse_no_address(address)
-    if backend == "ray":
-        raise UsageError(
-            "an audit injects faults into a Ray cluster of its own, and --address names another",
-            "Leave out --backend ray, and runs without a cluster are spread over that one.",
-            place="--address",
-        )
     nodes_at(address)
-
-
-def _over(address: str, jobs: int | None) -> Spread:
-    """Return a function that opens lanes on a running cluster."""
     return lambda workers, places, check: open_lanes(
         address, workers=workers, most=min(jobs or places, places), check=check
     )

@@ -7,11 +7,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from chaos.cli.rules import Needs, NotWith
 from chaos.errors import UsageError
 from chaos.faults.world import RefusedError
 from chaos.harness import plan_of
 from chaos.launch.open import nodes_at
-from chaos.model.plan import Plan, PlanBackend
+from chaos.model.plan import Plan
 from chaos.model.scenario import platform_in
 from chaos.plan.permitted import ClusterOverrides, NodeFacts
 from chaos.reclaim.connect import connect, machine_of
@@ -24,6 +25,12 @@ Address = Annotated[
         metavar="HOST:PORT",
         help="Use the Ray cluster at this address, not one of chaos's own.",
     ),
+    NotWith(
+        "backend",
+        "--address goes with `--backend ray`; the embedded one has no cluster",
+        "Leave --backend fork out.",
+        values=("fork",),
+    ),
 ]
 Storage = Annotated[
     str | None,
@@ -32,6 +39,7 @@ Storage = Annotated[
         metavar="PATH",
         help="With --address: folder or URI for checkpoints that all nodes reach.",
     ),
+    Needs("address"),
 ]
 ReclaimBy = Annotated[
     str | None,
@@ -40,6 +48,7 @@ ReclaimBy = Annotated[
         metavar="PLATFORM",
         help="With --address: the platform that takes its nodes, such as kubernetes:NAMESPACE.",
     ),
+    Needs("address"),
 ]
 AllowFaultsOn = Annotated[
     str | None,
@@ -66,13 +75,8 @@ PrestartWorkers = Annotated[
 ]
 
 
-def refuse_contradictions(there: ClusterOverrides, *, backend: PlanBackend) -> None:
-    """Raise `UsageError` if options exclude each other, or if an address or a platform is none."""
-    if there.address is not None and backend == "fork":
-        raise UsageError("--address goes with `--backend ray`; the embedded one has no cluster")
-    for option, value in (("--storage", there.storage), ("--reclaim-by", there.reclaim_by)):
-        if value is not None and there.address is None:
-            raise UsageError(f"{option} goes with --address")
+def refuse_misspelt(there: ClusterOverrides) -> None:
+    """Raise `UsageError` if an address or a platform is none."""
     if there.address is not None:
         refuse_no_address(there.address)
     if there.reclaim_by is not None:

@@ -6,7 +6,7 @@ This module and the pytest plugin are the only ones that catch `ChaosError`.
 
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from importlib import import_module
 from typing import Annotated, Any, NamedTuple
@@ -90,12 +90,15 @@ class _Lazy(TyperCommand):
         self._function = entry.function
 
     @cached_property
-    def loaded(self) -> TyperCommand:
+    def _imported(self) -> Callable[..., object]:
         module, _, function = self._function.partition(":")
+        found: Callable[..., object] = getattr(import_module(f"chaos.cli.{module}"), function)
+        return found
+
+    @cached_property
+    def loaded(self) -> TyperCommand:
         app = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings=_HELP)
-        app.command(self.name, cls=_Command)(
-            getattr(import_module(f"chaos.cli.{module}"), function)
-        )
+        app.command(self.name, cls=_Command)(self._imported)
         command = typer.main.get_command(app)
         assert isinstance(command, TyperCommand)
         return command
@@ -108,7 +111,12 @@ class _Lazy(TyperCommand):
         **extra: Any,  # noqa: ANN401
     ) -> Any:  # noqa: ANN401
         """Return the context of the real command, with its own options."""
-        return self.loaded.make_context(info_name, args, parent, **extra)
+        context = self.loaded.make_context(info_name, args, parent, **extra)
+        if not context.resilient_parsing:  # as it is for shell completion
+            from chaos.cli.rules import refuse_contradictions  # noqa: PLC0415 - for `chaos --help`
+
+            refuse_contradictions(self._imported, context.params)
+        return context
 
 
 class _Commands(TyperGroup):

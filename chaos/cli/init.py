@@ -12,10 +12,10 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from chaos.audit.plans import args_of, exact_args_of
+from chaos.audit.plans import args_for
 from chaos.cli.options import StartedBy, Words, launcher_told
 from chaos.errors import UsageError
-from chaos.model.scenario import Launcher
+from chaos.model.launcher import FACTS, USUAL, Launcher
 from chaos.report.screen import screen
 from chaos.run.shown import shown
 from chaos.scenario_file.load import load_scenario
@@ -38,10 +38,8 @@ expect:
 """
 
 
-_RETRIES: Mapping[Launcher, str] = {
-    "ray": "the retries that Ray Train may use; a script's own are replaced",
-    "torchrun": "torchrun's --max-restarts",
-}
+# The usual launcher needs no line.
+_LINES: Mapping[Launcher, str] = {name: f"  launcher: {name}\n" for name in FACTS} | {USUAL: ""}
 
 
 def init(
@@ -95,15 +93,16 @@ def init(
         _write(file, content)
         console.print(Text(f"wrote {shown(file.resolve())}"), soft_wrap=True)
     load_scenario(scenario)  # checks that the written scenario can be read
-    words = ["chaos", "run", str(scenario)] + ["--backend", "fork"] * (launcher == "ray")
+    words = ["chaos", "run", str(scenario)]
+    words += ["--backend", "fork"] if "cluster" in FACTS[launcher].has else []  # faster
     console.print(Text(f"try   {shlex.join(words)}"), soft_wrap=True)
 
 
 def first_scenario(
-    *, script: str, arguments: list[str], workers: int, launcher: Launcher = "ray"
+    *, script: str, arguments: list[str], workers: int, launcher: Launcher = USUAL
 ) -> str:
     """Return a scenario in which one worker of a script is killed in its second epoch."""
-    args = args_of(arguments) if launcher == "ray" else exact_args_of(arguments)
+    args = args_for(launcher, arguments)
     lines = [f"  args: {json.dumps(args)}", ""]
     if isinstance(args, dict):
         options = (f"    {json.dumps(name)}: {json.dumps(value)}" for name, value in args.items())
@@ -116,19 +115,20 @@ def first_scenario(
         epoch=1,
         step=1,
         rank=workers - 1,
-        launcher="" if launcher == "ray" else f"  launcher: {launcher}\n",
-        retries=_RETRIES[launcher],
+        launcher=_LINES[launcher],
+        retries=FACTS[launcher].words.retries,
     )
 
 
 def _workflow(script: Path, arguments: list[str], folder: Path, launcher: Launcher) -> str:
     """Return the workflow of the documents, with this script and this folder.
 
-    For a job that torchrun starts, it installs no Ray.
+    It installs what the launcher's jobs need of chaos's extras.
     """
     text = resources.files("chaos.scenario_file").joinpath("github.yml").read_text("utf-8")
-    if launcher == "torchrun":
-        text = text.replace("pip install 'ray-train-chaos[ray]'", "pip install ray-train-chaos")
+    if (extra := FACTS[launcher].extra) != "ray":
+        package = f"'ray-train-chaos[{extra}]'" if extra else "ray-train-chaos"
+        text = text.replace("'ray-train-chaos[ray]'", package)
     for its, ours in (
         ("run scenarios", ["run", f"{folder}"]),
         ("audit train.py", ["audit", f"{script}"]),

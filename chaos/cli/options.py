@@ -9,9 +9,10 @@ from rich.console import Console
 
 from chaos import settings
 from chaos.audit.launcher import found_launcher
+from chaos.cli.rules import NotWith
 from chaos.errors import UsageError
+from chaos.model.launcher import FACTS, USUAL, Launcher
 from chaos.model.plan import BackendName, PlanBackend
-from chaos.model.scenario import Launcher
 
 REPORTS = Path("reports")
 
@@ -44,6 +45,12 @@ def hours(text: str | float) -> float:
     """Return a time such as 72h or 3d in hours; a number alone is in hours."""
     is_bare = re.fullmatch(r"[\d.]+", str(text).strip())
     return seconds(f"{text}h" if is_bare else text) / 3600
+
+
+def not_side_by_side(backend: PlanBackend) -> NotWith:
+    """Return the rule that runs do not go on side by side on a backend."""
+    why = "only forked workers run side by side"
+    return NotWith("backend", why, "Add --backend fork.", values=(backend,), unless=1)
 
 
 Reports = Annotated[
@@ -82,6 +89,7 @@ StartedBy = Annotated[
 Jobs = Annotated[
     int | None,
     typer.Option("--jobs", "-j", min=1, metavar="N", help="Runs side by side (fork only)."),
+    not_side_by_side("ray"),
 ]
 Words = Annotated[
     list[str] | None,
@@ -95,25 +103,16 @@ Scale = Annotated[
 ]
 
 
-def lanes_asked(jobs: int | None, backend: PlanBackend) -> int | None:
-    """Return `--jobs`; raises `UsageError` if it asks for runs side by side on a cluster."""
-    if (jobs or 1) > 1 and backend != "fork":
-        raise UsageError(
-            "only forked workers run side by side", "Add --backend fork.", place="--jobs"
-        )
-    return jobs
-
-
 def launcher_told(script: Path, console: Console) -> Launcher:
     """Return the launcher of a script by its text, and say so if it is not Ray Train."""
     try:
         launcher = found_launcher(script)
     except OSError:  # reported where the plan is made
-        return "ray"
-    if launcher == "torchrun":
+        return USUAL
+    if FACTS[launcher].lacks_part("call"):
         console.print(
-            f"{script.name} trains in a group of processes and imports no Ray: torchrun starts it "
-            "(--launcher torchrun)",
+            f"{script.name} trains in a group of processes and imports no Ray: {launcher} starts "
+            f"it (--launcher {launcher})",
             soft_wrap=True,
         )
     return launcher

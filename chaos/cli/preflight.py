@@ -15,6 +15,7 @@ from rich.text import Text
 from chaos.check.analysis import RunAnalysis
 from chaos.cli.documents import Document, Format, Output, plain
 from chaos.cli.options import REPORTS, Reports, Seed, Words, hours
+from chaos.cli.rules import Needs
 from chaos.errors import UsageError
 from chaos.model.plan import BackendName
 from chaos.preflight.answer import Answer, answer
@@ -69,6 +70,7 @@ ReplayIt = Annotated[
     typer.Option(
         "--replay-trace", help="Repeat the trace instead of fitting it.", rich_help_panel=GIVEN
     ),
+    Needs("trace"),
 ]
 AdvisorRow = Annotated[
     str | None,
@@ -120,6 +122,7 @@ ValidationRuns = Annotated[
         help="Default: 24; on Ray 6.",
         rich_help_panel=MEASURED,
     ),
+    Needs("validate"),
 ]
 LossesOption = Annotated[
     Losses,
@@ -139,6 +142,7 @@ Scale = Annotated[
         help="Speed-up of the market. Default: a few losses per run.",
         rich_help_panel=MEASURED,
     ),
+    Needs("validate"),
 ]
 Recorded = Annotated[
     Path | None,
@@ -225,7 +229,6 @@ def preflight(  # noqa: PLR0913 - one parameter per option
         _list(screen())
         return
     job = _job(subject, ignore or ())
-    _refuse_idle(replay and trace is None, None if validate else (scale, validation_runs))
     choice = MarketChoice(market, trace, replay, advisor)
     count = validation_runs or VALIDATION_RUNS[backend]
     settings = RunSettings(reports, console, backend, count, scale=scale, seed=seed, losses=losses)
@@ -264,17 +267,6 @@ def _job(subject: Path | None, ignore: Sequence[str]) -> Path:
         raise UsageError("no job is given", "Such as `chaos preflight big.preflight.yaml`.")
     refuse_unknown(ignore)
     return subject
-
-
-def _refuse_idle(is_replay: bool, alone: tuple[float | None, ...] | None) -> None:  # noqa: FBT001
-    """Refuse options that have no effect without another."""
-    if is_replay:
-        raise UsageError(
-            "--replay-trace does nothing without --trace", "Add --trace, or leave it out."
-        )
-    if alone is not None and any(value is not None for value in alone):
-        problem = "--scale and --validation-runs do nothing without --validate"
-        raise UsageError(problem, "Add --validate, or leave them out.")
 
 
 def _calibrated(settings: RunSettings, job: Path, words: Sequence[str]) -> tuple[RunAnalysis, ...]:

@@ -65,7 +65,7 @@ def replay(  # noqa: PLR0913, PLR0917 - one parameter per option
     console.print(f"chaos {__version__}, seed {plan.seed}, replay of {directory}", soft_wrap=True)
     ask(console, plan, directory.resolve(), is_answered=yes)
     may = Permissions(allow_faults_on, allow_node_loss)
-    name = plan.backend if plan.job.launcher == "ray" else "torchrun"
+    name = plan.backend if plan.job.facts.extra == "ray" else plan.job.launcher
     with open_backend(name, console, may, prestart=prestart_workers) as executor:
         cwd, there = Path(plan.cwd), ClusterOverrides(permissions=may)
         harness = Harness(reports, console, cwd, executor, SystemClock(), keep_storage, there)

@@ -25,12 +25,13 @@ from chaos.cli.cluster import (
     PrestartWorkers,
     ReclaimBy,
     Storage,
-    refuse_contradictions,
+    refuse_misspelt,
     show_dry_run,
 )
 from chaos.cli.commands import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_PASS, EXIT_USAGE
 from chaos.cli.documents import Document, Form, Format, Output, plain
-from chaos.cli.options import REPORTS, AnyBackend, Jobs, Reports, Seed, lanes_asked, seconds
+from chaos.cli.options import REPORTS, AnyBackend, Jobs, Reports, Seed, not_side_by_side, seconds
+from chaos.cli.rules import NotWith
 from chaos.cli.soak import Soak
 from chaos.errors import UsageError
 from chaos.harness import Harness, write_suite
@@ -74,6 +75,7 @@ Repeat = Annotated[
         help="Run each scenario N times. `chaos compare` needs 5 repeats of one scenario, or 8 of "
         "fifty, to tell a change from noise.",
     ),
+    NotWith("plans", "--random draws other faults for each run, and --repeat is for the same ones"),
 ]
 SoakFor = Annotated[
     float | None,
@@ -83,6 +85,10 @@ SoakFor = Annotated[
         metavar="TIME",
         help="Run each scenario with one seed after another until the time (2h, 30m) is up, and "
         "show what moves or grows over the resumes.",
+    ),
+    *(
+        NotWith(other, f"--soak runs one seed after another, and {option} means other runs")
+        for other, option in (("plans", "--random"), ("repeat", "--repeat"), ("jobs", "--jobs"))
     ),
 ]
 Stop = Annotated[
@@ -111,7 +117,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     plans: RandomPlans = None,
     soak_for: SoakFor = None,
     stop: Stop = False,  # noqa: FBT002 - a flag on the command line
-    jobs: Jobs = None,
+    jobs: Annotated[Jobs, not_side_by_side("torchrun")] = None,
     form: Format = None,
     output: Output = None,
     quiet: Quiet = False,  # noqa: FBT002 - likewise
@@ -133,9 +139,8 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     console = screen(quiet=quiet, stderr=document.takes_stdout)
     permissions = Permissions(allow_faults_on, allow_node_loss)
     there = ClusterOverrides(address, storage, permissions, reclaim_by)
-    refuse_contradictions(there, backend=backend)
-    _refuse_together(plans, repeat, soak_for, jobs)
-    lanes = lanes_asked(jobs, backend) or 1
+    refuse_misspelt(there)
+    lanes = jobs or 1
     files = _chosen(paths, matching, exclude or ())
     soak = None if soak_for is None else Soak(soak_for, SystemClock())
     asked = Asked(files, range(seed, seed + (plans or 0)), seed, backend, repeat, soak)
@@ -178,7 +183,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
 
 def _of_launchers(files: Sequence[Path], backend: PlanBackend) -> PlanBackend:
     """Return the backend to open: without any job of Ray Train's, Ray is not needed."""
-    rays = [file for file in files if load_scenario(file).job.launcher == "ray"]
+    rays = [file for file in files if load_scenario(file).job.facts.extra == "ray"]
     if rays and backend == "torchrun":
         raise UsageError(
             f"{shown(rays[0])} has a job of Ray Train's, and torchrun starts jobs without Ray",
@@ -322,21 +327,6 @@ def _chosen(paths: Sequence[Path], text: str | None, exclude: Sequence[str]) -> 
 
 def _names(file: Path, text: str) -> bool:
     return text in str(file).lower() or text in load_scenario(file).scenario.lower()
-
-
-def _refuse_together(plans: int | None, repeat: int, soak: float | None, jobs: int | None) -> None:
-    if plans is not None and repeat > 1:
-        raise UsageError(
-            "--random draws other faults for each run, and --repeat is for the same ones",
-            "Give one of them.",
-        )
-    others = {"--random": plans is not None, "--repeat": repeat > 1, "--jobs": jobs is not None}
-    named = next((name for name, is_given in others.items() if is_given), None)
-    if soak is not None and named is not None:
-        raise UsageError(
-            f"--soak runs one seed after another, and {named} means other runs",
-            "Give one of them.",
-        )
 
 
 def _tell(told: deque[FinishedRun], soak: Soak | None, run: FinishedRun) -> None:

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from chaos.audit.budget import Budget
 from chaos.audit.folder import AuditFolder
-from chaos.audit.plans import base_plan, under_torchrun
+from chaos.audit.plans import base_plan, under_launcher
 from chaos.audit.run_row import RunRow
 from chaos.audit.terminal import AuditDisplay
 from chaos.cli.audit import (
@@ -26,13 +26,14 @@ from chaos.cli.audit import (
     Limit,
     Script,
     Workers,
-    refuse_without_ray,
-    without_ray,
+    embedded_or_real,
+    refuse_without_extra,
 )
 from chaos.cli.documents import Document, Format, Output, plain
 from chaos.cli.options import REPORTS, Reports, Seed, StartedBy, Words, launcher_told
 from chaos.errors import MissingExtraError, UsageError
 from chaos.launch.open import open_scripts, open_torchrun
+from chaos.model.launcher import FACTS
 from chaos.model.masked import masked_words
 from chaos.model.plan import Plan
 from chaos.plan.draw import DRAWN
@@ -88,12 +89,12 @@ def search(  # noqa: PLR0913 - one parameter per option
     if find_spec("hypothesis") is None:
         raise MissingExtraError.of("chaos search", "Hypothesis", "search")
     _refuse_unknown(kinds or ())
-    is_rays = (launcher or launcher_told(script, console)) == "ray"
-    if is_rays:
-        refuse_without_ray(script)
+    launcher = launcher or launcher_told(script, console)
+    refuse_without_extra(script, FACTS[launcher])
+    states_size = "call" in FACTS[launcher].has
     plan = base_plan(script, arguments or (), cwd=Path.cwd(), seed=seed, workers=workers, fit=fit)
-    if not is_rays:
-        plan = under_torchrun(plan, arguments or (), without_ray("fork", console))
+    backend = embedded_or_real("fork", launcher, console)
+    plan = under_launcher(plan, launcher, arguments or (), backend=backend)
     name = f"{plan.slug}-{stamp(SystemClock().wall_ns())}"
     folder = AuditFolder.create(reports, name, plan, environment(Path.cwd()), kind="searches")
     confined = Kept(storage=False, writes=tuple(allow_writes or ())).confined(folder)
@@ -101,12 +102,12 @@ def search(  # noqa: PLR0913 - one parameter per option
     with ExitStack() as opened:
         result = _searched(
             plan.model_copy(update={"confined": confined}),
-            opened.enter_context(open_scripts(console) if is_rays else open_torchrun()),
+            opened.enter_context(open_scripts(console) if states_size else open_torchrun()),
             folder,
             opened.enter_context(AuditDisplay(console)),
             kept=reports / "searches" / f"{plan.slug}-found",
             budget=Budget(time_limit if time_limit or max_runs else SEARCH_S, max_runs),
-            follows_script=workers is None and is_rays,
+            follows_script=workers is None and states_size,
             **drawing,
         )
     show = partial(print_result, result)

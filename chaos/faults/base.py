@@ -19,6 +19,12 @@ FAMILIES: tuple[Family, ...] = get_args(Family)
 ENDS: tuple[Ends, ...] = get_args(Ends)
 
 
+# What a launcher may have beside workers; `chaos.model.launcher` states which has what.
+#   reports  Workers report to it. It commits what they save, and hands it to the next attempt.
+#   cluster  A Ray cluster: a controller, and nodes whose loss is announced.
+#   call     The script calls it itself, with settings of its own, which are seen there.
+Part: TypeAlias = Literal["reports", "cluster", "call"]
+
 Platform: TypeAlias = Literal["local", "kubernetes", "aws", "azure", "google"]
 PLATFORMS: tuple[Platform, ...] = get_args(Platform)
 
@@ -71,8 +77,8 @@ class Fault(Record):
     # The target that `--dry-run` prints.
     whom: ClassVar[str] = "the worker of rank {rank}"
 
-    # Can it be injected into a job that torchrun starts? There is no report, cluster or controller.
-    on_torchrun: ClassVar[bool] = False
+    # What does it need of a launcher, beside workers? None: any launcher's job can have it.
+    needs: ClassVar[Part | None] = "cluster"
     # If it is done to Ray Train's uploads: the like of it for a file that a job saves itself.
     for_own_files: ClassVar[str] = ""
     # Does all training stand still until it is healed?

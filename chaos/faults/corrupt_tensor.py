@@ -23,7 +23,7 @@ class CorruptTensor(Fault):
     family = "worker"
     ends_attempt = "perhaps"
     on_shared_cluster = SAFE
-    on_torchrun = True
+    needs = None
     sentence = "a number of {fault.what} was changed {fault.where} {place}"
     is_ordered = True
 

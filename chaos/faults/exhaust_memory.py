@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from chaos.faults.base import Fault, SharedCluster
+from chaos.faults.base import Fault, Part, SharedCluster
 from chaos.faults.order import Exhaust
 from chaos.faults.world import Outcome, Release, Target, World
 
@@ -33,9 +33,9 @@ class ExhaustMemory(Fault):
     rank: ClassVar[None] = None
 
     @property
-    def on_torchrun(self) -> bool:  # type: ignore[override] # it depends on a setting
-        """Whether it is ended as by the kernel: there is no memory monitor of Ray's."""
-        return self.by == "kernel"
+    def needs(self) -> Part | None:  # type: ignore[override] # it depends on a setting
+        """The cluster, if it is ended as by a memory monitor of Ray's."""
+        return None if self.by == "kernel" else "cluster"
 
     def inject(self, world: World, target: Target, release: Release) -> Outcome:
         """Release the worker with the order to take memory, and end it when it has."""

@@ -19,7 +19,7 @@ class FailSave(Fault):
     family = "worker"
     ends_attempt = "perhaps"
     on_shared_cluster = SAFE
-    on_torchrun = True
+    needs = None
     sentence = "rank {rank} had no room left {place}"
     is_ordered = True
     fails_save = True

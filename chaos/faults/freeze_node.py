@@ -20,7 +20,7 @@ class FreezeNode(Fault):
 
     family = "node"
     ends_attempt = "perhaps"
-    on_torchrun = True
+    needs = None
     on_shared_cluster = SharedCluster("costs a node", "Ray gives a node up that is silent for long")
     at_random = ({"for_s": Between(0.1, 0.5)},)
     sentence = "the node of rank {rank} stood still for {fault.for_s:g} s {place}"

@@ -23,7 +23,7 @@ class HangWorker(Fault):
     family = "worker"
     ends_attempt = "perhaps"
     on_shared_cluster = SAFE
-    on_torchrun = True
+    needs = None
     sentence = "rank {rank} hung {place}"
     is_ordered = True
 

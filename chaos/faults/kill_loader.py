@@ -25,7 +25,7 @@ class KillLoader(Fault):
     family = "worker"
     ends_attempt = "perhaps"
     on_shared_cluster = SAFE
-    on_torchrun = True
+    needs = None
     sentence = "a loader process of rank {rank} was killed {place}"
     whom = "the loader processes of rank {rank}"
 

@@ -4,7 +4,7 @@ from typing import Self
 
 from pydantic import Field, NonNegativeInt, model_validator
 
-from chaos.faults.base import PLATFORMS, Fault, SharedCluster
+from chaos.faults.base import PLATFORMS, Fault, Part, SharedCluster
 from chaos.faults.world import Outcome, Release, Target, World
 
 PROOF_WITHIN_S = 30.0
@@ -47,9 +47,9 @@ class KillNode(Fault):
         return self
 
     @property
-    def on_torchrun(self) -> bool:  # type: ignore[override]
-        """Whether it takes the whole node: an agent without its workers is none."""
-        return not self.raylet_only
+    def needs(self) -> Part | None:  # type: ignore[override]
+        """The cluster, if its node stays: an agent without its workers is none."""
+        return "cluster" if self.raylet_only else None
 
     @property
     def nodes_lost(self) -> int:

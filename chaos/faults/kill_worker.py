@@ -8,7 +8,7 @@ from typing import Literal, Self
 
 from pydantic import Field, NonNegativeInt, model_validator
 
-from chaos.faults.base import SAFE, Fault
+from chaos.faults.base import SAFE, Fault, Part
 from chaos.faults.world import Outcome, RefusedError, Release, Target, World
 
 PROOF_WITHIN_S = 15.0
@@ -67,9 +67,9 @@ class KillWorker(Fault):
         return self
 
     @property
-    def on_torchrun(self) -> bool:  # type: ignore[override]
-        """Whether it is a signal: only Ray has actors to end."""
-        return self.via == "signal"
+    def needs(self) -> Part | None:  # type: ignore[override]
+        """The cluster, if it is no signal: only Ray has actors to end."""
+        return None if self.via == "signal" else "cluster"
 
     @property
     def lets_go_first(self) -> bool:  # type: ignore[override]

@@ -19,7 +19,7 @@ class PauseWorker(Fault):
     family = "worker"
     ends_attempt = "perhaps"
     on_shared_cluster = SAFE
-    on_torchrun = True
+    needs = None
     at_random = ({"for_s": Between(0.1, 0.5)},)
     sentence = "rank {rank} was paused {place}"
     stops_progress = True

@@ -20,7 +20,7 @@ class PoisonStep(Fault):
     family = "worker"
     ends_attempt = "always"
     on_shared_cluster = SAFE
-    on_torchrun = True
+    needs = None
     sentence = "rank {rank} met a poisoned step {place}"
     is_ordered = True
     is_repeated: ClassVar[bool] = True

@@ -4,7 +4,7 @@ from typing import ClassVar, Literal, TypeAlias
 
 from pydantic import Field, NonNegativeInt
 
-from chaos.faults.base import PLATFORMS, Between, Fault, SharedCluster
+from chaos.faults.base import PLATFORMS, Between, Fault, Part, SharedCluster
 from chaos.faults.kill_node import lost, taken_by_platform
 from chaos.faults.world import Outcome, Release, Target, World
 
@@ -54,9 +54,9 @@ class PreemptNode(Fault):
     )
 
     @property
-    def on_torchrun(self) -> bool:  # type: ignore[override]
-        """Whether the node goes: an agent that was sent SIGTERM does not stay."""
-        return self.reclaim != "never"
+    def needs(self) -> Part | None:  # type: ignore[override]
+        """The cluster, if the node stays: an agent that was sent SIGTERM does not."""
+        return "cluster" if self.reclaim == "never" else None
 
     @property
     def refused_by_platform(self) -> str | None:

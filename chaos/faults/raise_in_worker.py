@@ -22,7 +22,7 @@ class RaiseInWorker(Fault):
     family = "worker"
     ends_attempt = "always"
     on_shared_cluster = SAFE
-    on_torchrun = True
+    needs = None
     at_random = ({}, {"ranks": "all"})
     sentence = "rank {rank} raised {place}"
     is_ordered = True

@@ -19,7 +19,7 @@ class ReturnCapacity(Fault):
 
     family = "capacity"
     ends_attempt = "perhaps"
-    on_torchrun = True
+    needs = None
     on_shared_cluster = SharedCluster("never", "chaos starts no nodes there")
     sentence = "new nodes ({fault.nodes}) were added {place}"
     whom = "nobody"

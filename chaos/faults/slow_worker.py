@@ -21,7 +21,7 @@ class SlowWorker(Fault):
     family = "worker"
     ends_attempt = "never"
     on_shared_cluster = SAFE
-    on_torchrun = True
+    needs = None
     at_random = ({"delay_s": Between(0.01, 0.05), "steps": 5},)
     sentence = "rank {rank} was slowed down {place}"
     is_ordered = True

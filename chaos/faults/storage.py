@@ -6,7 +6,7 @@ arms the fault, lets the held rank go on, and waits until the file system report
 
 from typing import ClassVar
 
-from chaos.faults.base import SAFE, Ends, Fault
+from chaos.faults.base import SAFE, Ends, Fault, Part
 from chaos.faults.world import Outcome, Release, Target, World
 
 
@@ -16,6 +16,7 @@ class StorageFault(Fault):
     family = "storage"
     ends_attempt: ClassVar[Ends] = "perhaps"
     on_shared_cluster = SAFE
+    needs: ClassVar[Part | None] = "reports"
 
     def inject(self, world: World, target: Target, release: Release) -> Outcome:
         """Arm the fault for the target's rank while it is held, and wait for the effect.

@@ -14,6 +14,7 @@ from chaos.model.arguments import Arguments
 from chaos.model.bounds import Bound, Charges, Tolerance
 from chaos.model.draws import Lifetimes
 from chaos.model.fault_entry import FaultEntry
+from chaos.model.launcher import FACTS, USUAL, Launcher, LauncherFacts
 from chaos.model.trigger import IN_A_SAVE, AtMoment, AtStart, AtState
 from chaos.model.watch import Watch
 from chaos.record import Record
@@ -22,7 +23,6 @@ Profile: TypeAlias = Literal["strict", "standard", "relaxed"]
 VerdictStatus: TypeAlias = Literal["pass", "fail", "inconclusive"]
 Acceptable: TypeAlias = Literal["rng", "lost-work", "cosmetic"]
 Sampling: TypeAlias = Literal["exactly_once", "at_least_once", "resampled"]
-Launcher: TypeAlias = Literal["ray", "torchrun"]
 Cloud: TypeAlias = Literal["aws", "gcp", "azure"]
 
 
@@ -41,6 +41,14 @@ class Retention(Record):
     checkpoint_score_order: Literal["max", "min"] = "max"
 
 
+_NEEDS_RAY = "job.{} needs Ray Train, and job.launcher is {}"
+_WHY_NOT_IN_JOB = {
+    "train_loop": "job.launcher {1} starts a script: write job.script",
+    "epoch_steps": "job.epoch_steps is for job.launcher torchrun: with Ray Train a report ends an "
+    "epoch",
+}
+
+
 class Job(Record):
     """The training under test.
 
@@ -51,7 +59,7 @@ class Job(Record):
     """
 
     launcher: Launcher = Field(
-        default="ray",
+        default=USUAL,
         description="`torchrun`: a script that knows nothing of Ray, started by torchrun on this "
         "machine with `workers` processes; `failure.max_failures` is its `--max-restarts`",
     )
@@ -119,27 +127,17 @@ class Job(Record):
         return self
 
     @model_validator(mode="after")
-    def _suits_torchrun(self) -> Self:
-        if self.launcher != "torchrun":
-            if self.epoch_steps is not None:
-                raise ValueError(
-                    "job.epoch_steps is for job.launcher torchrun: with Ray Train a report ends "
-                    "an epoch"
-                )
-            return self
-        if self.script is None:
-            raise ValueError("job.launcher torchrun starts a script: write job.script")
-        rays = {
-            "checkpoint": self.checkpoint is not None,
-            "trial": self.trial is not None,
-            "fit": self.fit != 1,
-            "epoch_metric": self.epoch_metric is not None,
-            "needs_backend": self.needs_backend is not None,
-        }
-        named = next((name for name, is_there in rays.items() if is_there), None)
-        if named is not None:
-            raise ValueError(f"job.{named} needs Ray Train, and job.launcher is torchrun")
+    def _suits_its_launcher(self) -> Self:
+        fields = type(self).model_fields
+        for name in self.facts.lacks:
+            if getattr(self, name) != fields[name].default:
+                raise ValueError(_WHY_NOT_IN_JOB.get(name, _NEEDS_RAY).format(name, self.launcher))
         return self
+
+    @property
+    def facts(self) -> LauncherFacts:
+        """The facts of its launcher."""
+        return FACTS[self.launcher]
 
     @property
     def num_workers(self) -> int | tuple[int, int]:
@@ -420,47 +418,54 @@ class Scenario(Record):
         return self
 
     @model_validator(mode="after")
-    def _has_equal_nodes_under_torchrun(self) -> Self:
+    def _has_equal_nodes_with_agents(self) -> Self:
         nodes = self.cluster.nodes or 1
-        if self.job.launcher != "torchrun":
+        if self.job.facts.has_spare_nodes:
             return self
-        workers, least = self.job.workers, self.job.min_workers
+        workers, least, name = self.job.workers, self.job.min_workers, self.job.launcher
         if workers % nodes:
             raise ValueError(
-                f"each of torchrun's agents starts as many workers: {workers} are no multiple of "
+                f"each of {name}'s agents starts as many workers: {workers} are no multiple of "
                 f"cluster.nodes ({nodes})"
             )
         if least is not None and least % (workers // nodes):
             raise ValueError(
                 f"job.min_workers ({least}) must be a multiple of the {workers // nodes} workers "
-                "that each of torchrun's agents starts: `cluster: {nodes: N}`"
+                f"that each of {name}'s agents starts: `cluster: {{nodes: N}}`"
             )
         return self
 
     @model_validator(mode="after")
-    def _needs_no_ray_under_torchrun(self) -> Self:
-        if self.job.launcher != "torchrun":
-            return self
+    def _needs_what_its_launcher_has(self) -> Self:
+        facts, lacks = self.job.facts, f"needs Ray Train, and job.launcher is {self.job.launcher}"
+        if facts.cluster is not None:
+            kept = {name: getattr(self.cluster, name) for name in facts.cluster}
+            if self.cluster != ClusterShape(**kept):
+                names = " and ".join(f"`{name}`" for name in facts.cluster)
+                raise ValueError(f"of cluster, {facts.name} has {names}: leave the rest out")
+        if self.expect.jit_checkpoint and facts.lacks_part("cluster"):
+            raise ValueError(f"expect.jit_checkpoint {lacks}")
+        if not self.watch.files and facts.lacks_part("reports"):
+            raise ValueError(
+                f"with job.launcher {facts.name} a resume shows in files: leave watch.files"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _has_faults_of_its_launcher(self) -> Self:
+        facts, lacks = self.job.facts, f"needs Ray Train, and job.launcher is {self.job.launcher}"
+        has_one_node = not facts.has_spare_nodes and (self.cluster.nodes or 1) == 1
         for entry in self.faults:
-            why = _needs_ray(entry)
+            why = _lacking(entry, facts)
             if why is not None:
                 of_own = entry.fault.for_own_files
                 rather = f"; for a file that the job saves itself, write {of_own}" if of_own else ""
-                raise ValueError(f"{why} needs Ray Train, and job.launcher is torchrun{rather}")
-            if entry.fault.family in {"node", "capacity"} and (self.cluster.nodes or 1) == 1:
+                raise ValueError(f"{why} {lacks}{rather}")
+            if entry.fault.family in {"node", "capacity"} and has_one_node:
                 raise ValueError(
                     f"{entry.kind} needs several nodes: write `cluster: {{nodes: N}}`, one of "
-                    "torchrun's agents for each"
+                    f"{facts.name}'s agents for each"
                 )
-        of_torchrun = ClusterShape(nodes=self.cluster.nodes, metadata=self.cluster.metadata)
-        if self.cluster != of_torchrun:
-            raise ValueError("of cluster, torchrun has `nodes` and `metadata`: leave the rest out")
-        if self.expect.jit_checkpoint:
-            raise ValueError("expect.jit_checkpoint needs Ray Train, and job.launcher is torchrun")
-        if not self.watch.files:
-            raise ValueError(
-                "with job.launcher torchrun a resume shows in files: leave watch.files"
-            )
         return self
 
     @field_validator("marks")
@@ -473,16 +478,18 @@ class Scenario(Record):
 
 
 # Of a job that reports nothing: it evaluates its model, and saves files of its own.
-_MOMENTS_WITHOUT_RAY = ("validating", *IN_A_SAVE)
+_MOMENTS_WITHOUT_REPORTS = ("validating", *IN_A_SAVE)
 
 
-def _needs_ray(entry: FaultEntry) -> str | None:
-    """Return the fault, or its place, that a job without Ray Train does not have; or None."""
+def _lacking(entry: FaultEntry, facts: LauncherFacts) -> str | None:
+    """Return the fault, or its place, that a launcher's job does not have; or None."""
     at = entry.at
-    if not entry.fault.on_torchrun:
+    if facts.lacks_part(entry.fault.needs):
         return str(entry.fault) if entry.fault.family == "worker" else entry.kind
-    if isinstance(at, AtMoment) and at.moment not in _MOMENTS_WITHOUT_RAY:
-        return f"moment: {at.moment}"
-    if isinstance(at, AtState):
-        return f"state: {at.state}"
-    return "at_launch" if isinstance(at, AtStart) and at.at_launch else None
+    if isinstance(at, AtMoment) and at.moment not in _MOMENTS_WITHOUT_REPORTS:
+        return f"moment: {at.moment}" if facts.lacks_part("reports") else None
+    if facts.lacks_part("cluster"):
+        if isinstance(at, AtState):
+            return f"state: {at.state}"
+        return "at_launch" if isinstance(at, AtStart) and at.at_launch else None
+    return None

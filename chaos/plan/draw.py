@@ -7,6 +7,7 @@ from typing import Any, TypeAlias, TypeVar
 from chaos.faults.base import Between
 from chaos.faults.return_capacity import ReturnCapacity
 from chaos.model.fault_entry import FAULTS, FaultEntry
+from chaos.model.launcher import LauncherFacts
 from chaos.model.plan import Op, Plan, Shape
 from chaos.model.scenario import Expect, FailureBudget
 from chaos.model.trigger import IN_A_SAVE, MOMENTS, AtMoment, AtStep, Trigger
@@ -56,8 +57,8 @@ def random_plan(plan: Plan, *, seed: int, steps: Sequence[int]) -> Plan:
 
 
 def _shape(plan: Plan) -> Shape:
-    """Return one shape for all seeds; of a job that torchrun starts, its own."""
-    if plan.job.launcher == "torchrun":
+    """Return one shape for all seeds; without spare nodes, the plan's own."""
+    if not plan.job.facts.has_spare_nodes:
         return plan.shape
     cpus = plan.shape.cpus_per_node
     return Shape(nodes=nodes_for(plan.job.workers, cpus, spares=FAULTS_MAX), cpus_per_node=cpus)
@@ -65,20 +66,21 @@ def _shape(plan: Plan) -> Shape:
 
 def _drawn_for(plan: Plan, draws: random.Random, steps: Sequence[int]) -> tuple[FaultEntry, ...]:
     """Draw a fault for a plan's job, with what follows from it."""
-    if plan.job.launcher == "ray":
+    if "reports" in plan.job.facts.has:
         return (_entry(draws, steps, plan.job.workers),)
-    return _torchruns_entries(draws, steps, plan.job.workers, nodes=plan.shape.nodes)
+    return _entries_at_steps(draws, steps, plan)
 
 
-def _torchruns_entries(
-    draws: random.Random, steps: Sequence[int], workers: int, *, nodes: int
+def _entries_at_steps(
+    draws: random.Random, steps: Sequence[int], plan: Plan
 ) -> tuple[FaultEntry, ...]:
-    """Draw a fault that needs no Ray, at a step: there is no report to stand at.
+    """Draw a fault that the launcher's jobs can have, at a step: there is no report to stand at.
 
     Of several nodes, never rank 0's is lost, which hosts the rendezvous; another comes for one that
     is. Nor is a fault drawn for the last step: an agent whose workers have ended starts no others.
     """
-    name, settings = _pick(draws, [v for v in DRAWN if _suits_torchrun(v, nodes)])
+    workers, nodes, facts = plan.job.workers, plan.shape.nodes, plan.job.facts
+    name, settings = _pick(draws, [v for v in DRAWN if suits(v, facts, nodes=nodes)])
     own = _drawn(settings, draws)
     fault = FAULTS[name](**own)
     epochs = [epoch for epoch, count in enumerate(steps) if count] or [0]
@@ -100,11 +102,14 @@ def _torchruns_entries(
     return entry, FaultEntry(at=host, return_capacity=comes)
 
 
-def _suits_torchrun(variant: Variant, nodes: int) -> bool:
+def suits(
+    variant: tuple[str, Mapping[str, object]], facts: LauncherFacts, *, nodes: int = 1
+) -> bool:
+    """Return whether a fault can be drawn for a launcher's jobs, on so many nodes."""
     name, settings = variant
     fault = FAULTS[name](**_drawn(settings, random.Random(0)))  # noqa: S311 (any will do)
-    families = {"worker"} if nodes == 1 else {"worker", "node"}
-    return fault.on_torchrun and fault.family in families
+    has_room = facts.has_spare_nodes or nodes > 1 or fault.family not in {"node", "capacity"}
+    return has_room and not facts.lacks_part(fault.needs)
 
 
 def _entry(draws: random.Random, steps: Sequence[int], workers: int) -> FaultEntry:

@@ -137,7 +137,7 @@ def _losses(lives: Lifetimes, scenario: Scenario, draws: random.Random) -> Itera
 
     A place that an earlier attempt has passed is meant for the attempt that comes there anew.
     """
-    torchruns = scenario.job.launcher == "torchrun"
+    saves_alone = scenario.job.facts.lacks_part("reports")
     ranks = machines(lives, scenario)
     ends = [_life(lives, draws) for _ in ranks]
     last = lives.epochs * lives.steps_per_epoch
@@ -146,7 +146,7 @@ def _losses(lives: Lifetimes, scenario: Scenario, draws: random.Random) -> Itera
         dying = min(range(len(ends)), key=ends.__getitem__)
         steps = max(1, round(ends[dying] - made))
         if (place + steps) % lives.steps_per_epoch == 0:
-            steps += _off_the_save(ends[dying] - made - steps, torchruns=torchruns)
+            steps += _off_the_save(ends[dying] - made - steps, saves_alone=saves_alone)
         made, place = made + steps, place + steps
         if place > last:
             return
@@ -160,16 +160,16 @@ def _losses(lives: Lifetimes, scenario: Scenario, draws: random.Random) -> Itera
         ends[dying] = made + _life(lives, draws)
 
 
-def _off_the_save(late: float, *, torchruns: bool) -> int:
+def _off_the_save(late: float, *, saves_alone: bool) -> int:
     """Return the steps by which a loss moves that was rounded to the last step of an epoch.
 
     Its place lies before the save. A life that ends `late` steps after it ends in the next epoch,
-    whose first step is the place; else too much would be lost. With that step done a rank of
-    torchrun's saves whatever becomes of its peers, so that the loss comes a step earlier there.
+    whose first step is the place; else too much would be lost. Without reports, at which ranks
+    meet, one with that step done saves whatever becomes of its peers: the loss comes a step before.
     """
     if late > 0:
         return 1
-    return -1 if torchruns else 0
+    return -1 if saves_alone else 0
 
 
 def machines(lives: Lifetimes, scenario: Scenario) -> Sequence[int]:
@@ -177,8 +177,8 @@ def machines(lives: Lifetimes, scenario: Scenario) -> Sequence[int]:
     workers, nodes = scenario.job.workers, scenario.cluster.nodes or 1
     if lives.lost == "worker":
         return range(workers)
-    of_torchrun = scenario.job.launcher == "torchrun"
-    return range(0, workers, workers // nodes if of_torchrun else scenario.cluster.cpus_per_node)
+    has_spares = scenario.job.facts.has_spare_nodes
+    return range(0, workers, scenario.cluster.cpus_per_node if has_spares else workers // nodes)
 
 
 def most(lives: Lifetimes, scenario: Scenario) -> int:

@@ -32,7 +32,7 @@ def make_plan(
     spares = max(1, sum(entry.fault.nodes_lost for entry in entries))
     usual = nodes_for(job.workers, cluster.cpus_per_node, spares=spares)
     drains = (entry.fault.needs_drain_s for entry in entries)
-    nodes = cluster.nodes or (1 if job.launcher == "torchrun" else usual)
+    nodes = cluster.nodes or (usual if job.facts.has_spare_nodes else 1)
     return Plan(
         scenario=scenario.scenario,
         slug=slug(file),
@@ -56,7 +56,7 @@ def make_plan(
         expect=scenario.expect,
         watch=scenario.watch,
         limits=scenario.limits,
-        backend="torchrun" if job.launcher == "torchrun" and backend != "fork" else backend,
+        backend=backend if backend == "fork" else job.launcher,
     )
 
 

@@ -19,6 +19,7 @@ from chaos.harness import Harness
 from chaos.launch.open import open_backend
 from chaos.model.event import FaultEnded, FaultInvoked, FitReturned
 from chaos.model.history import HISTORY
+from chaos.model.launcher import FACTS
 from chaos.model.plan import BackendName, Op, Plan
 from chaos.model.scenario import FailureBudget
 from chaos.model.trigger import AtStep
@@ -101,7 +102,7 @@ def calibration_runs(
 def plan_without_faults(subject: Path, words: Sequence[str], backend: BackendName) -> Plan:
     """Return the plan of a script's or a scenario's job without faults.
 
-    Raises `UsageError` for a job that torchrun starts.
+    Raises `UsageError` for a job that does not call its launcher itself.
     """
     if subject.is_dir():
         raise UsageError("a folder is measured already", "Leave --calibrate out.")
@@ -111,10 +112,11 @@ def plan_without_faults(subject: Path, words: Sequence[str], backend: BackendNam
     else:
         plan = base_plan(subject, words, cwd=Path.cwd(), seed=0)
     is_scenario = subject.name.endswith(SUFFIX)
-    if (plan.job.launcher if is_scenario else found_launcher(subject)) == "torchrun":
+    launcher = plan.job.launcher if is_scenario else found_launcher(subject)
+    if FACTS[launcher].lacks_part("call"):
         raise UsageError(
-            "torchrun starts this job, and these runs are for jobs of Ray Train's",
-            "Audit it (`chaos audit --backend torchrun`), and give the audit's folder as the "
+            f"{launcher} starts this job, and these runs are for jobs of Ray Train's",
+            f"Audit it (`chaos audit --backend {launcher}`), and give the audit's folder as the "
             "--costs of a question.",
             place=str(subject),
         )

@@ -24,6 +24,7 @@ from chaos.model.event import (
     ReportReturned,
 )
 from chaos.model.history import BASELINE, HISTORY, History
+from chaos.model.launcher import FACTS, LauncherFacts, launcher_named
 from chaos.model.places import Place
 from chaos.preflight.market import MARKETS, Exponential, Market, Notice, preset
 from chaos.preflight.question import Costs, JobShape, Question, RaySettings, changed
@@ -207,11 +208,13 @@ def _advised(words: str, notice: Notice) -> tuple[Market, tuple[str, ...]]:
 def question_of_runs(analyses: Sequence[RunAnalysis], *, source: str, market: Market) -> Question:
     """Return the question of recorded runs: one worker per node, as long as the clean run.
 
-    Raises `UsageError` for a job that torchrun starts, whose settings are not Ray Train's.
+    Raises `UsageError` for a job that does not call its launcher itself, with settings of its own.
     """
-    if any(is_torchruns(analysis.history) for analysis in analyses):
+    other = next((f for a in analyses if (f := facts_seen(a.history)).lacks_part("call")), None)
+    if other is not None:
         raise UsageError(
-            "torchrun started this job, and its settings, which a forecast needs, are in no run",
+            f"{other.name} started this job, and its settings, which a forecast needs, are in no "
+            "run",
             "Write a question with them, and give this folder as its --costs.",
             place=source,
         )
@@ -232,7 +235,9 @@ def question_of_runs(analyses: Sequence[RunAnalysis], *, source: str, market: Ma
 
 def with_costs_of(question: Question, analyses: Sequence[RunAnalysis], *, source: str) -> Question:
     """Return a question with its costs taken from recorded runs; its price stays."""
-    embedded = any(is_torchruns(a.history) and a.plan.backend == "fork" for a in analyses)
+    embedded = any(
+        facts_seen(a.history).lacks_part("call") and a.plan.backend == "fork" for a in analyses
+    )
     without = ", where workers are forked and import no torch as they start" if embedded else ""
     seen = measured(analyses, source=f"measured in {source}{without}")
     costs = seen.costs.model_dump(mode="json")
@@ -271,7 +276,8 @@ def measured(analyses: Sequence[RunAnalysis], *, source: str) -> Measured:
         (analysis.history, attempt) for analysis in analyses for attempt in analysis.run.attempts
     ]
     of_step_s = step_s(seen)
-    saves = own_saves(clean.history) if is_torchruns(clean.history) else _commits(first)
+    has_reports = "reports" in facts_seen(clean.history).has
+    saves = _commits(first) if has_reports else own_saves(clean.history)
     steps = max(sum(1 for s in first.steps if s.rank == rank) for rank in _ranks(first))
     if not saves:
         raise UsageError("the job saves no checkpoint: every loss begins it again", place=source)
@@ -320,7 +326,7 @@ def step_s(seen: Sequence[tuple[History, Attempt]]) -> float:
 def _pauses_s(seen: Sequence[tuple[History, Attempt]]) -> list[float]:
     """Return the times from a step to the next around what a rank saves, with that step itself.
 
-    It is saved with the report of an epoch, or by the job itself where torchrun starts it: in that
+    It is saved with the report of an epoch, or by the job itself if it reports nothing: in that
     time it writes, reports, and does all else that the job does there.
     """
     pauses = []
@@ -338,7 +344,7 @@ def _pauses_s(seen: Sequence[tuple[History, Attempt]]) -> list[float]:
 
 def _saved_after(history: History, attempt: Attempt, epoch: int) -> set[int]:
     """Return the steps of an attempt's epoch after which a checkpoint is saved."""
-    if is_torchruns(history):
+    if facts_seen(history).lacks_part("reports"):
         saves = (event for _, event in history.of(FileSaveBegun) if event.attempt == attempt.index)
         return {event.step for event in saves if event.epoch == epoch}
     last = {steps[-1].step for (_, of), steps in attempt.by_epoch.items() if of == epoch}
@@ -356,10 +362,10 @@ def own_saves(history: History) -> set[Place]:
     return {Place(event.epoch, event.step) for event in saves if event.rank == rank}
 
 
-def is_torchruns(history: History) -> bool:
-    """Return whether torchrun started the job."""
+def facts_seen(history: History) -> LauncherFacts:
+    """Return the facts of the launcher that started a recorded job."""
     called = _called(history)
-    return called is not None and called.trainer == "torchrun"
+    return FACTS[launcher_named(called and called.trainer)]
 
 
 def _upload_s(history: History) -> float:

@@ -83,7 +83,7 @@ class Probe:
         self._watchers = Watchers(
             plan.watch,
             record,
-            has_reports=plan.job.launcher == "ray",
+            has_reports="reports" in plan.job.facts.has,
             epoch_steps=plan.job.epoch_steps,
         )
         self._obedience = Obedience(controller.obeyed, SystemClock())

@@ -10,12 +10,12 @@ import pytest
 
 from chaos.model.draws import Lifetimes
 from chaos.model.fault_entry import FaultEntry
+from chaos.model.launcher import Launcher
 from chaos.model.plan import BackendName
 from chaos.model.scenario import (
     ClusterShape,
     Expect,
     FailureBudget,
-    Launcher,
     Limits,
     Retention,
 )

@@ -8,7 +8,7 @@ import altair as alt
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.goodput import PHASES, Ledger, Phase, ledger, ledger_of, meaning
-from chaos.check.terms import Terms
+from chaos.model.launcher import LauncherWords
 from chaos.report import chart as ch
 from chaos.report.page import SHORT_NS
 
@@ -87,7 +87,7 @@ def sentence(found: Ledger, clean: Ledger | None) -> str:
 
 
 def goodput_rows(
-    found: Ledger, clean: Ledger | None, attempts: Sequence[int], terms: Terms
+    found: Ledger, clean: Ledger | None, attempts: Sequence[int], terms: LauncherWords
 ) -> tuple[PhaseRow, ...]:
     """Return a row per phase that took any time, here or in the baseline."""
     seconds = found.seconds()

@@ -234,8 +234,8 @@ def _op_row(injection: Injection, history: History) -> OpRow:
 
 
 def _start(restart: Restart, analysis: RunAnalysis) -> str:
-    """Return what an attempt continued from; a job that torchrun starts has files of its own."""
-    if analysis.plan.job.launcher == "torchrun":
+    """Return what an attempt continued from; a job that reports nothing has files of its own."""
+    if analysis.plan.job.facts.lacks_part("reports"):
         return source_of(analysis, restart) or "no file"
     handed = sorted({checkpoint or "no checkpoint" for checkpoint in restart.handed.values()})
     epoch = "" if restart.epoch is None else f", epoch {restart.epoch}"
@@ -303,17 +303,12 @@ def settings(run: FinishedRun) -> tuple[Settings, ...]:
         "scenario file": plan.file,
     }
     groups = (
-        Settings(_in_force_at(run), tuple(_in_force(run))),
+        Settings(f"In force {run.plan.job.facts.words.in_force}", tuple(_in_force(run))),
         Settings("Job", tuple(_flat(job))),
         Settings("Plan", tuple(_flat(rest))),
         Settings("Versions and machine", tuple(_flat(run.env))),
     )
     return tuple(group for group in groups if group.rows)
-
-
-def _in_force_at(run: FinishedRun) -> str:
-    is_rays = run.plan.job.launcher == "ray"
-    return "In force at trainer.fit()" if is_rays else "In force under torchrun"
 
 
 def _in_force(run: FinishedRun) -> Iterator[Setting]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from chaos.model.diagnosis import Part, Resume
 from chaos.model.diagnosis import Standing as PartStanding
-from chaos.model.scenario import Launcher
+from chaos.model.launcher import FACTS, USUAL, Launcher
 from chaos.model.verdict import Anomaly, CheckResult, Verdict
 from chaos.report.outcome import Runs, Tone
 from chaos.words import and_more, plural, ranks
@@ -214,9 +214,9 @@ class ResumeTable:
     rows: tuple[PartRow, ...]
 
 
-def resume_table(resume: Resume, launcher: Launcher = "ray") -> ResumeTable:
-    """Return the table of one resume; only Ray Train hands an attempt a checkpoint, or none."""
-    none = " without a checkpoint" if launcher == "ray" else ""
+def resume_table(resume: Resume, launcher: Launcher = USUAL) -> ResumeTable:
+    """Return the table of one resume; not each launcher hands an attempt a checkpoint, or none."""
+    none = " without a checkpoint" if "reports" in FACTS[launcher].has else ""
     start = f" with {resume.checkpoint}" if resume.checkpoint else none
     grounds = f": {resume.grounds}" if resume.grounds else ""
     is_known = any(part.standing != "not compared" for part in resume.parts)

@@ -56,7 +56,7 @@ class ChaosController:
         has_trained: Callable[[int], bool] = lambda _: True,
     ) -> None:
         self._plan = plan
-        self._has_commits = plan.job.launcher == "ray"  # torchrun knows of no checkpoint
+        self._has_commits = "reports" in plan.job.facts.has
         self._world = world
         self._journal = journal
         self._look = look

@@ -125,12 +125,13 @@ def _bad_lifetimes(scenario: Scenario, lines: Lines) -> Iterator[Problem]:
     if job.min_workers is not None:
         text = "lifetimes needs a machine for each worker, and the job goes on with fewer"
         yield Problem(lines.key(loc), text, "Leave job.min_workers out.", loc)
-    if lives.lost == "node" and job.launcher == "torchrun" and (scenario.cluster.nodes or 1) == 1:
-        text = "`lost: node` needs several nodes under torchrun"
+    has_one_node = not job.facts.has_spare_nodes and (scenario.cluster.nodes or 1) == 1
+    if lives.lost == "node" and has_one_node:
+        text = f"`lost: node` needs several nodes under {job.launcher}"
         hint = "Write `cluster: {nodes: N}`, or `lost: worker`."
         yield Problem(lines.value((*loc, "lost")), text, hint, loc)
-    if job.launcher == "torchrun" and lives.steps_per_epoch == 1:
-        text = "under torchrun lifetimes needs epochs of two steps or more"
+    if job.facts.lacks_part("reports") and lives.steps_per_epoch == 1:
+        text = f"under {job.launcher} lifetimes needs epochs of two steps or more"
         hint = "A rank saves after the last one, whatever becomes of the others."
         yield Problem(lines.value((*loc, "steps_per_epoch")), text, hint, loc)
     if most(lives, scenario) == 0:

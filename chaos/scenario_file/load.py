@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from chaos.errors import UsageError
 from chaos.faults.base import Fault
 from chaos.model.fault_entry import FAULTS
+from chaos.model.launcher import FACTS, launcher_named
 from chaos.model.scenario import Scenario
 from chaos.model.trigger import KINDS, MOMENTS
 from chaos.plan.entries import is_drawn
@@ -273,7 +274,7 @@ def _too_few_cpus(value: Plain, lines: Lines) -> Iterator[Problem]:
     cpus = _whole(value, ("cluster", "cpus_per_node"), default=1)
     if workers is None or nodes is None or cpus is None or least_workers is None:
         return
-    if _pick(value, ("job", "launcher")) == "torchrun":
+    if not FACTS[launcher_named(_pick(value, ("job", "launcher")))].has_spare_nodes:
         yield from _too_few_agents(value, lines, least=least_workers * nodes / workers)
         return
     losses = _nodes_lost(value)
@@ -293,14 +294,15 @@ def _too_few_cpus(value: Plain, lines: Lines) -> Iterator[Problem]:
 
 
 def _too_few_agents(value: Plain, lines: Lines, *, least: float) -> Iterator[Problem]:
-    """Yield a loss after which torchrun's agents are too few; a frozen one is not lost."""
+    """Yield a loss after which a launcher's agents are too few; a frozen one is not lost."""
     nodes = _whole(value, ("cluster", "nodes"), default=1) or 1
     faults = [fault for entry in _entries(value) if (fault := _fault(entry)) is not None]
     lost = sum(fault.nodes_lost for fault in faults if fault.ends_attempt == "always")
     left = nodes - lost + _nodes_returned(value)
     if left >= least or _pick(value, ("expect", "outcome")) == "error":
         return
-    text = f"after its node faults {left} of {nodes} nodes are left, and torchrun waits for more"
+    who = _pick(value, ("job", "launcher"))
+    text = f"after its node faults {left} of {nodes} nodes are left, and {who} waits for more"
     hint = "Add return_capacity or job.min_workers, or expect `outcome: error`."
     loc = ("cluster", "nodes")
     yield Problem(lines.value(loc), text, hint, loc)

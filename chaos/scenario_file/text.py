@@ -95,9 +95,9 @@ def _cluster(shape: Shape) -> dict[str, Any]:
 
 def _cluster_lines(plan: Plan) -> Iterator[str]:
     cluster = _cluster(plan.shape)
-    if plan.job.launcher == "torchrun":
-        kept = {"nodes"} if plan.shape.nodes > 1 else set()
-        cluster = {key: cluster[key] for key in cluster.keys() & (kept | {"metadata"})}
+    if (fields := plan.job.facts.cluster) is not None:
+        kept = set(fields) - ({"nodes"} if plan.shape.nodes == 1 else set())
+        cluster = {key: value for key, value in cluster.items() if key in kept}
     if cluster:
         yield "cluster:"
         for key, value in cluster.items():

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from chaos.audit.job_profile import JobProfile, Point
 from chaos.audit.place_groups import order_of
 from chaos.errors import UsageError
-from chaos.faults.base import Between, Fault
+from chaos.faults.base import Between
 from chaos.faults.kill_worker import KillWorker
 from chaos.model.fault_entry import FAULTS, FaultEntry, PlacedFault
+from chaos.model.launcher import FACTS, USUAL, Launcher
 from chaos.model.plan import Op
-from chaos.model.scenario import Launcher
 from chaos.model.trigger import STAGES, AtMoment, AtRecovery, AtStep, Moment, Stage, Trigger
-from chaos.plan.draw import DRAWN
+from chaos.plan.draw import DRAWN, suits
 from chaos.search import FAULTS_MAX
 
 # A setting that is drawn from a range of seconds is drawn in so many parts of it.
@@ -32,7 +32,7 @@ class JobPlaces:
     steps: Mapping[Point, int]
     #: the (epoch, rank) of each moment
     moments: Mapping[Moment, Sequence[Point]]
-    launcher: Launcher = "ray"
+    launcher: Launcher = USUAL
 
     @classmethod
     def of(cls, profile: JobProfile) -> "JobPlaces":
@@ -42,7 +42,7 @@ class JobPlaces:
             "renaming": tuple(profile.renamings),
             "validating": tuple(profile.validations),
         }
-        if profile.launcher == "ray":
+        if "reports" in profile.facts.has:
             reports = [(epoch, rank) for epoch in profile.epochs for rank in profile.ranks]
             moments |= {"upload_begin": profile.uploads, "upload_end": profile.uploads}
             moments |= {"reported": reports, "committed": reports}
@@ -53,7 +53,7 @@ class JobPlaces:
         """Return the places of a job whose epochs and ranks are all alike."""
         points = [(epoch, rank) for epoch in range(epochs) for rank in range(workers)]
         moments: dict[Moment, Sequence[Point]] = {}
-        if launcher == "ray":
+        if "reports" in FACTS[launcher].has:
             moments = {"reported": points, "committed": points}
         return cls(dict.fromkeys(points, steps), moments, launcher)
 
@@ -102,7 +102,7 @@ class JobPlaces:
         found = [
             (name, settings)
             for name, settings in DRAWN
-            if (self.launcher == "ray" or _suits_torchrun(FAULTS[name]))
+            if suits((name, settings), FACTS[self.launcher])
             and (FAULTS[name].family != "storage" or uploads)
         ]
         possible = list(dict.fromkeys(name for name, _ in found))
@@ -181,7 +181,7 @@ def plans(
     epochs: int,
     steps: int,
     workers: int = 1,
-    launcher: Launcher = "ray",
+    launcher: Launcher = USUAL,
     most: int = FAULTS_MAX,
     kinds: Sequence[str] | None = None,
 ) -> st.SearchStrategy[list[FaultEntry]]:
@@ -200,8 +200,3 @@ def plans(
     return drawn_plans(places, most=most, kinds=kinds).map(
         lambda ops: [FaultEntry(**{name: getattr(op, name) for name in fields}) for op in ops]
     )
-
-
-def _suits_torchrun(fault: type[Fault]) -> bool:
-    """Return whether a fault is drawn for torchrun's jobs, whose one agent is one node."""
-    return bool(fault.on_torchrun) and fault.family == "worker"

@@ -175,9 +175,9 @@ class Search:
     def _with_spares(self, clean: Clean) -> Clean:
         """Return the clean runs with a plan that has a node for each that may be lost.
 
-        One of torchrun's has the nodes that it starts on, and no node is lost.
+        Without spare nodes it has those that it starts on, and no node is lost.
         """
-        if clean.plan.job.launcher == "torchrun":
+        if not clean.plan.job.facts.has_spare_nodes:
             return clean
         shape = clean.plan.shape
         nodes = nodes_for(clean.plan.job.workers, shape.cpus_per_node, spares=self.most)

@@ -20,12 +20,12 @@ from chaos.audit.card import Card
 from chaos.audit.folder import AuditFolder
 from chaos.audit.group import chosen_groups
 from chaos.audit.lanes import lanes_for
-from chaos.audit.plans import base_plan, under_torchrun
+from chaos.audit.plans import base_plan, under_launcher
 from chaos.audit.retries import SETTINGS
 from chaos.errors import ChaosError, UsageError
 from chaos.launch.open import open_scripts, open_torchrun
+from chaos.model.launcher import FACTS, USUAL, Launcher
 from chaos.model.plan import Confined, Plan
-from chaos.model.scenario import Launcher
 from chaos.model.severity import Severity
 from chaos.record import Record
 from chaos.report.screen import bare_table, numbers
@@ -48,7 +48,7 @@ class CorpusJob(Record):
 
     name: str
     workers: int
-    launcher: Launcher = "ray"
+    launcher: Launcher = USUAL
     #: the defect in one sentence; a right job has none
     bug: str | None = None
     checks: tuple[str, ...] = ()
@@ -266,21 +266,21 @@ class CorpusAudits:
         yield from (self._answer(job) for job in jobs)
 
     def _answer(self, job: CorpusJob) -> CorpusAnswer:
-        is_rays, plan = job.launcher == "ray", self._plan(job)
+        states_size, plan = "call" in FACTS[job.launcher].has, self._plan(job)
         folder = AuditFolder.create(self.reports, job.name, plan, self.env)
         confined = Confined(folder=str(folder.path))
         plan = plan.model_copy(update={"confined": confined})
         of_crashes = Choice(self.seed, groups=chosen_groups((), "crash"), question="crash")
         try:
-            with open_scripts(self.console) if is_rays else open_torchrun() as backend:
+            with open_scripts(self.console) if states_size else open_torchrun() as backend:
                 card = Audit(
                     plan,
                     backend,
                     folder,
                     self.clock,
-                    Choice(self.seed) if is_rays else of_crashes,
+                    Choice(self.seed) if plan.job.facts.has_spare_nodes else of_crashes,
                     Budget(self.seconds, self.runs),
-                    follows_script=is_rays,
+                    follows_script=states_size,
                     retries=job.retries,
                     lanes=self._lanes,
                 ).run()
@@ -298,9 +298,9 @@ class CorpusAudits:
             job.args,
             cwd=script.parent,
             seed=self.seed,
-            workers=None if job.launcher == "ray" else job.workers,
+            workers=None if "call" in FACTS[job.launcher].has else job.workers,
         )
-        return plan if job.launcher == "ray" else under_torchrun(plan, job.args)
+        return under_launcher(plan, job.launcher, job.args)
 
     def _lanes(self, workers: int) -> int:
         return self.lanes or lanes_for(usable_cpus(), workers=workers)

@@ -21,6 +21,7 @@ from chaos.errors import ClusterError, JobError
 from chaos.harness import check_again
 from chaos.model import event as ev
 from chaos.model.history import History
+from chaos.model.launcher import FACTS
 from chaos.model.plan import Op, Plan
 from chaos.model.verdict import Verdict
 from chaos.run.directory import RunDirectory
@@ -59,7 +60,7 @@ def test_a_job_that_comes_out_the_same_passes(survivor: tuple[Audit, Card]) -> N
 
     assert card.exit_code == 0, card.reasons
     assert card.right + card.from_scratch == len(card.runs) == tried >= 32 + 3 * 8
-    assert {run.group for run in card.runs} == set(groups_of("ray")) - NOT_TOLD
+    assert {run.group for run in card.runs} == set(groups_of(FACTS["ray"])) - NOT_TOLD
     resumes = f"{card.resumed} of {card.resumed} resumes right, {tried} of {places} places"
     assert card.sentence == f"pass: {resumes}"
     assert card.badge == f"chaos audit: pass, {resumes} (2 ranks, 4 epochs, Ray 2.60)"
@@ -210,7 +211,7 @@ def test_as_many_runs_as_an_answer_needs_are_enough(tmp_path: Path) -> None:
     card = audit_of(tmp_path, FakeBackend(), budget=Budget(runs=15)).run()
 
     assert len(card.runs) == 15
-    assert {run.group for run in card.runs} == set(groups_of("ray")) - NOT_TOLD
+    assert {run.group for run in card.runs} == set(groups_of(FACTS["ray"])) - NOT_TOLD
     assert card.is_partial
     assert (card.exit_code, card.reasons) == (0, ())
 

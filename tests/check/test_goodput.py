@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from chaos.check.analysis import RunAnalysis, RunTables
 from chaos.check.goodput import PHASES, Ledger, bounds_ns, ledger, ledger_of, meaning
-from chaos.check.terms import RAY_TRAIN, TORCHRUN
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.pause_worker import PauseWorker
 from chaos.model import event as ev
 from chaos.model.history import Entry, History
+from chaos.model.launcher import FACTS
 from chaos.model.plan import Op, Plan
 from chaos.model.trigger import AtStep
 from tests.check.story import Story, Strike
@@ -170,7 +170,7 @@ def test_a_run_of_nothing_has_no_goodput() -> None:
 
 
 def test_every_phase_is_explained() -> None:
-    assert all(meaning(phase, terms) for phase in PHASES for terms in (RAY_TRAIN, TORCHRUN))
+    assert all(meaning(phase, facts.words) for phase in PHASES for facts in FACTS.values())
 
 
 @st.composite

@@ -5,10 +5,10 @@ import pytest
 from chaos.check.fix_hints import values
 from chaos.check.judge import judge
 from chaos.check.state_at_resume import Row
-from chaos.check.terms import RAY_TRAIN
 from chaos.model import event as ev
 from chaos.model.bounds import Tolerance
 from chaos.model.history import History
+from chaos.model.launcher import FACTS
 from chaos.model.verdict import CheckResult
 from tests.check.parts import KILLED, TWICE, fresh, lost, part
 from tests.check.story import Story, Strike
@@ -166,9 +166,9 @@ def test_what_is_gone_and_has_no_size_is_said_to_be_gone(
 ) -> None:
     due = ev.Component(name="optimizer.state", digest="due")
 
-    assert values(Row(1, 0, 1, 0, 9, "optimizer.state", "not restored", ours, due), RAY_TRAIN) == (
-        f"{words}, and not in the baseline"
-    )
+    assert values(
+        Row(1, 0, 1, 0, 9, "optimizer.state", "not restored", ours, due), FACTS["ray"].words
+    ) == (f"{words}, and not in the baseline")
 
 
 def test_a_generator_is_not_blamed_for_another_order() -> None:

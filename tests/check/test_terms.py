@@ -15,10 +15,10 @@ import msgspec
 import pytest
 
 from chaos.check.judge import judge
-from chaos.check.terms import TORCHRUN
 from chaos.harness import recorded
 from chaos.model import event as ev
 from chaos.model.history import History
+from chaos.model.launcher import FACTS
 from chaos.model.plan import Plan
 from chaos.model.scenario import Job
 from chaos.model.trigger import AtMoment, AtState
@@ -88,7 +88,7 @@ def runs() -> Iterator[tuple[str, Verdict]]:
             run = RunDirectory(file.parent)
             plan, history, clean = run.load_plan(), recorded(run), run.load_baseline()
             is_there = all(
-                op.fault.on_torchrun
+                op.fault.needs is None
                 and op.kind != "raise_in_worker"  # its recorded proof is Ray's word
                 and not isinstance(op.at, AtState)
                 and (not isinstance(op.at, AtMoment) or op.at.moment == "saving")
@@ -119,8 +119,9 @@ def test_no_sentence_on_a_job_of_torchruns_speaks_of_what_ray_has() -> None:
 
 
 def test_no_term_of_torchruns_is_rays() -> None:
-    terms = [str(getattr(TORCHRUN, field.name)) for field in fields(TORCHRUN)]
-    assert not [term for term in terms if RAYS.search(term.replace("'failures'", ""))]
+    words = FACTS["torchrun"].words
+    terms = [str(getattr(words, field.name)) for field in fields(words)]
+    assert not [term for term in terms if RAYS.search(term)]
 
 
 @pytest.mark.parametrize(

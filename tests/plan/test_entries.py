@@ -13,8 +13,9 @@ from chaos.faults.pause_worker import PauseWorker
 from chaos.faults.preempt_node import PreemptNode
 from chaos.model.draws import Every, Lifetimes, UpTo
 from chaos.model.fault_entry import FaultEntry
+from chaos.model.launcher import Launcher
 from chaos.model.plan import Plan
-from chaos.model.scenario import FailureBudget, Job, Launcher, Scenario
+from chaos.model.scenario import FailureBudget, Job, Scenario
 from chaos.model.trigger import AtMoment, AtRecovery, AtStart, AtStep, AtTime
 from chaos.plan.entries import drawn_entries
 from chaos.plan.make import make_plan

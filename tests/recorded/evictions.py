@@ -11,11 +11,11 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from chaos.check.terms import RAY_TRAIN
 from chaos.faults.evict_node import HOOK_MORE_S, EvictNode
 from chaos.harness import recorded
 from chaos.model.event import FailureDecided, FaultInvoked
 from chaos.model.history import History
+from chaos.model.launcher import FACTS
 from chaos.model.plan import Plan
 from chaos.run.directory import RunDirectory
 from tests.recorded.guard import ROOT, RUNS
@@ -68,7 +68,9 @@ def _drain(fault: EvictNode) -> str:
 def _told(said: list[str], event: FailureDecided) -> tuple[str, str]:
     """Return what the dead rank's error says of its node, and the setting that pays for it."""
     unsaid = "still there" if event.error == "PreemptionError" else "named by no error"
-    return (said[0].partition(":")[0] if said else unsaid), f"`{RAY_TRAIN.settings[event.charged]}`"
+    return (
+        said[0].partition(":")[0] if said else unsaid
+    ), f"`{FACTS['ray'].settings[event.charged]}`"
 
 
 def write() -> None:

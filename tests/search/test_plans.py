@@ -54,7 +54,7 @@ def test_a_fault_in_a_recovery_follows_one_that_ends_its_attempt(ops: tuple[Op, 
 
 @given(drawn_plans(TORCHRUNS))
 def test_only_faults_of_torchruns_are_drawn_for_its_jobs(ops: tuple[Op, ...]) -> None:
-    assert all(op.fault.on_torchrun for op in ops)
+    assert all(op.fault.needs is None for op in ops)
 
 
 @given(drawn_plans(RAYS, most=2, kinds=["kill_node"]))

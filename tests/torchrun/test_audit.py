@@ -45,7 +45,7 @@ def test_a_script_of_ray_trains_is_not_started_by_torchrun(tmp_path: Path) -> No
     done = chaos("audit", str(script), "--backend", "torchrun", folder=tmp_path)
 
     assert done.code == 3
-    assert "--backend torchrun is for scripts without Ray" in " ".join(done.err.split())
+    assert "--backend torchrun is for scripts that torchrun starts" in " ".join(done.err.split())
 
 
 @pytest.mark.parametrize("option", ["--epoch-steps", "--nodes"])

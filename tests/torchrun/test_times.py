@@ -5,7 +5,6 @@ import inspect
 import msgspec
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 
-from chaos.audit.plans import MEETING_S, SHUTDOWN_S
 from chaos.check.analysis import CLOSED, WAITED_IN_VAIN
 from chaos.check.judge import judge
 from chaos.check.time_limits import RECOVERY_S
@@ -13,6 +12,7 @@ from chaos.faults.return_capacity import PROOF_WITHIN_S
 from chaos.launch.torchrun.rendezvous import SHUTDOWN_ENV, launch_options, times_of
 from chaos.model import event as ev
 from chaos.model.history import Entry, History
+from chaos.model.launcher import FACTS
 from tests.check.story import Story, Strike
 from tests.torchrun.test_rendezvous import plan
 
@@ -20,11 +20,12 @@ TORCHS_S = inspect.signature(LocalElasticAgent.__init__).parameters["shutdown_ti
 
 
 def test_each_time_is_longer_than_what_it_waits_for() -> None:
-    times = times_of({})
+    times, facts = times_of({}), FACTS["torchrun"]
 
-    assert TORCHS_S <= SHUTDOWN_S < times.exit < times.join
-    assert SHUTDOWN_S < PROOF_WITHIN_S < times.join  # a node that comes is waited for
-    assert times.join <= MEETING_S < RECOVERY_S  # a run is ended, and blamed, after all of these
+    assert TORCHS_S <= facts.shutdown_s < times.exit < times.join
+    assert facts.shutdown_s < PROOF_WITHIN_S < times.join  # a node that comes is waited for
+    # A run is ended, and blamed, after all of these.
+    assert times.join <= facts.meeting_s < RECOVERY_S
 
 
 def test_a_longer_shutdown_of_the_users_makes_the_others_longer() -> None:

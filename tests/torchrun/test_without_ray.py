@@ -112,7 +112,7 @@ def test_commands_import_no_ray_and_name_the_extra_where_they_need_it(desk: Path
     assert codes == [code for _, code in calls], told
     assert of_ray == []
     pip = "pip install 'ray-train-chaos[ray]'"
-    assert "--backend needs Ray Train, and torchrun starts this script" in told
+    assert "--backend ray needs Ray Train, and torchrun starts this script" in told
     assert "rays.py: the script is taken for a job of Ray Train's, and Ray is not installed" in told
     assert f"the job rays.py needs Ray, which is not installed. {pip}" in told
     assert f"chaos selftest needs Ray, which is not installed. {pip}" in told

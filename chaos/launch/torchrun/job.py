@@ -4,8 +4,8 @@ from collections.abc import Collection, Mapping
 
 from chaos.launch.torchrun.rendezvous import max_restarts
 from chaos.model.event import AgentEnded, FitCalled, FitRaised, FitReturned
+from chaos.model.launcher import Launcher
 from chaos.model.plan import Plan
-from chaos.model.scenario import Launcher
 
 _ME: Launcher = "torchrun"
 _OF_WORKERS = "ChildFailedError"  # torch's error for what its workers came to

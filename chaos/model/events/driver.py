@@ -1,8 +1,9 @@
 """Events of the user's script around `trainer.fit()`."""
 
-from typing import Any, Literal
+from typing import Any
 
 from chaos.model.events.base import Event
+from chaos.model.launcher import FACTS, Launcher
 from chaos.words import gist
 
 
@@ -25,12 +26,13 @@ class FitReturned(Event, frozen=True, kw_only=True):
 
     metrics: dict[str, Any]
     checkpoint: str | None
-    launcher: Literal["ray", "torchrun"] = "ray"
+    launcher: Launcher = "ray"
 
     def _text(self) -> str:
-        if self.launcher == "torchrun":
-            return "torchrun ended: every worker returned"
-        return f"fit() returned; its checkpoint: {self.checkpoint or 'none'}"
+        facts = FACTS[self.launcher]
+        if "reports" not in facts.has:
+            return f"{facts.words.call} ended: every worker returned"
+        return f"{facts.words.call} returned; its checkpoint: {self.checkpoint or 'none'}"
 
 
 class ExperimentEnded(Event, frozen=True, kw_only=True):
@@ -47,11 +49,10 @@ class FitRaised(Event, frozen=True, kw_only=True):
 
     error: str
     message: str
-    launcher: Literal["ray", "torchrun"] = "ray"
+    launcher: Launcher = "ray"
 
     def _text(self) -> str:
-        who = "torchrun" if self.launcher == "torchrun" else "fit()"
-        return f"{who} raised {self.error}: {gist(self.message)}"
+        return f"{FACTS[self.launcher].words.call} raised {self.error}: {gist(self.message)}"
 
 
 NO_FIT, LATER_FIT = "NoFit", "LaterFit"

@@ -1,0 +1,108 @@
+"""The rules of options: what one does nothing without, what it excludes, and who takes it.
+
+An option states them beside its name, `Annotated[…, typer.Option("--storage"), Needs("address")]`;
+the launchers that take it name it in their rows. Whatever breaks a rule is refused here.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, get_args, get_type_hints
+
+from typer.models import OptionInfo
+
+from chaos.errors import UsageError
+from chaos.model.launcher import FACTS, LauncherFacts
+
+
+class Needs(NamedTuple):
+    """The option does nothing without this parameter of the command."""
+
+    other: str
+
+
+class NotWith(NamedTuple):
+    """The option does not go with this parameter of the command."""
+
+    other: str
+    problem: str
+    hint: str = "Give one of them."
+    #: The values of that parameter that it does not go with; left out: any but the default.
+    values: tuple[object, ...] = ()
+    #: The option's own value that asks for nothing.
+    unless: object = None
+
+
+class Instead(NamedTuple):
+    """The reason why a launcher that does not take the option needs none."""
+
+    why: str
+
+
+class _Option(NamedTuple):
+    """One option of a command, in this call."""
+
+    name: str
+    value: Any
+    default: object
+    rules: tuple[object, ...]
+
+    @property
+    def is_given(self) -> bool:
+        """Whether it asks for something."""
+        return self.value not in (None, False, [], self.default)
+
+
+def refuse_contradictions(command: Callable[..., object], params: Mapping[str, Any]) -> None:
+    """Raise `UsageError` if options of this call exclude each other."""
+    options = _options(command, params)
+    for option in options.values():
+        for rule in option.rules if option.is_given else ():
+            if isinstance(rule, Needs) and not (other := options[rule.other]).is_given:
+                hint = f"Add {other.name}, or leave {option.name} out."
+                raise UsageError(f"{option.name} goes with {other.name}", hint, place=option.name)
+            if isinstance(rule, NotWith) and _is_broken(rule, option, options[rule.other]):
+                raise UsageError(rule.problem, rule.hint, place=option.name)
+
+
+def _is_broken(rule: NotWith, option: _Option, other: _Option) -> bool:
+    is_there = other.value in rule.values if rule.values else other.is_given
+    return is_there and (rule.unless is None or option.value != rule.unless)
+
+
+def refuse_others_options(
+    command: Callable[..., object], params: Mapping[str, Any], facts: LauncherFacts
+) -> None:
+    """Raise `UsageError` for an option, or a backend, that this launcher's row does not have."""
+    for option in _options(command, params).values():
+        takers = [each for each in FACTS.values() if option.name in each.options]
+        if option.is_given and takers and facts not in takers:
+            raise _not_taken(option.name, option, takers[0], facts)
+        if option.name == "--backend" and option.value not in ("fork", facts.name):
+            # Else it is a launcher's name: that of its real processes, too.
+            name = f"--backend {option.value}"
+            raise _not_taken(name, option, FACTS[option.value], facts)
+
+
+def _not_taken(
+    name: str, option: _Option, taker: LauncherFacts, facts: LauncherFacts
+) -> UsageError:
+    why = "".join(f": {rule.why}" for rule in option.rules if isinstance(rule, Instead))
+    problem = f"{name} is for scripts that {taker.name} starts{why}"
+    but = f"if {taker.name} starts the script"
+    if "call" in taker.has:
+        problem = f"{name} needs Ray Train, and {facts.name} starts this script"
+        but = "if the script does call trainer.fit()"
+    hint = f"Leave {name} out; or, {but}, add --launcher {taker.name}."
+    return UsageError(problem, hint, place=option.name)
+
+
+def _options(command: Callable[..., object], params: Mapping[str, Any]) -> dict[str, _Option]:
+    """Return the options of a command by parameter."""
+    found, hints = dict[str, _Option](), get_type_hints(command, include_extras=True)
+    for name, parameter in inspect.signature(command).parameters.items():
+        stated = get_args(hints.get(name))
+        for info in stated:
+            if isinstance(info, OptionInfo):  # its name is where, without `Annotated`, a default is
+                known = str(info.default)
+                found[name] = _Option(known, params.get(name), parameter.default, stated)
+    return found

@@ -1,0 +1,158 @@
+"""The facts of each launcher: one row, from which plans, checks, reports and commands read.
+
+A launcher starts a job's workers, and starts them again after a failure. Nothing outside this file
+and `chaos/launch` asks which launcher a job has; it asks for a fact. A further launcher is one row.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from chaos.faults.base import Part
+
+Launcher: TypeAlias = Literal["ray", "torchrun"]
+#: Who counts the restarts against the retry budget: one for the job, or each agent for itself.
+Counter: TypeAlias = Literal["controller", "each agent"]
+
+
+@dataclass(frozen=True)
+class LauncherWords:
+    """The words of a launcher, for sentences: the same promise is kept by other means."""
+
+    #: The launcher itself.
+    name: str
+    #: Who starts the workers again.
+    controller: str
+    #: What starts the training, and raises in the end if it failed.
+    call: str
+    #: What training is over with.
+    end: str
+    #: The process that makes the call.
+    driver: str
+    #: When its settings are in force.
+    in_force: str
+    #: The restarts that a scenario allows.
+    retries: str
+    #: The point that a restart continues from; its verb; all that may be continued from.
+    save: str
+    saved: str
+    whole: str
+    #: An epoch that such a point has ended, and the place that a state snapshot has there.
+    ended: str
+    end_of_epoch: str
+    #: What a worker does that leads to such a point.
+    does: str
+
+    def place(self, epoch: int, step: int, moment: str) -> str:
+        """Return in words the place of a state snapshot."""
+        return f"{self.end_of_epoch} {epoch}" if moment == "left" else f"epoch {epoch}, step {step}"
+
+
+@dataclass(frozen=True)
+class LauncherFacts:
+    """The facts of a launcher, and of every job that it starts."""
+
+    #: Its name in scenarios, on the command line, and of the backend with its real processes.
+    name: Launcher
+    words: LauncherWords
+    #: The distribution whose version is the launcher's.
+    package: str
+    #: The extra of chaos that its jobs need.
+    extra: str | None
+    #: What it has beside workers; faults, places, checks and options state what they need of it.
+    has: frozenset[Part]
+    #: The retry budgets that it knows, and the setting that each kind of failure is charged to.
+    budgets: tuple[str, ...]
+    settings: Mapping[str, str]
+    counted_by: Counter
+    #: Nodes hold workers by their CPUs, and there is a spare one for each that is lost. Else each
+    #: node has an agent with as many workers, and another one comes for one that is lost.
+    has_spare_nodes: bool
+    #: The fields of a scenario's `cluster` that it has, all if None.
+    cluster: tuple[str, ...] | None
+    #: The fields of a scenario's `job` that it does not have.
+    lacks: tuple[str, ...]
+    #: The options of an audit that it takes, beside those that are for every launcher's jobs.
+    options: tuple[str, ...]
+    #: The longest that it may take by itself to end the workers of an attempt, and until agents
+    #: have met again: no limit of chaos's may come before.
+    shutdown_s: float = 0.0
+    meeting_s: float = 0.0
+    #: `--name=value` reaches the script as it was written, for some read it themselves.
+    keeps_spelling: bool = True
+
+    def lacks_part(self, part: Part | None) -> bool:
+        """Return whether it does not have what is needed of it."""
+        return part is not None and part not in self.has
+
+
+_RAY = LauncherFacts(
+    name="ray",
+    words=LauncherWords(
+        name="Ray",
+        controller="Ray's controller",
+        call="fit()",
+        end="fit()",
+        driver="the script",
+        in_force="at trainer.fit()",
+        retries="the retries that Ray Train may use; a script's own are replaced",
+        save="commit",
+        saved="committed",
+        whole="what was committed",
+        ended="committed",
+        end_of_epoch="the report of epoch",
+        does="report",
+    ),
+    package="ray",
+    extra="ray",
+    has=frozenset({"reports", "cluster", "call"}),
+    budgets=("failures", "preemptions"),
+    settings={"failures": "max_failures", "preemptions": "max_preemption_failures"},
+    counted_by="controller",
+    has_spare_nodes=True,
+    cluster=None,
+    lacks=("epoch_steps",),
+    options=("--address", "--storage", "--fit"),
+    keeps_spelling=False,
+)
+_TORCHRUN = LauncherFacts(
+    name="torchrun",
+    words=LauncherWords(
+        name="torchrun",
+        controller="torchrun's agent",
+        call="torchrun",
+        end="the last worker's end",
+        driver="torchrun's agent",
+        in_force="under torchrun",
+        retries="torchrun's --max-restarts",
+        save="save",
+        saved="saved",
+        whole="whole files",
+        ended="ended by a save",
+        end_of_epoch="the end of epoch",
+        does="save",
+    ),
+    package="torch",
+    extra=None,
+    has=frozenset(),
+    budgets=("failures",),
+    settings=dict.fromkeys(("failures", "preemptions"), "--max-restarts"),
+    counted_by="each agent",
+    has_spare_nodes=False,
+    cluster=("nodes", "metadata"),
+    lacks=("train_loop", "checkpoint", "trial", "fit", "epoch_metric", "needs_backend"),
+    options=("--epoch-steps", "--nodes"),
+    shutdown_s=30.0,
+    meeting_s=90.0,
+)
+FACTS: Mapping[Launcher, LauncherFacts] = {facts.name: facts for facts in (_RAY, _TORCHRUN)}
+#: The launcher of a scenario that names none.
+USUAL: Launcher = "ray"
+
+
+def launcher_named(name: object) -> Launcher:
+    """Return the launcher of this name; the usual one, where none has it.
+
+    In an event of a call, a launcher that is a command names itself as the trainer.
+    """
+    return next((launcher for launcher in FACTS if launcher == name), USUAL)

@@ -1,0 +1,82 @@
+"""The facts of each launcher in one table: a row that changes shows here what a user has or lacks.
+
+Whatever is not named here, every launcher's job can have.
+"""
+
+import re
+
+import pytest
+
+from chaos.audit.group import GROUPS, groups_of, needs
+from chaos.check.judge import CHECKS, NEEDS
+from chaos.faults.base import Fault
+from chaos.model.fault_entry import OWN_FAULTS
+from chaos.model.launcher import FACTS, USUAL, Launcher, LauncherFacts, launcher_named
+from chaos.model.scenario import ClusterShape, Job
+from chaos.plan.draw import DRAWN, suits
+
+LACKS: dict[Launcher, dict[str, str]] = {
+    "ray": {
+        "faults": "",
+        "drawn on one node": "",
+        "checks": "",
+        "groups": "before the first save",
+        "job": "epoch_steps",
+        "cluster": "",
+        "options": "--epoch-steps --nodes",
+    },
+    "torchrun": {
+        "faults": "corrupt_snapshot delayed_visibility disk_full evict_node fail_upload "
+        "kill_controller kill_driver kill_gcs partition_node slow_upload start_second_driver "
+        "torn_checkpoint withhold_capacity",
+        "drawn on one node": "disk_full fail_upload freeze_node kill_node preempt_node slow_upload "
+        "torn_checkpoint",
+        "checks": "ack bystanders drain metrics retention selection",
+        "groups": "after report, before commit; before the first commit; just after commit; "
+        "upload begins; upload ends",
+        "job": "checkpoint epoch_metric fit needs_backend train_loop trial",
+        "cluster": "address cpus_per_node reclaim_by storage",
+        "options": "--address --fit --storage",
+    },
+}
+
+
+def lacks(facts: LauncherFacts) -> dict[str, str]:
+    """Return by kind, in order, what a launcher's jobs cannot have."""
+    groups = {g for g in GROUPS if g not in groups_of(facts) or facts.lacks_part(needs(g))}
+    fields = set(ClusterShape.model_fields) - set(facts.cluster or ClusterShape.model_fields)
+    options = {option for each in FACTS.values() for option in each.options} - {*facts.options}
+    found = {
+        "faults": {n for n, f in OWN_FAULTS.items() if facts.lacks_part(plainest(f).needs)},
+        "drawn on one node": {variant[0] for variant in DRAWN if not suits(variant, facts)},
+        "checks": {check.NAME for check in CHECKS if facts.lacks_part(NEEDS.get(check.NAME))},
+        "job": set(facts.lacks),
+        "cluster": fields,
+        "options": options,
+    }
+    return {"groups": "; ".join(sorted(groups))} | {
+        kind: " ".join(sorted(names)) for kind, names in found.items()
+    }
+
+
+def plainest(fault: type[Fault]) -> Fault:
+    """Return a fault with its defaults alone."""
+    return fault.model_construct()
+
+
+@pytest.mark.parametrize("facts", FACTS.values(), ids=FACTS)
+def test_a_launchers_jobs_can_have_all_but_this(facts: LauncherFacts) -> None:
+    assert lacks(facts) == LACKS[facts.name]
+
+
+@pytest.mark.parametrize("facts", FACTS.values(), ids=FACTS)
+def test_every_field_that_a_row_names_is_one(facts: LauncherFacts) -> None:
+    assert set(facts.lacks) <= set(Job.model_fields)
+    assert set(facts.cluster or ()) <= set(ClusterShape.model_fields)
+    assert all(re.fullmatch(r"--[a-z-]+", option) for option in facts.options)
+    assert set(facts.budgets) <= set(facts.settings) == {"failures", "preemptions"}
+
+
+def test_a_command_names_itself_and_any_other_trainer_is_rays() -> None:
+    assert launcher_named("torchrun") == "torchrun"
+    assert launcher_named("TorchTrainer") == launcher_named(None) == USUAL
