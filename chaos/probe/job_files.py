@@ -244,6 +244,14 @@ class JobFiles:
         In the baseline no step lies between the report of this epoch and that one, and what is
         saved here is reported by the second.
         """
+        # With saves beside training (`dcp.async_save`) a checkpoint is reported when it is whole,
+        # one save later, so that the last two reports of a job come without a step between them:
+        #
+        #     steps of the epoch | report of the save before | report of this epoch's own save
+        #
+        # An attempt that resumed from the first of the two counts no end at it, since its
+        # checkpoint brought that report with it. Without this, its second report would end the
+        # epoch that the baseline ended with the first, and the baseline's last epoch be missing.
         cursor = self._cursor
         is_saved = self._saves.has_place(cursor.attempt, cursor.epoch, cursor.step)
         if is_saved and self._due.get(cursor.epoch + 1) == 0 and self._is_at_reported_end():
@@ -415,6 +423,9 @@ class JobFiles:
         return step > 0 and self._due.get(epoch) == step
 
     def _mark_ends(self) -> None:
+        # A save comes before the report that ends its epoch, so only now is it known that a job
+        # which loads it continues with the next epoch. The mark is a file of its own, for later
+        # attempts; saves of earlier steps stay places within the epoch.
         epoch, step = self._cursor.epoch, self._cursor.step
         self._ended[epoch] = step
         for save in self._since_step:

@@ -74,6 +74,8 @@ def fork_for_each(harness: Wire) -> tuple[Any, Wire]:
 
     The process ends when the harness is gone.
     """
+    # One thread for requests and for the ends of children. A fork copies the calling thread alone:
+    # a lock that another one held at that moment would stay locked in the child for ever.
     selector = selectors.DefaultSelector()
     selector.register(harness.end, selectors.EVENT_READ)
     while True:
@@ -87,11 +89,15 @@ def fork_for_each(harness: Wire) -> tuple[Any, Wire]:
             sys.stdout.flush()
             parent, pid = os.getpid(), os.fork()
             if pid == 0:
+                # The child keeps its own connection only: with a copy of this process's it would
+                # hold that open, and the harness would not see this process end. `parent` is asked
+                # for before the fork, so that a parent which is gone by now is noticed.
                 selector.close()
                 harness.close()
                 die_with_parent(parent)
                 return request, Wire(end)
             end.close()  # an open copy would hide the child's end from the harness
+            # Always before the Exited of this child, which is reaped below, in the same thread.
             harness.send(Started(pid))
         for pid, code in ended_children():
             harness.send(Exited(pid, code))
@@ -120,6 +126,9 @@ class Forks:
         """
         ours, theirs = socket.socketpair()
         try:
+            # The lock is kept from the request to its answer: threads of the harness, one per lane,
+            # may ask the same process, and the next Started on the wire must be the asker's own.
+            # What comes before it are ends of other children, kept for `exit_code`.
             with theirs, self._lock:
                 self._send(request, theirs)
                 while not isinstance(message := self._receive(), Started):

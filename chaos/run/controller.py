@@ -132,6 +132,11 @@ class ChaosController:
         Returns the order that the worker is to carry out on itself, if the fault has one.
         """
         op = self._plan.ops[index]
+        # The condition is held from the first question to `_begin`, but each wait in between lets
+        # it go, and others in: another rank at this place, the next attempt's group, commits, the
+        # run's end. So what was asked before a wait is asked again after it. `_begin` records
+        # FaultInvoked before the condition is let go: of two arrivals the second finds the op
+        # spent.
         with self._changed:
             if target.rank != op.at.rank:
                 return self._order_for_all(op, target)
@@ -140,12 +145,18 @@ class ChaosController:
                 return None
             self._recorded.add_reached(op, target)
             missing = self._missing(op, target)
+            # Asked before `missing`: a worker that is held here may be killed by another op, and
+            # its rank comes to the place again in the next attempt. The wait of the dead one then
+            # ends without its conditions; to give the op up for that would spend it before the
+            # arrival that can be served.
             if self._is_void(target) or self._recorded.is_spent(op, target.attempt):
-                return None  # meanwhile another arrival, or the next attempt's, was served
+                return None
             if missing is not None:
                 self._give_up(op, missing)
                 return None
             gate = self._begin(op, target)
+        # Outside of the condition: the op's thread takes it to record the outcome, and then only
+        # opens the gate.
         return gate.wait(STRIKE_LIMIT_S)
 
     # -- called by the harness -------------------------------------------------------------
@@ -163,15 +174,17 @@ class ChaosController:
 
     def _order_for_all(self, op: Op, target: Target) -> Order | None:
         """Return the order of an op for all ranks, once the op's own rank has arrived."""
+        # Any rank may come first, so the others wait here as the op's own rank waits in `arrive`,
+        # and end with it: `is_spent` is also true of an op that was given up, which has no order.
         key = op.index, target.attempt
         recorded = self._recorded
         self._changed.wait_for(
             lambda: self._over or key in self._orders or recorded.is_spent(op, target.attempt),
             timeout=self._plan.limits.gate_s,
         )
-        if key not in self._orders and recorded.is_struck(
-            op, target.attempt
-        ):  # its order comes at any moment
+        # An op is spent from FaultInvoked on, and its order is known only when the thread of the
+        # fault calls `release`. A rank that arrives in between would train on without the order.
+        if key not in self._orders and recorded.is_struck(op, target.attempt):
             self._changed.wait_for(lambda: self._over or key in self._orders, timeout=1.0)
         return self._orders.get(key)
 
@@ -216,8 +229,11 @@ class ChaosController:
         assert isinstance(op.at, AtTime)
         with self._changed:
             self._changed.wait_for(self._is_over, timeout=op.at.seconds)
+            # A moment by the clock may fall into a launch, in which the death of a worker makes Ray
+            # 2.60's controller fail with any job (see `WorkerRegistry`): it waits for the end of
+            # it. What happens to a node by its number, or adds nodes, keeps to its moment.
             if op.node is None and op.fault.nodes_added <= 0:
-                self._changed.wait_for(  # a launch that is under way
+                self._changed.wait_for(
                     lambda: self._over or self._workers.has_launched(self._workers.attempt),
                     timeout=self._plan.limits.gate_s,
                 )
@@ -283,8 +299,10 @@ class ChaosController:
             if deadline_ns is not None and target is not None:
                 notice = NoticeGiven(op=op.index, node_id=target.node_id, deadline_ns=deadline_ns)
                 self._journal.add(notice)
+            # The fault may release early, and the end of the injection releases again.
             if gate.is_open:
                 return
+            # Recorded before the gate opens: what the worker does next comes after it in time.
             self._journal.add(Released(op=op.index, attempt=arrived.attempt, rank=arrived.rank))
             gate.open(order)
             with self._changed:  # a notice, for one, must reach a controller that polls
@@ -292,6 +310,8 @@ class ChaosController:
                     self._orders[op.index, arrived.attempt] = order
                 self._barrier.give_up(op.index)
 
+        # Storage is looked at while the rank is held: before the fault, where training goes on
+        # during it and could be in the middle of a save, else after it, to see what it has done.
         if op.fault.lets_go_first:
             self._record_storage(op)
         outcome = self._carry_out(op, target, release)

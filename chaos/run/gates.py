@@ -89,8 +89,17 @@ class PollBarrier:
     """The hold of Ray's controller between two polls, for the ops that ask for it.
 
     A rank asks in one thread; Ray's controller comes to `stand` in another, grants all that was
-    asked for, and waits there until every such op has given its hold up.
+    asked for, and waits there until every such op has given its hold up:
+
+        rank, before report()    ask ------> asked
+        Ray's controller         stand       granted; no poll, so no commit
+        rank, after report()     arrive      the fault is injected
+        thread of the fault      give_up     the next poll
     """
+
+    # `moment: reported` needs it. In Ray 2.60 a report that has returned on every rank is no
+    # commit: the controller commits at its next poll. Whether a kill comes before or after that
+    # poll is chance, and with it the place that a restart must go on from.
 
     def __init__(self, changed: threading.Condition, is_over: Callable[[], bool]) -> None:
         self._changed = changed
@@ -107,6 +116,8 @@ class PollBarrier:
         self._asked.add(op)
         self._changed.notify_all()
         self._changed.wait_for(lambda: self._is_over() or self.has(op), timeout=within_s)
+        # What is not granted in time is taken back. The rank goes on without a hold, and nothing
+        # would end one that Ray's controller granted later: every poll after it would stall.
         if not self.has(op):
             self.give_up(op)
         return self.has(op)
@@ -116,6 +127,7 @@ class PollBarrier:
         if not self._asked:
             return
         self._changed.wait_for(self._need_none, timeout=within_s)
+        # Also after a time-out: a rank that died between `ask` and its arrival gives nothing up.
         self.give_up_all()
 
     def give_up(self, op: int) -> None:

@@ -47,6 +47,8 @@ def main(fd: int) -> None:
     # write to its pages, and so copy them.
     gc.collect()
     gc.freeze()
+    # From here on this is an agent, a child of the root. The forker is forked off first:
+    # torchelastic starts threads in the agent, and a process with threads must not be forked from.
     start = _forked(harness, token)
     ours, theirs = socket.socketpair()
     if os.fork() == 0:
@@ -69,6 +71,8 @@ def _forked(asks: Wire, token: int) -> Start:
 
     request, end = fork_for_each(asks)
     start: Start = request
+    # As torchelastic starts its workers (torch 2.13: `start_new_session`): a signal to the group of
+    # one reaches no other process of the tree.
     os.setsid()
     for stream, name in ((1, start.stdout), (2, start.stderr)):
         if name is not None:
@@ -76,8 +80,11 @@ def _forked(asks: Wire, token: int) -> Start:
     os.chdir(start.cwd)
     os.environ.clear()
     os.environ.update(start.env)
-    # The kernel shows the variables of the interpreter's start for ever: there, too, the process
-    # is to be known by its run's token, which is as long as the root's.
+    # `/proc/PID/environ` shows the memory that the kernel filled at the interpreter's start, which
+    # `os.environ` does not change. Leftovers of a run are found by the token in it, after a harness
+    # that was killed as well, so the token is overwritten in place: in a forked process it would be
+    # the root's for ever. Both have the same length, and `token` is the address of the text, found
+    # by `getenv` before anything could move it.
     ours = start.env[TOKEN_ENV].encode()
     ctypes.memmove(token, ours, len(ours))
     draw_fresh_randomness()

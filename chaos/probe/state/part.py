@@ -85,7 +85,8 @@ def _box(tensor: Any) -> _Box | None:  # noqa: ANN401 - a torch.Tensor
     if not is_sharded(tensor):
         is_first = not dist.is_initialized() or dist.get_rank() == 0
         return _Box(tensor.detach(), tensor.shape, [0] * tensor.dim(), is_counted=is_first)
-    # torch 2.13: private, and what torch.distributed.checkpoint itself goes by.
+    # torch 2.13: private, and what torch.distributed.checkpoint itself goes by. Of shards that are
+    # uneven (a dimension that the mesh does not divide) it alone knows the offsets.
     from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
     mesh, placements = tensor.device_mesh, tensor.placements
@@ -102,6 +103,9 @@ def _box(tensor: Any) -> _Box | None:  # noqa: ANN401 - a torch.Tensor
 
 def _key(label: str, box: _Box) -> int:
     """Return the odd key of a tensor, of 64 bits with a sign: of its name, type and shape."""
+    # Of the whole's shape, and not of the share's: all ranks have the same key for a tensor.
+    # Without it, two tensors of a part that swapped their contents would have the sum they had
+    # before.
     text = f"{label} {box.local.dtype} {box.shape}".encode()
     digest = hashlib.blake2b(text, digest_size=8).digest()
     return int.from_bytes(digest, "little", signed=True) | 1
@@ -113,6 +117,12 @@ def _sums(box: _Box) -> tuple[list[Any], list[Any]]:
     A place in the whole tensor has one key per dimension, so that the elements are summed along
     one dimension after the other. Sums are modulo 2**64; on an accelerator they stay there.
     """
+    # Equal sums are equal elements at equal places, but for chance. Keys are odd, so that a change
+    # of one element alone always shows, and differ by place, so that swapped elements and two
+    # changes of opposite sign do not cancel. Addition modulo 2**64 is exact and has no order: how
+    # the tensor is cut over ranks, and in which order the sums are added, changes no bit.
+    # The squares are no such proof: they are sums of doubles, which depend on the order in their
+    # last bits, and serve for the norm alone.
     local = box.local.reshape(1) if box.local.dim() == 0 else box.local
     bits = _bits(local)
     rows, *others = (
@@ -137,6 +147,8 @@ def _sums(box: _Box) -> tuple[list[Any], list[Any]]:
 
 def _keys(dimension: int, offset: int, size: int, device: Any) -> Any:  # noqa: ANN401
     """Return the odd keys of a range of one dimension, on a device."""
+    # Each dimension has a range of its own: with the same keys for rows and columns a matrix would
+    # have the sum of its transpose. A dimension has fewer than 2**48 places.
     first = (dimension << 48) + offset + 1
     keys = mixed(np.arange(first, first + size, dtype=np.uint64)) | np.uint64(1)
     if device.type == "cpu":

@@ -125,8 +125,12 @@ class Roots:
             return
         try:
             if self._is_root(module):
-                # The global hook gets no keyword arguments: they are read from torch's own
-                # frame. From the next call on, the root's hook gets them.
+                # torch 2.13: a global forward pre-hook is called as `hook(module, args)`; unlike a
+                # module's own hook it has no `with_kwargs`. A job that calls its model by keywords,
+                # as Transformers do, would have no inputs at its very first step, the one that
+                # shows where an attempt resumed. They are a variable of the frame that calls the
+                # hook, within `Module._call_impl`. From the next call on, the root's own hook gets
+                # them.
                 kwargs = sys._getframe(1).f_locals.get("kwargs", {})  # noqa: SLF001 - torch passes none
                 self._called(args, kwargs, self._add(module))
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
