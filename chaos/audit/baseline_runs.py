@@ -215,6 +215,16 @@ class CleanRuns:
         If these differ as well, and the first run of all made files that all others find, it is
         left out: a job draws other numbers while it makes a cache than when it reads it.
         """
+        # Two starts of the script that differ have one of three reasons, and a third run tells
+        # which. It is of the first start:
+        #
+        #   equal to the first run       the starts differ: something was drawn before `fit()`, or
+        #                                by the hash seed (`_tell_starts_apart`)
+        #   unequal, and the first one   the first run of all made a cache which the others read; it
+        #   of all has made files        is left out, and the comparison begins again without it
+        #   unequal                      the job does not repeat itself, and is judged by a band
+        #
+        # Faults are injected into forks of the first start, so it must be among what is compared.
         again = repetition(seen.first.history, seen.other or seen.first.history)
         if seen.other is not None and again.is_settled:
             seen.proof.append(seen.other)

@@ -259,12 +259,22 @@ class Queue:
         back until each was tried alone. If one of them is wrong by itself, it is dropped;
         otherwise the run is repeated, and the row stands if it is wrong again.
         """
+        # A run of several places goes through three stages, and stands in one list in each:
+        #
+        #   it was right         every place has its row; nothing is left to do
+        #   it was wrong         `_in_doubt`, its places in `_alone`: which of them was it?
+        #   none is wrong alone  `_again`, then `_repeated`: was it chance?
+        #
+        # Runs go side by side, so results come in any order, and of several doubts at once. What
+        # only a run of several places shows is a finding if it is wrong twice.
         once = self._repeated.pop(tuple(places), None)
         if once is not None:
             if not rows[0].is_wrong:
                 return (once.only_once,)
             self.may_chain = False  # the next chain would show the same, and answer nothing
             return (rows[0],)
+        # Fewer rows than places: the run says nothing of each. Its places count as not tried, so
+        # that no group has an answer by it.
         if len(rows) < len(places):
             self._begun.subtract(place.group for place in places)
             self.taken -= len(places)
@@ -283,6 +293,8 @@ class Queue:
         return (*doubts, *self._repeated.values())
 
     def _resolve(self, rows: Sequence[RunRow]) -> None:
+        # One place that is wrong alone explains its run, whose own row is dropped: it would be the
+        # same finding at a place that is harder to read.
         for doubt in list(self._in_doubt):
             mine = [row for row in rows if row.place in doubt.untried]
             doubt.untried.difference_update(row.place for row in mine)

@@ -275,6 +275,11 @@ class _Rows:
         Where the number of `epochs` is known, only the last reports count: with nothing left to
         train, a job validates as at every start, and then reports its final result.
         """
+        # A report before the first step of an attempt is one of two things that look alike: a job
+        # that validates at every start, which ends no epoch, or the last reports of a job that was
+        # ended between its last step and its end. What tells them apart is how many are due: the
+        # baseline's number of epochs less those before this attempt. Counted from the end, since a
+        # validation comes first.
         first = min((start.epoch for start in self.starts.values()), default=0)
         every = sorted([*self.early, *self.commits], key=lambda commit: commit.number)
         due = len(every) if epochs is None else max(epochs - first, 0)
@@ -294,8 +299,11 @@ class _Rows:
         moved = any(start.moved for start in self.starts.values())
         if not moved or not self.commits or not self.reported:
             return tuple(self.commits)
-        # Ray's controller does not know of files of the job's own, and counts on from its commits.
-        # The first report of the attempt shows by how many epochs the two counts differ.
+        # Ray's controller does not know of files of the job's own, and counts on from its commits:
+        # a job that resumed from its own file two epochs earlier reports those epochs again, and
+        # Ray numbers them as new ones. Checks compare epoch with epoch, so one count must win, and
+        # it is the ranks', whose place their first step has shown. The first report of the attempt
+        # shows by how many epochs the two differ.
         by = min(epoch for _, epoch in self.reported) - self.commits[0].epoch
         return tuple(replace(commit, epoch=commit.epoch + by) for commit in self.commits)
 

@@ -86,6 +86,9 @@ def blamed(analysis: RunAnalysis, restart: Restart) -> Blame:
 
 @lru_cache(maxsize=2)  # many checks of the run that is being judged use it
 def _all_blamed(analysis: RunAnalysis) -> Mapping[int, Blame]:
+    # All resumes together: an attempt that a further fault cut short is too short to show that a
+    # part has no effect, where a longer one shows it of the same part of the same rank (the scratch
+    # of L-BFGS). Without it, a chain of faults would blame a right job.
     seen = [Later(analysis, restart) for restart in analysis.restarts]
     shown = {RankName(row.rank, row.component) for later in seen for row in later.without_effect()}
     return {later.restart.attempt.index: _blamed(later, frozenset(shown)) for later in seen}
@@ -93,13 +96,24 @@ def _all_blamed(analysis: RunAnalysis) -> Mapping[int, Blame]:
 
 def _blamed(seen: "Later", without_effect: frozenset[RankName]) -> Blame:
     """Return the causes of one resume; `without_effect`: parts that some resume shows to be so."""
+    # A part that did not come back is one of four things, decided in this order, each time of what
+    # the decision before has left:
+    #
+    #   a consequence    it is only other, in a run that had left its baseline before this resume
+    #   idle             later work is the baseline's at a place that the part could have changed
+    #   moved on         buffers that the first forward call moved by other inputs or random numbers
+    #   a cause          all else; a generator only if nothing else explains the numbers
+    #
+    # Buffers and generators depend on each other: other dropout masks move running statistics, so
+    # buffers must not explain what the generators did, and generators decide whether the buffers
+    # are findings. Hence the generators are judged first, without those buffers.
     analysis, restart, mine, after = seen.analysis, seen.restart, seen.broken, seen.after
     place = restart.attempt.place
     if not mine:
         return Blame(after)
     had_left = place is not None and left_before(analysis, *place)
     solid = [r for r in mine if not is_rng(r.component)]
-    # In a run that had left its baseline before, a part that is only different is a consequence.
+    # A part that is missing, or has its first value, was lost here whatever came before.
     solid = [r for r in solid if r.standing != "different" or not had_left]
     idle = [
         r
@@ -109,13 +123,12 @@ def _blamed(seen: "Later", without_effect: frozenset[RankName]) -> Blame:
         or ((r.rank, r.component) in without_effect and not seen.shows_an_effect_of(r))
     ]
     solid = [r for r in solid if r not in idle]
-    # Buffers that other inputs or random numbers may have moved do not clear the generators: these
-    # are judged without them, and then decide whether the buffers are findings.
     near = [r for r in solid if _is_moved_a_little(analysis, r)]
     drawn = _random(analysis, restart, after, [r for r in solid if r not in near])
     solid = [r for r in solid if r not in near or not _follows_a_first_forward(r, after, drawn)]
     # Another rank's generator is a finding of `rank-randomness`.
     causes = [*_causes(solid, after), *_causes([r for r in drawn if r.copied_from is None], after)]
+    # The sort is stable: those that explain the first difference come first, each kind in order.
     causes.sort(key=lambda cause: not cause.explains)
     lost = {id(r) for r in (*solid, *drawn)}
     quiet = [r for r in mine if is_rng(r.component) and id(r) not in lost]
@@ -339,6 +352,10 @@ def _is_moved_a_little(analysis: RunAnalysis, row: Row) -> bool:
 
 def _explains(row: Row, solid: Sequence[Row], after: Aftermath) -> bool:
     """Return whether a part can have changed the first number that differs."""
+    # The place of the first difference tells parts apart. The loss of the first forward call after
+    # a resume is computed before any optimizer step: weights, buffers and generators can change
+    # it, momenta and rates cannot. A rate shows one step later, and a schedule that was lost while
+    # the rate itself came back shows one later still, when it sets the next rate.
     if after.inputs and not is_rng(row.component):
         return row.group == "declared"  # a model does not choose its inputs
     if after.losses is None or after.losses == math.inf:

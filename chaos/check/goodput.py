@@ -332,8 +332,17 @@ def _end(
     following: Attempt | None,
 ) -> None:
     """Charge the time between an attempt's last sign of life and the next one's scheduling."""
+    # The moments of an end, each charged to what the job waited for until it came:
+    #
+    #   last step .. harm        replay    the step under way is lost with it
+    #   harm .. decision         detect    Ray has not noticed; without a decision (the driver is
+    #                                      gone) until the next scheduling
+    #   decision .. SCHEDULING   teardown  and on until stragglers of the old group are silent
+    #
+    # Not every moment is seen. The sweep never goes back, so a moment that lies behind what was
+    # charged already, or is missing, takes no time and leaves it to the phase after it: the phases
+    # of any run add up to its wall time to the nanosecond.
     history = course.history
-    # A step that the harm cut off is recomputed, as finished steps are.
     sweep.to("replay", harm_ns)
     decided = attempt.decisions[-1] if attempt.decisions else None
     decided_ns = None if decided is None else history.time_ns(decided.number)
@@ -346,7 +355,9 @@ def _end(
     again_ns = scheduled_ns(history, since_ns=sweep.now_ns, before_ns=opened_ns)
     lasted = decided is None and harm_ns is not None  # no decision, as when the driver is gone
     sweep.to("detect" if lasted else "teardown", again_ns)
-    # Stragglers of an ended attempt may make steps after Ray began to schedule the next one.
+    # Stragglers of an ended attempt may make steps after Ray began to schedule the next one: that
+    # is not yet time of the next attempt, whose group cannot be placed while they hold their
+    # places.
     last_ns = max((history.time_ns(step.number) for step in attempt.steps[-1:]), default=0)
     sweep.to("teardown", min(last_ns, opened_ns))
 

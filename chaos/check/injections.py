@@ -209,6 +209,15 @@ def _turns(op: Op, history: History) -> Iterator[tuple[tuple[int, ...], _Invoked
 def _with_effect(
     injection: Injection, history: History, attempts: Sequence[Attempt], ending: Ending
 ) -> Injection:
+    # Whether a fault ended an attempt is inferred: it and Ray's decision are events of different
+    # processes, and other faults may come in between. The questions, in this order:
+    #
+    #   storage      its effects say which attempts they ended; the op's own outcome does not
+    #   not landed   no harm, if it certainly failed and the attempt did not break all the same;
+    #                else a doubt, which no check may take for a pass
+    #   announced    by the deadline the job may have moved on, or be over
+    #   capacity     the attempt that Ray ended by itself to go on with more workers
+    #   the others   the attempt of the target, unless its training was over by then
     if not injection.invoked or injection.is_in_doubt:
         return injection
     struck = injection.invoked[0][1].attempt
@@ -290,6 +299,10 @@ def _hit_at_deadline(
     The job may have moved on or be over by the deadline. The loss of a node without workers ends no
     attempt.
     """
+    # Ray's own word first: an attempt that was charged as a preemption ended by it, at whatever
+    # moment. Ray Train may give the attempt up between the deadline and the node's end, or charge a
+    # failure by the error that its poll holds (note 5), so that without such a charge the clock is
+    # all there is.
     assert injection.harm_ns is not None
     struck = injection.invoked[0][1]
     for attempt in attempts:
@@ -318,6 +331,10 @@ def _forestalled(
 
     Ray then charges a failure, and rightly.
     """
+    # Two faults, one attempt: a worker is killed within the notice of its node. The kill ends the
+    # group, Ray charges a failure for it, and the node goes later without workers of the job. To
+    # say that the preemption hit would make the right charge look like one to the wrong budget.
+    # The order of three moments decides, and all three must be known.
     if not injection.is_preemption or injection.hit is None or injection.harm_ns is None:
         return injection
     decisions = next(a.decisions for a in attempts if a.index == injection.hit)

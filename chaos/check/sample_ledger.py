@@ -82,6 +82,12 @@ class SampleLedger:
         of all ranks may be missing or come twice, because the last batch is filled up or dropped.
         More samples than in the baseline are never meant.
         """
+        # Rank by rank nothing has a counterpart: a sampler deals the same samples to fewer ranks.
+        # The union of all ranks is what must stay, and only where an epoch is a pass: a job with a
+        # fixed number of steps per epoch rightly trains fewer samples with fewer workers. So an
+        # epoch with all samples is sound whatever it is; one that lacks some is a finding where it
+        # has as many samples in all, or more (then some came in place of others), and a doubt where
+        # it has fewer.
         found, feeds = EpochSamples(epoch, attempts, is_resized=True), self.feeds
         sizes = {a.size for a in self.analysis.run.attempts if a.index in attempts}
         if len(sizes) > 1 and not self._is_one_pass:
@@ -89,6 +95,8 @@ class SampleLedger:
         ours, due = feeds.samples(feeds.ours, epoch), feeds.samples(feeds.theirs, epoch)
         if ours is None or due is None:
             return _left(found, NOT_SEEN)
+        # The sampler of torch fills the last batch up so that all ranks have as many, or drops it:
+        # how much that is depends on the number of ranks, and is less than one step of them all.
         spare = self._spare(epoch)
         again = spare + self._forgiven(epoch)
         if (due - ours).total() <= spare and (ours - due).total() <= again:

@@ -158,6 +158,18 @@ class Beside:
                 yield from self._of_rank(*entry)
 
     def _of_rank(self, number: int, seen: StateSeen) -> Iterator[Row]:
+        # What a part is due to be, the first that applies:
+        #
+        #   nothing            it proves nothing there (`_is_out`), or its owner is not there at all
+        #   another structure  a model of other shapes: the finding is the model, part by part there
+        #                      is nothing to compare
+        #   the run's own      the state that this run saved, where the baseline never had it, had
+        #                      been left before, or is known within a tolerance alone
+        #   the baseline's     at the same place
+        #
+        # Loading what was saved needs no determinism, so the run's own state is due to the last
+        # bit where numbers may lie in a tolerance: a norm within it may be that of another epoch's
+        # momentum.
         sides = self._sides(seen)
         is_resized = seen.attempt in self.resized
         at = (seen.attempt, seen.rank, seen.epoch, seen.step, number)
@@ -310,6 +322,8 @@ class Beside:
         for other in self.run.every_at.get(place_of(seen), ()):
             if other.attempt >= seen.attempt:
                 continue
+            # An attempt that entered there did not come there by training: its state may itself be
+            # the one that was loaded wrongly.
             _, entry = self.run.entries.get(AttemptRank(other.attempt, other.rank), (0, other))
             if Place(entry.epoch, entry.step) >= Place(other.epoch, other.step):
                 continue
@@ -326,6 +340,10 @@ class Beside:
 
         The baseline shows these parts: there the states at the commit and at the entry are equal.
         """
+        # The state was looked at as a rank left an epoch, and is looked at next at the entry of a
+        # later attempt. In between a right job may draw random numbers, move a schedule, or average
+        # weights. Which parts it leaves alone there is read off the baseline, which goes through
+        # the same stretch without a restart: `_is_still`.
         before = seen.epoch - 1
         if seen.attempt in self.resized:
             last, mine = self.run.whole_left(before)
@@ -337,6 +355,8 @@ class Beside:
             theirs = parts_of(self.reference.left.get(RankEpoch(seen.rank, before)))
             due = self.reference.by_place.get(StatePlace(seen.rank, seen.epoch, 0, "entered"))
             entered = parts_of(due)
+        # Within an epoch there is no such pair of looks; and a state that no earlier attempt left
+        # is none that this one can have loaded.
         if seen.step or not 0 <= last < seen.attempt:
             return {}
         return {
@@ -373,6 +393,8 @@ def _standing(
 
 def _is_near(ours: Component | None, own: Component) -> bool:
     """Return whether a state may be the other one in fewer bits: that changes its norm a little."""
+    # As near as bfloat16 rounds. A right job may save in fewer bits, and what it loads then has
+    # neither the digest nor any state that the run ever had: in doubt, and no finding.
     if ours is None or not isinstance(ours.size, float) or not isinstance(own.size, float):
         return False
     return 0 < abs(ours.size - own.size) <= _ROUNDED * abs(own.size)

@@ -182,6 +182,20 @@ class SimulatedRuns:
 
     def _strike(self, rows: Rows, lost: Counts, luck: NDArray[np.uint64]) -> None:
         """End attempts by a loss: keep committed work, charge a budget, set the group's end."""
+        # All rows at once, one run a row, so each case below is a mask and no branch. A loss meets
+        # its attempt in one of three states, as in Ray Train 2.60:
+        #
+        #   training   with a notice, a preemption, and a save on notice may count; without, a
+        #              failure, found out `detect_s` later
+        #   starting   a failure of the controller's start, notice or not: a group that is placed
+        #              fails as its node is gone; a notice saves nothing
+        #   tearing    the old group is still going: a loss that is known before it is gone costs no
+        #              retry, since the next group is placed without the node
+        #
+        # `gone` is 0 where a repeated trace begins again at its seam (`is_cut`): that ends the
+        # attempt, since the nodes are other ones, but is no loss that was seen, and free of charge.
+        # Luck is drawn per run and not per question, so that two settings meet the same losses and
+        # what a change buys is measured in pairs.
         column, of = self._column[rows], self._of(rows)
         at_s, gone = self._then_s[column], lost[column]
         drawn = luck[column % self._runs]
