@@ -355,9 +355,7 @@ def _end(
     again_ns = scheduled_ns(history, since_ns=sweep.now_ns, before_ns=opened_ns)
     lasted = decided is None and harm_ns is not None  # no decision, as when the driver is gone
     sweep.to("detect" if lasted else "teardown", again_ns)
-    # Stragglers of an ended attempt may make steps after Ray began to schedule the next one: that
-    # is not yet time of the next attempt, whose group cannot be placed while they hold their
-    # places.
+    # Stragglers of an ended attempt may make steps after Ray began to schedule the next one.
     last_ns = max((history.time_ns(step.number) for step in attempt.steps[-1:]), default=0)
     sweep.to("teardown", min(last_ns, opened_ns))
 
