@@ -34,10 +34,11 @@ OURS = ("journals", "logs", "saves", "storage-faults", "trials", "nodes")
 
 @dataclass(frozen=True)
 class NodeDisk:
-    """One node of one run; `confines` are those of the run's processes, None for none."""
+    """One node of one run."""
 
     run: RunAddress
     node_id: str
+    #: those of the run's processes, None for none
     confines: Confines | None = None
 
     @property

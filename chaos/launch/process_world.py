@@ -43,7 +43,6 @@ class ProcessWorld(RunWorld):
     # -- asked by the driver ---------------------------------------------------------------
 
     def learn_group(self, group: Mapping[int, Target]) -> None:
-        """Set the worker of each rank."""
         super().learn_group(group)
         with self._lock:
             self._placed.clear()
@@ -58,39 +57,32 @@ class ProcessWorld(RunWorld):
             os.kill(pid, signal.SIGKILL)
 
     def live_nodes(self) -> list[str]:
-        """Return the nodes that new workers may be placed on."""
         with self._lock:
             return [node for node in self._live if node not in self._deadlines]
 
     def draining(self) -> dict[str, int]:
-        """Return the nodes that were announced to be lost, with deadlines (unix ms)."""
         with self._lock:
             return dict(self._deadlines)
 
     def preempted(self) -> list[str]:
-        """Return the nodes that were lost after their loss had been announced."""
         with self._lock:
             return [node for node in self._deadlines if node not in self._live]
 
     def exhausted(self) -> list[int]:
-        """Return the pids whose end is to look like one by Ray's memory monitor."""
         return list(self._exhausted)
 
     # -- asked by the faults ---------------------------------------------------------------
 
     def signal_worker(self, target: Target, signal_name: str) -> None:
-        """Send a signal to the target's process."""
         if not is_running(target.pid):
             raise ProcessLookupError(f"pid {target.pid}")
         self.signalled.add(target.pid)
         os.kill(target.pid, signal.Signals[f"SIG{signal_name}"])
 
     def processes_below(self, target: Target, *, name: str | None = None) -> list[int]:
-        """Return the pids of the living processes below the target's, oldest first."""
         return pids_below(target.pid, name)
 
     def worker_is_stopped(self, target: Target, *, within_s: float) -> bool:
-        """Wait until the target's process is stopped; return whether it is."""
         return self._until(lambda: _is_stopped(target.pid), within_s)
 
     def end_worker_actor(self, target: Target) -> None:
@@ -102,7 +94,6 @@ class ProcessWorld(RunWorld):
         self._exhausted.append(target.pid)
 
     def worker_is_gone(self, target: Target, *, within_s: float) -> bool:
-        """Wait until the target's process has ended; return whether it has."""
         return self._until(lambda: not is_running(target.pid), within_s)
 
     def give_notice(self, node_id: str, *, notice_s: float) -> int:
@@ -134,7 +125,6 @@ class ProcessWorld(RunWorld):
             self._disk_of(node_id).lose()
 
     def freeze_node(self, node_id: str, *, within_s: float) -> int | None:
-        """Stop every worker of the node."""
         with self._lock:
             workers = self._workers_on(node_id)
         struck = tuple(pid for pid in workers if is_running(pid))
@@ -147,17 +137,14 @@ class ProcessWorld(RunWorld):
         return len(struck) if is_still else None
 
     def thaw_node(self, node_id: str) -> None:
-        """Continue the stopped workers."""
         for pid in filter(is_running, self._frozen.pop(node_id)):
             os.kill(pid, signal.SIGCONT)
 
     def joined_nodes(self) -> list[str]:
-        """Return every node of the run, lost ones too, oldest first."""
         with self._lock:
             return list(self._joined)
 
     def idle_nodes(self) -> list[str]:
-        """Return the nodes that hold no worker and are neither lost nor announced to be."""
         with self._lock:
             used = {target.node_id for target in self.group().values()} | set(self._deadlines)
             return [node for node in self._live if node not in used]

@@ -27,7 +27,7 @@ class ControllerPort(ABC):
     """
 
     @abstractmethod
-    def ask(self, question: str, *arguments: object) -> Any:  # noqa: ANN401 - the question's answer
+    def ask(self, question: str, *arguments: object) -> Any:  # the question's answer
         """Return the answer to a question."""
 
     def tell(self, question: str, *arguments: object) -> None:
@@ -103,8 +103,7 @@ class ControllerPort(ABC):
 class Unattended(ControllerPort):
     """The port of a training without faults: a trial beside the one under test."""
 
-    def ask(self, question: str, *arguments: object) -> Any:  # noqa: ANN401 - None
-        """Return None: there is no controller."""
+    def ask(self, question: str, *arguments: object) -> Any:  # None
         del question, arguments
 
     def next_attempt(self, known: int) -> int:
@@ -114,15 +113,13 @@ class Unattended(ControllerPort):
 
 @dataclass(frozen=True)
 class RunAddress:
-    """A run's directory, its token, and where its chaos controller is.
-
-    The controller is `ray:<name of an actor>`, `unix:<name of a socket>`, or `none:`. `metadata`
-    are the variables by which a job finds the emulated metadata service, if there is one.
-    """
+    """A run's directory, its token, and where its chaos controller is."""
 
     directory: Path
     token: str
+    #: `ray:<name of an actor>`, `unix:<name of a socket>`, or `none:`
     controller: str
+    #: the variables by which a job finds the emulated metadata service, if there is one
     metadata: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -136,7 +133,6 @@ class RunAddress:
         )
 
     def as_env(self) -> dict[str, str]:
-        """Return the variables that carry the address."""
         return {
             DIRECTORY_ENV: str(self.directory),
             TOKEN_ENV: self.token,
@@ -183,11 +179,9 @@ class OnThisHost:
     make: Callable[[str], ControllerPort]
 
     def connect(self, address: RunAddress) -> ControllerPort:
-        """Connect by the controller's name."""
         return self.make(address.controller.partition(":")[2])
 
     def run_directory(self, address: RunAddress) -> RunDirectory:
-        """Return the run's own folder."""
         return RunDirectory(address.directory)
 
 

@@ -8,7 +8,7 @@ from chaos.faults.order import Corrupt
 _INTS = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}
 
 
-def corrupt(optimizer: Any, order: Corrupt) -> bool:  # noqa: ANN401 - see `kind_of`
+def corrupt(optimizer: Any, order: Corrupt) -> bool:  # see `kind_of`
     """Change a number of the first tensor that an order names; return whether one is another now.
 
     A number that stays what it was, as the sign of zero does, is looked for in the next tensor.
@@ -16,7 +16,7 @@ def corrupt(optimizer: Any, order: Corrupt) -> bool:  # noqa: ANN401 - see `kind
     return any(_is_changed(tensor, order) for tensor in _tensors(optimizer, order.tensor))
 
 
-def _is_changed(tensor: Any, order: Corrupt) -> bool:  # noqa: ANN401
+def _is_changed(tensor: Any, order: Corrupt) -> bool:
     """Change a tensor's largest number; return whether it is another one then."""
     import torch
 
@@ -29,7 +29,7 @@ def _is_changed(tensor: Any, order: Corrupt) -> bool:  # noqa: ANN401
         return not bool(torch.isclose(before, after, rtol=0, atol=0, equal_nan=True))
 
 
-def _tensors(optimizer: Any, kind: str) -> Iterator[Any]:  # noqa: ANN401
+def _tensors(optimizer: Any, kind: str) -> Iterator[Any]:
     """Yield an optimizer's tensors of floating-point numbers, in its own order."""
     for group in getattr(optimizer, "param_groups", ()):
         for weight in group["params"]:
@@ -44,13 +44,13 @@ def _tensors(optimizer: Any, kind: str) -> Iterator[Any]:  # noqa: ANN401
                     yield tensor
 
 
-def _numbers(tensor: Any) -> int:  # noqa: ANN401
+def _numbers(tensor: Any) -> int:
     """Return how many numbers this rank has of a tensor."""
     count: int = getattr(tensor, "to_local", lambda: tensor)().numel()
     return count
 
 
-def _changed(number: Any, order: Corrupt) -> Any:  # noqa: ANN401 - tensors of one number
+def _changed(number: Any, order: Corrupt) -> Any:  # tensors of one number
     if order.how == "nan":
         return number.fill_(float("nan"))
     if order.how == "sign":
@@ -64,7 +64,7 @@ def _changed(number: Any, order: Corrupt) -> Any:  # noqa: ANN401 - tensors of o
     return (bits ^ (torch.ones_like(bits) << bit)).view(number.dtype)
 
 
-def _highest_of_mantissa(number: Any) -> int:  # noqa: ANN401
+def _highest_of_mantissa(number: Any) -> int:
     import torch
 
     return {torch.float64: 51, torch.float32: 22, torch.float16: 9, torch.bfloat16: 6}.get(

@@ -9,11 +9,13 @@ from chaos.run.clock import Clock, SystemClock
 
 @dataclass
 class Cursor:
-    """The place of a rank: `epoch` counts reports, `step` optimizer steps since the last one."""
+    """The place of a rank."""
 
     attempt: int
     rank: int
+    #: counts reports
     epoch: int
+    #: optimizer steps since the last report
     step: int = 0
 
     def who(self) -> dict[str, int]:
@@ -39,13 +41,11 @@ class Span:
         self.spent_ns = 0
 
     def __enter__(self) -> None:
-        """Begin to count."""
         if self._depth == 0:
             self._start_ns = self._now_ns()
         self._depth += 1
 
     def __exit__(self, *_: object) -> None:
-        """Stop counting."""
         self._depth -= 1
         if self._depth == 0:
             self.spent_ns += self._now_ns() - self._start_ns

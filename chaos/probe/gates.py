@@ -68,7 +68,7 @@ class Gate:
             end.close()
             raise StrangerError(f"a process of user {user} is at the other end")
 
-    def ask(self, question: str, *arguments: Any) -> Any:  # noqa: ANN401 - the question's answer
+    def ask(self, question: str, *arguments: Any) -> Any:  # the question's answer
         """Return the answer to one of `QUESTIONS`; raises `EOFError` if the harness is gone."""
         _, answer = QUESTIONS[question]
         self._send([question, arguments])
@@ -86,15 +86,14 @@ class Gate:
         found: tuple[Any, ...] = msgspec.msgpack.decode(raw, type=arguments)
         return question, found
 
-    def answer(self, value: Any) -> None:  # noqa: ANN401 - of the type in `QUESTIONS`
+    def answer(self, value: Any) -> None:  # of the type in `QUESTIONS`
         """Answer the question that was read last."""
         self._send(value)
 
     def close(self) -> None:
-        """Close this end."""
         self._end.close()
 
-    def _send(self, message: Any) -> None:  # noqa: ANN401
+    def _send(self, message: Any) -> None:
         body = msgspec.msgpack.encode(message)
         self._end.sendall(_LENGTH.pack(len(body)) + body)
 
@@ -127,8 +126,7 @@ class SocketController(ControllerPort):
         self._gate = connect(name)
         self._lock = threading.Lock()
 
-    def ask(self, question: str, *arguments: object) -> Any:  # noqa: ANN401 - the question's answer
-        """Return the harness's answer."""
+    def ask(self, question: str, *arguments: object) -> Any:  # the question's answer
         with self._lock:
             return self._gate.ask(question, *arguments)
 

@@ -93,18 +93,18 @@ class JobFiles:
         """Record that a file begins to be written."""
         self._guarded("save", lambda: self._begun(_real(path), self._handed.place(), "torch"))
 
-    def saved(self, path: Path, what: Any) -> None:  # noqa: ANN401 - whatever `torch.save` is given
+    def saved(self, path: Path, what: Any) -> None:  # whatever `torch.save` is given
         """Record a file's bytes and the counts in it, for later attempts to find."""
         self._opened.forget(path)
         place = self._handed.place()
         real = _real(path)
         self._guarded("save", lambda: self._saved(real, place, _content(what), *_bytes_of(real)))
 
-    def holds(self, path: Path, what: Any) -> None:  # noqa: ANN401 - whatever is pickled
+    def holds(self, path: Path, what: Any) -> None:  # whatever is pickled
         """Remember the content of a file that is not closed yet."""
         self._guarded("save", lambda: self._contents.update({str(path): _content(what)}))
 
-    def holds_bytes(self, digest: str, what: Any) -> None:  # noqa: ANN401
+    def holds_bytes(self, digest: str, what: Any) -> None:
         """Remember the content of bytes that may be written to a file."""
         cursor = self._cursor
         self._guarded("save", lambda: self._contents.update({digest: _content(what)}))
@@ -181,7 +181,7 @@ class JobFiles:
         cursor = self._cursor
         return self._records and bool(cursor.step) and self._saves.has_look(**cursor.at())
 
-    def unhooked(self, save: Callable[[], Any]) -> Any:  # noqa: ANN401 - what `save` gives
+    def unhooked(self, save: Callable[[], Any]) -> Any:  # what `save` gives
         """Call `save` while no module has a hook of chaos.
 
         Beside training the hooks stay, as they see the steps that are made meanwhile: a module
@@ -529,5 +529,5 @@ def _bytes_of(path: Path) -> tuple[str, int]:
     return file_digest(path), path.stat().st_size
 
 
-def _content(what: Any) -> _Content:  # noqa: ANN401 - whatever is saved
+def _content(what: Any) -> _Content:  # whatever is saved
     return (parts_of(what), counts_of(what)) if what is not None else ((), {})

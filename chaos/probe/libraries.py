@@ -42,11 +42,13 @@ def watch_rounds(begins: Callable[[Any], None], done: Callable[[], None]) -> Non
         _watch_booster(booster, begins, done)
 
 
-def _watch_booster(booster: Any, begins: Callable[[Any], None], done: Callable[[], None]) -> None:  # noqa: ANN401 - a class
+def _watch_booster(
+    booster: Any, begins: Callable[[Any], None], done: Callable[[], None]
+) -> None:  # a class
     original: Callable[..., Any] = booster.update
 
     @functools.wraps(original)
-    def update(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def update(self: Any, *args: Any, **kwargs: Any) -> Any:
         begins(self)
         result = original(self, *args, **kwargs)
         done()
@@ -61,19 +63,21 @@ def watch_batches(begins: Callable[[Any], None], done: Callable[[], None]) -> No
         _watch_callbacks(told, begins, done)
 
 
-def _watch_callbacks(told: Any, begins: Callable[[Any], None], done: Callable[[], None]) -> None:  # noqa: ANN401 - a class
+def _watch_callbacks(
+    told: Any, begins: Callable[[Any], None], done: Callable[[], None]
+) -> None:  # a class
     on_begin: Callable[..., None] = told.on_train_batch_begin
     on_end: Callable[..., None] = told.on_train_batch_end
 
     @functools.wraps(on_begin)
-    def begin(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+    def begin(self: Any, *args: Any, **kwargs: Any) -> None:
         on_begin(self, *args, **kwargs)
         model = getattr(self, "model", None)  # a list that a job makes by hand may have none
         if model is not None:
             begins(model)
 
     @functools.wraps(on_end)
-    def end(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+    def end(self: Any, *args: Any, **kwargs: Any) -> None:
         done()
         on_end(self, *args, **kwargs)
 

@@ -28,13 +28,13 @@ def watch_loaders(changed: Callable[[int], None]) -> None:
         if os.getpid() == own:
             changed(sum(processes.values()))
 
-    def begin(loader: int, pids: Any) -> Any:  # noqa: ANN401 - torch's
+    def begin(loader: int, pids: Any) -> Any:  # torch's
         result = begun(loader, pids)
         processes[loader] = len(pids)
         tell()
         return result
 
-    def end(loader: int) -> Any:  # noqa: ANN401 - torch's
+    def end(loader: int) -> Any:  # torch's
         result = ended(loader)
         if processes.pop(loader, 0):
             tell()

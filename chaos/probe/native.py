@@ -76,7 +76,7 @@ def _wrap(module: ModuleType, tell: Tell) -> None:
         return
 
     @functools.wraps(original)
-    def told(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def told(*args: Any, **kwargs: Any) -> Any:
         tell(args[writer.place] if len(args) > writer.place else kwargs.get(writer.argument))
         return original(*args, **kwargs)
 

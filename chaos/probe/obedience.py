@@ -19,8 +19,9 @@ from chaos.run.clock import Clock, seconds_since
 
 @dataclass
 class Places:
-    """The ops that wait at each place; `leads`: those whose place is this worker's own."""
+    """The ops that wait at each place."""
 
+    #: those whose place is this worker's own
     leads: set[int] = field(default_factory=set)
     launches: list[int] = field(default_factory=list)
     stages: dict[Stage, list[int]] = field(default_factory=dict)
@@ -114,7 +115,7 @@ class Obedience:
         self._tell(order.token)
         raise InjectedWriteError(errno.ENOSPC, "No space left on device (injected by chaos)")
 
-    def step_begins(self, optimizer: Any) -> None:  # noqa: ANN401 - see `kind_of`
+    def step_begins(self, optimizer: Any) -> None:  # see `kind_of`
         """Change the tensors that an order names; one that is not there yet is waited for."""
         for order in list(self._corrupt):
             if not corrupt(optimizer, order):

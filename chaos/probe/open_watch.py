@@ -30,16 +30,15 @@ _OF_A_RUN = ("storage", "nodes")  # the folders of a run in which the job writes
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A file that was opened for writing, by a thread.
-
-    `appends`: at its end, as a log is. `stays_open`: while the thread that opened it made a step of
-    training, as a memory map does that is kept. Its content is of no one place.
-    """
+    """A file that was opened for writing, by a thread."""
 
     path: str
     place: Place
+    #: at its end, as a log is
     appends: bool
     thread: int
+    #: while the thread that opened it made a step of training, as a memory map does that is kept;
+    #: its content is of no one place
     stays_open: bool = False
 
     @property
@@ -98,7 +97,6 @@ class Opened:
         self.moved: Callable[[str, str | None], None] = lambda *_: None
 
     def watch(self) -> None:
-        """Watch from now on."""
         threading.Thread(target=self._wait, daemon=True, name="files").start()
         listen(self._told)
 
@@ -201,7 +199,7 @@ class Opened:
             except Exception as error:  # noqa: BLE001 - recorded; must not fail the job's call
                 self._failed("files", error)
 
-    def _opens(self, path: Any, _: Any, flags: int) -> None:  # noqa: ANN401 - of an event
+    def _opens(self, path: Any, _: Any, flags: int) -> None:  # of an event
         if isinstance(path, int):
             return
         if not flags & _WRITES:
@@ -217,7 +215,7 @@ class Opened:
             with self._turn:
                 self._written[target] = opening
 
-    def _renames(self, source: Any, to: Any) -> None:  # noqa: ANN401
+    def _renames(self, source: Any, to: Any) -> None:
         path, target = absolute(source), absolute(to)
         if self._is_the_jobs(path):
             with self._turn:

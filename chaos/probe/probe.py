@@ -49,16 +49,16 @@ from chaos.run.signals import answer_with_stacks, rank_stacks
 
 @dataclass(frozen=True)
 class Worker:
-    """One worker process, as its launcher knows it: one of `ranks`, and its place in training.
-
-    `checkpoint` is what the launcher handed it to resume from, None for nothing.
-    """
+    """One worker process, as its launcher knows it."""
 
     attempt: int
     rank: int
+    #: the number of all of them
     ranks: int
     node_id: str
+    #: what the launcher handed it to resume from, None for nothing
     checkpoint: str | None = None
+    #: where it continues
     place: tuple[int, int] = (0, 0)
     accelerators: tuple[str, ...] = ()
 
@@ -170,7 +170,7 @@ class Probe:
         with contextlib.suppress(OSError):
             self._journal.add(CheckpointRead(**self._cursor.who(), checkpoint=checkpoint))
 
-    def step_begins(self, optimizer: Any) -> None:  # noqa: ANN401 - see `kind_of`
+    def step_begins(self, optimizer: Any) -> None:  # see `kind_of`
         """Stop at an op of this attempt's first step; look at the state before the step."""
         self._watchers.resumes(optimizer)
         for index in self._places.stages.pop("first_step", ()):
@@ -256,7 +256,7 @@ class Probe:
         """Return an upload that knows its epoch, in a thread of its own while training goes on."""
         epoch = self._cursor.epoch
 
-        def beside(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - what the upload returns
+        def beside(*args: Any, **kwargs: Any) -> Any:  # what the upload returns
             self._beside.epoch = epoch
             return upload(*args, **kwargs)
 

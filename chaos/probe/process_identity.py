@@ -7,15 +7,14 @@ from dataclasses import dataclass
 
 @dataclass
 class Here:
-    """The identity of this process: `rank` is None in Ray's controller.
-
-    `upload` counts the uploads that this process began. `is_removing`: Ray's retention is about
-    to remove a checkpoint.
-    """
+    """The identity of this process."""
 
     attempt: int = 0
+    #: None in Ray's controller
     rank: int | None = None
+    #: counts the uploads that this process began
     upload: int = 0
+    #: Ray's retention is about to remove a checkpoint
     is_removing: bool = False
 
     @contextmanager

@@ -35,5 +35,5 @@ def keep_first_buckets(ranks: int) -> None:
     Reducer._rebuild_buckets = _keep  # type: ignore[method-assign, assignment]  # noqa: SLF001
 
 
-def _keep(_: Any) -> bool:  # noqa: ANN401 - a Reducer
+def _keep(_: Any) -> bool:  # a Reducer
     return False

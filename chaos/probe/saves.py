@@ -36,11 +36,7 @@ from chaos.run.record_file import read_fields, write_fields
 
 @dataclass(frozen=True)
 class Save:
-    """One file as it was saved. `ends_epoch`: the epoch's report began with no step after it.
-
-    `is_log`: it is text, as logs are, and counts as state only if no other file does. `is_data`:
-    its process had made no step before, so that it holds no training.
-    """
+    """One file as it was saved."""
 
     digest: str
     attempt: int
@@ -48,8 +44,11 @@ class Save:
     epoch: int
     step: int
     path: str
+    #: the epoch's report began with no step after it
     ends_epoch: bool = False
+    #: it is text, as logs are, and counts as state only if no other file does
     is_log: bool = False
+    #: its process had made no step before, so that it holds no training
     is_data: bool = False
 
     def goes_on_at(self) -> tuple[int, int]:
@@ -59,15 +58,13 @@ class Save:
 
 @dataclass(frozen=True)
 class Laid:
-    """A saved file, or a copy of one, where its writer left it.
-
-    `tmp`: the temporary folder of its writer's node, if it lies in there.
-    """
+    """A saved file, or a copy of one, where its writer left it."""
 
     path: str
     digest: str
     size: int
     changed_ns: int
+    #: the temporary folder of its writer's node, if it lies in there
     tmp: str | None
     #: where it was before a renaming, which may have failed
     was: str | None = None
@@ -88,13 +85,15 @@ class Laid:
 
 @dataclass(frozen=True)
 class Position:
-    """The place at which a rank resumed: `step` steps of `epoch` are done; `is_log`: see `Save`."""
+    """The place at which a rank resumed."""
 
     attempt: int
     rank: int
     epoch: int
+    #: the finished steps of `epoch`
     step: int
     path: str
+    #: see `Save`
     is_log: bool = False
 
     @property
@@ -104,7 +103,6 @@ class Position:
 
     @classmethod
     def of(cls, save: Save, *, attempt: int, rank: int) -> Self:
-        """Return the position of a rank that has loaded a file."""
         epoch, step = save.goes_on_at()
         return cls(attempt, rank, epoch, step, save.path, save.is_log)
 
@@ -117,7 +115,6 @@ class Saves:
 
     @property
     def run(self) -> Path:
-        """The run's own folder."""
         return self._folder.parent
 
     def keep(self, save: Save, *, size: int | None = None) -> None:

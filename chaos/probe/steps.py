@@ -86,7 +86,7 @@ class StepHook:
         # counts once the call has returned.
         original = torch.Tensor.backward
 
-        def backward(tensor: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        def backward(tensor: Any, *args: Any, **kwargs: Any) -> Any:
             if self._may_wait:
                 self._backward_begins()
             if not self._since_step:
@@ -109,7 +109,7 @@ class StepHook:
         """
 
         @functools.wraps(zero_grad)
-        def dropping(owner: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+        def dropping(owner: Any, *args: Any, **kwargs: Any) -> None:
             zero_grad(owner, *args, **kwargs)
             if sys.modules["torch"].compiler.is_compiling():
                 return  # nothing of chaos becomes a part of a compiled step
@@ -179,12 +179,12 @@ class StepHook:
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
             self._failed("gradients", error)
 
-    def _backward_called(self, tensor: Any) -> None:  # noqa: ANN401 - a torch.Tensor
+    def _backward_called(self, tensor: Any) -> None:  # a torch.Tensor
         if os.getpid() == self._pid and tensor.numel() == 1:
             self.has_trained = True
             self._since_step.append(tensor.detach())
 
-    def _begins(self, optimizer: Any) -> None:  # noqa: ANN401 - see `kind_of`
+    def _begins(self, optimizer: Any) -> None:  # see `kind_of`
         if os.getpid() != self._pid:
             return
         self._is_stepping = True  # L-BFGS calls its closure, which clears gradients, in its step

@@ -24,7 +24,6 @@ class HandedWork:
         self._here = threading.local()
 
     def trains_here(self) -> None:
-        """Mark this thread as the one that trains."""
         self._trainer = threading.get_ident()
 
     def place(self) -> Place:
@@ -65,9 +64,9 @@ class HandedWork:
             executor: ThreadPoolExecutor,
             work: Callable[..., Any],
             /,
-            *args: Any,  # noqa: ANN401 - as the executor's own
-            **kwargs: Any,  # noqa: ANN401
-        ) -> Any:  # noqa: ANN401
+            *args: Any,  # as the executor's own
+            **kwargs: Any,
+        ) -> Any:
             if not self._is_training():
                 return submit(executor, work, *args, **kwargs)
             return submit(executor, self._given(work, self._now()), *args, **kwargs)
@@ -79,7 +78,7 @@ class HandedWork:
 
     def _given(self, work: Callable[..., Any], place: Place) -> Callable[..., Any]:
         @functools.wraps(work)
-        def done(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        def done(*args: Any, **kwargs: Any) -> Any:
             self._here.place = place
             try:
                 return work(*args, **kwargs)

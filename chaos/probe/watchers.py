@@ -132,7 +132,7 @@ class Watchers:
         first = [p for group in groups for p in group["params"][:1] if not p.is_inference()]
         return tuple(p._version for p in first)  # noqa: SLF001 - torch has no public name
 
-    def resumes(self, optimizer: Any) -> None:  # noqa: ANN401 - see `kind_of`
+    def resumes(self, optimizer: Any) -> None:  # see `kind_of`
         """Find out, before a step is looked at or stopped at, where the attempt resumed."""
         if self._files is not None:
             if self._state is not None:
@@ -140,7 +140,7 @@ class Watchers:
             with self.cost.watching:
                 self._files.step_begins(self._first_seen)
 
-    def step_begins(self, optimizer: Any) -> None:  # noqa: ANN401 - see `kind_of`
+    def step_begins(self, optimizer: Any) -> None:  # see `kind_of`
         """Look at the state before an optimizer step."""
         with self.cost.watching:
             if self._files is not None:

@@ -43,22 +43,22 @@ _HERE = -1  # the dir_fd of a path that is relative to the working directory
 
 @dataclass(frozen=True)
 class Written:
-    """One line of a ledger. `is_output`: written after the job's first step, or as a model is."""
+    """One line of a ledger."""
 
     path: str
     how: How
     pid: int
+    #: written after the job's first step, or as a model is
     is_output: bool
 
 
 @dataclass(frozen=True)
 class Confines:
-    """The limits of a process: it may not harm files that are older than `folder`, the audit's.
+    """The limits of a process."""
 
-    `allowed` are files and folders that may be written nevertheless.
-    """
-
+    #: the audit's; files that are older may not be harmed
     folder: Path
+    #: files and folders that may be written nevertheless
     allowed: tuple[Path, ...] = ()
 
     @property
@@ -83,9 +83,10 @@ class Confines:
 
 @dataclass
 class Ledger:
-    """The file in which a process records its writes, but for those in the folders `left_out`."""
+    """The file in which a process records its writes."""
 
     file: Path
+    #: the folders whose files are not recorded
     left_out: Sequence[Path] = ()
     confines: Confines | None = None
     is_training: bool = False
@@ -98,7 +99,6 @@ class Ledger:
         self._left_out = tuple(str(path) for path in left_out)
 
     def open(self) -> None:
-        """Open the file."""
         self._fd = os.open(self.file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
 
     def refuse(self, path: str, how: How) -> None:
@@ -126,7 +126,6 @@ class Ledger:
         return frozenset(path for path, how, _ in self._seen if how == "created")
 
     def close(self) -> None:
-        """Close the file."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
@@ -230,7 +229,7 @@ def is_spared(path: str) -> bool:
 _Touched: TypeAlias = Iterator[tuple[str, How, bool]]  # path, how, whether content is lost
 
 
-def _opened(path: Any, _: Any, flags: int) -> _Touched:  # noqa: ANN401 - an event's arguments
+def _opened(path: Any, _: Any, flags: int) -> _Touched:  # an event's arguments
     if not flags & _WRITES or isinstance(path, int):
         return
     target = absolute(path)
@@ -245,7 +244,7 @@ def _opened(path: Any, _: Any, flags: int) -> _Touched:  # noqa: ANN401 - an eve
         yield target, how, how == "replaced" and found.st_size > 0
 
 
-def _renamed(source: Any, target: Any, source_fd: int = _HERE, target_fd: int = _HERE) -> _Touched:  # noqa: ANN401
+def _renamed(source: Any, target: Any, source_fd: int = _HERE, target_fd: int = _HERE) -> _Touched:
     yield from _removed(source, source_fd)
     here, found = absolute(source, source_fd), _stat(absolute(source, source_fd), follow=False)
     if found is None or not stat.S_ISDIR(found.st_mode):
@@ -261,31 +260,31 @@ def _renamed(source: Any, target: Any, source_fd: int = _HERE, target_fd: int = 
             yield f"{moved}/{name}", "created", False
 
 
-def _linked(_: Any, target: Any, __: Any = None, target_fd: int = _HERE) -> _Touched:  # noqa: ANN401
+def _linked(_: Any, target: Any, __: Any = None, target_fd: int = _HERE) -> _Touched:
     path = absolute(target, target_fd)
     found = _stat(path, follow=False)
     yield path, "replaced" if found else "created", _has_content(found)
 
 
-def _removed(path: Any, dir_fd: int = _HERE) -> _Touched:  # noqa: ANN401
+def _removed(path: Any, dir_fd: int = _HERE) -> _Touched:
     target = absolute(path, dir_fd)
     found = _stat(target, follow=False)
     if found is not None:
         yield target, "removed", _has_content(found)
 
 
-def _truncated(path: Any, _: int) -> _Touched:  # noqa: ANN401
+def _truncated(path: Any, _: int) -> _Touched:
     if not isinstance(path, int):
         yield absolute(path), "replaced", _has_content(_stat(absolute(path)))
 
 
-def _made(path: Any, _: int, dir_fd: int = _HERE) -> _Touched:  # noqa: ANN401
+def _made(path: Any, _: int, dir_fd: int = _HERE) -> _Touched:
     target = absolute(path, dir_fd)
     if _stat(target) is None:
         yield target, "folder", False
 
 
-def _connected(database: Any) -> _Touched:  # noqa: ANN401
+def _connected(database: Any) -> _Touched:
     if isinstance(database, str | bytes | os.PathLike) and os.fspath(database) != ":memory:":
         target = absolute(database)
         yield target, "opened" if _stat(target) else "created", False
@@ -329,7 +328,7 @@ def _write_down(ledger: Ledger, event: str, arguments: tuple[Any, ...], *, is_ou
         return
 
 
-def _told_by_native(path: Any) -> None:  # noqa: ANN401 - whatever a library is given
+def _told_by_native(path: Any) -> None:  # whatever a library is given
     if isinstance(path, str | bytes | os.PathLike):
         _told("open", (path, None, _NEW_FILE), is_output=True)
 
@@ -337,7 +336,7 @@ def _told_by_native(path: Any) -> None:  # noqa: ANN401 - whatever a library is 
 # -- paths -------------------------------------------------------------------------------------
 
 
-def absolute(path: Any, dir_fd: int = _HERE) -> str:  # noqa: ANN401 - an event's arguments
+def absolute(path: Any, dir_fd: int = _HERE) -> str:  # an event's arguments
     """Return the absolute path that an audit event names; links stay links."""
     name = os.fsdecode(path)
     if dir_fd not in (_HERE, None) and not name.startswith("/"):

@@ -73,7 +73,6 @@ class ForkedProcess:
             wire.close()
 
     def poll(self) -> int | None:
-        """Return the exit code, None while the process runs; negative codes are signals."""
         if self.returncode is None:
             within_s = 0.0 if is_running(self.pid) else END_S
             self.returncode = self._forks.exit_code(self.pid, within_s=within_s)
@@ -91,7 +90,6 @@ class ForkedProcess:
         return code
 
     def kill(self) -> None:
-        """Send SIGKILL."""
         if self.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)

@@ -23,7 +23,9 @@ class Wire:
         self._dumps = dumps
         self._lock = threading.Lock()
 
-    def send(self, message: Any, *, along: socket.socket | None = None) -> None:  # noqa: ANN401 - whatever can be pickled
+    def send(
+        self, message: Any, *, along: socket.socket | None = None
+    ) -> None:  # whatever can be pickled
         """Send one message, whole, and hand over a socket along with it.
 
         Raises `OSError` if the other end is gone.
@@ -37,7 +39,7 @@ class Wire:
                 socket.send_fds(self.end, [_LENGTH.pack(len(body))[:1]], [along.fileno()])
                 self.end.sendall(_LENGTH.pack(len(body))[1:] + body)
 
-    def receive(self) -> Any:  # noqa: ANN401 - whatever was sent
+    def receive(self) -> Any:  # whatever was sent
         """Return the next message; raises `EOFError` if the other end is gone.
 
         Raises `TimeoutError` after the socket's time-out, if one is set.
@@ -58,10 +60,9 @@ class Wire:
         return self._message(first + exactly(self.end, _LENGTH.size - 1)), along
 
     def close(self) -> None:
-        """Close this end."""
         self.end.close()
 
-    def _message(self, head: bytes) -> Any:  # noqa: ANN401
+    def _message(self, head: bytes) -> Any:
         (length,) = _LENGTH.unpack(head)
         return pickle.loads(exactly(self.end, length))  # noqa: S301 - our own processes alone
 

@@ -96,7 +96,7 @@ class ForkCluster:
             return OutOfMemoryError("Task was killed due to the node running low on memory.")
         return core.WorkerDiedError(is_preempted=node_id in self._port.preempted())
 
-    def start_object(self, instance: Any) -> core.ObjectActor:  # noqa: ANN401
+    def start_object(self, instance: Any) -> core.ObjectActor:
         """Keep an actor that needs no process of its own."""
         return core.ObjectActor(instance, self._loop)
 
@@ -124,10 +124,10 @@ class ForkCluster:
         """Return the nodes that were announced to be lost, with deadlines (unix ms)."""
         return self._port.draining()
 
-    def run_controller(self, controller_class: Any, arguments: dict[str, Any]) -> Any:  # noqa: ANN401
+    def run_controller(self, controller_class: Any, arguments: dict[str, Any]) -> Any:
         """Run Ray's controller to its end, in this thread; return the run's `Result`."""
 
-        async def run() -> Any:  # noqa: ANN401
+        async def run() -> Any:
             controller = controller_class(**arguments)
             loop = asyncio.get_running_loop()
             core.Context.current_actor = core.ObjectActor(controller, loop)

@@ -37,15 +37,14 @@ class Session:
 class ActorClass:
     """`ray.remote(...)(SomeClass)` of Ray Train's own classes."""
 
-    def __init__(self, cls: Any, options: dict[str, Any]) -> None:  # noqa: ANN401
+    def __init__(self, cls: Any, options: dict[str, Any]) -> None:
         self._cls = cls
         self._options = options
 
-    def options(self, **options: Any) -> ActorClass:  # noqa: ANN401
-        """Return the same class with more options."""
+    def options(self, **options: Any) -> ActorClass:
         return ActorClass(self._cls, {**self._options, **options})
 
-    def remote(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def remote(self, *args: Any, **kwargs: Any) -> Any:
         """Start an actor: a worker as a process, anything else as an object in the driver."""
         cluster = _the_cluster()
         if issubclass(self._cls, worker_class()):
@@ -58,7 +57,7 @@ class ActorClass:
 class Placement:
     """A placement group: as many slots as there are bundles, on nodes that are alive."""
 
-    def __init__(self, bundles: list[dict[str, float]], **_: Any) -> None:  # noqa: ANN401
+    def __init__(self, bundles: list[dict[str, float]], **_: Any) -> None:
         self._count = len(bundles)
         self._nodes: list[str] = []
 
@@ -68,7 +67,6 @@ class Placement:
         return len(self._nodes) == self._count
 
     def slot(self, index: int) -> str:
-        """Return the node of a bundle."""
         return self._nodes[index]
 
 
@@ -80,7 +78,6 @@ class Slot:
         self._index = placement_group_bundle_index
 
     def node(self) -> str:
-        """Return the node."""
         return self._placement.slot(self._index)
 
 
@@ -115,7 +112,7 @@ def _available_resources() -> dict[str, float]:
     return core.Context.resources
 
 
-def worker_class() -> Any:  # noqa: ANN401
+def worker_class() -> Any:
     """Return Ray Train's worker, a plain class until `ray.remote` makes an actor of it."""
     from ray.train.v2._internal.execution.worker_group.worker import RayTrainWorker
 
@@ -151,10 +148,10 @@ def replace_core() -> None:
     _take_reports_before_errors(worker_group.WorkerGroup)
 
 
-def _take_reports_before_errors(group_class: Any) -> None:  # noqa: ANN401
+def _take_reports_before_errors(group_class: Any) -> None:
     poll, clock = group_class._poll_workers_and_collect_errors, SystemClock()  # noqa: SLF001
 
-    def poll_again(group: Any, timeout: float | None) -> list[Any]:  # noqa: ANN401
+    def poll_again(group: Any, timeout: float | None) -> list[Any]:
         statuses: list[Any] = poll(group, timeout)
         under_way = vars(group).setdefault("_chaos_reports", UnderWay())
         if under_way.hides_errors(dict(enumerate(statuses)), clock.now_ns()):
@@ -181,7 +178,7 @@ def run_controllers_here(run: Callable[[Any, dict[str, Any]], Any]) -> None:
     """Replace the controller actor of `fit()`: `run` is called with the actor's arguments."""
     from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
-    def start(trainer: Any, **arguments: Any) -> Any:  # noqa: ANN401
+    def start(trainer: Any, **arguments: Any) -> Any:
         if trainer.datasets:
             raise NeedsClusterError.of("Ray Data (`datasets=` of the trainer)")
         arguments["callbacks"] = [c for c in arguments["callbacks"] if not _needs_cluster(c)]
@@ -190,7 +187,7 @@ def run_controllers_here(run: Callable[[Any, dict[str, Any]], Any]) -> None:
     DataParallelTrainer._initialize_and_run_controller = start  # noqa: SLF001
 
 
-def controller_class() -> Any:  # noqa: ANN401
+def controller_class() -> Any:
     """Return Ray Train's controller, a plain class until `ray.remote` makes an actor of it."""
     from ray.train.v2._internal.execution.controller import TrainController
 
@@ -218,6 +215,6 @@ def warm_up() -> None:
         importlib.import_module(name)
 
 
-def _needs_cluster(callback: Any) -> bool:  # noqa: ANN401
+def _needs_cluster(callback: Any) -> bool:
     """Return whether a callback cleans up placement groups or feeds Ray Data: neither is here."""
     return type(callback).__name__ in ("PlacementGroupCleanerCallback", "DatasetsCallback")

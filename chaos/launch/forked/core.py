@@ -46,7 +46,6 @@ class Context:
     current_actor: Any = None
 
     def get_node_id(self) -> str:
-        """Return the node this process was placed on."""
         return type(self).node_id
 
     def get_worker_id(self) -> str:
@@ -62,7 +61,6 @@ class Context:
         return {}
 
     def get_job_id(self) -> str:
-        """Return the id of the only job."""
         return "01000000"
 
 
@@ -77,7 +75,7 @@ class Ref:
         return put, (self.future.result(),)
 
 
-def put(value: Any) -> Ref:  # noqa: ANN401 - any value
+def put(value: Any) -> Ref:  # any value
     """Return a reference to a value."""
     future: Future[Any] = Future()
     future.set_result(value)
@@ -87,7 +85,7 @@ def put(value: Any) -> Ref:  # noqa: ANN401 - any value
 class Stored(Ref):
     """The result of `ray.put`: pickled at once, and only once, however often it is sent."""
 
-    def __init__(self, value: Any) -> None:  # noqa: ANN401 - any value
+    def __init__(self, value: Any) -> None:  # any value
         super().__init__(Future())
         self._pickled = dumps(value)
         self.future.set_result(value)
@@ -101,7 +99,7 @@ def _unpickled(pickled: bytes) -> Ref:
     return put(pickle.loads(pickled))  # noqa: S301 - our own bytes
 
 
-def get(refs: Any, *, timeout: float | None = None) -> Any:  # noqa: ANN401 - as `ray.get`
+def get(refs: Any, *, timeout: float | None = None) -> Any:  # as `ray.get`
     """Return the value of one reference or of a list; raise as soon as one of them has failed.
 
     `ray.get` does so too. Otherwise the driver would wait for a rank that waits
@@ -143,16 +141,16 @@ def wait(
 class Method:
     """The `handle.method` of an actor, with `.remote()` and `.options()`."""
 
-    def __init__(self, handle: Any, name: str) -> None:  # noqa: ANN401 - one of the handles below
+    def __init__(self, handle: Any, name: str) -> None:  # one of the handles below
         self._handle = handle
         self._name = name
 
-    def remote(self, *args: Any, **kwargs: Any) -> Ref:  # noqa: ANN401
+    def remote(self, *args: Any, **kwargs: Any) -> Ref:
         """Call the method without waiting for it."""
         ref: Ref = self._handle.call(self._name, args, kwargs)
         return ref
 
-    def options(self, **_: Any) -> "Method":  # noqa: ANN401 - names of tasks and the like
+    def options(self, **_: Any) -> "Method":  # names of tasks and the like
         """Ignore options, which have no meaning here."""
         return self
 
@@ -162,7 +160,7 @@ class ObjectActor:
 
     _all: dict[int, "ObjectActor"] = {}  # noqa: RUF012 - the process's registry, by number
 
-    def __init__(self, instance: Any, loop: asyncio.AbstractEventLoop) -> None:  # noqa: ANN401
+    def __init__(self, instance: Any, loop: asyncio.AbstractEventLoop) -> None:
         self._instance = instance
         self._loop = loop
         self.number = len(self._all)
@@ -180,7 +178,7 @@ class ObjectActor:
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ref:
         """Run a method on the loop."""
 
-        async def run() -> Any:  # noqa: ANN401
+        async def run() -> Any:
             result = getattr(self._instance, name)(*args, **kwargs)
             return await result if inspect.isawaitable(result) else result
 
@@ -209,7 +207,6 @@ class DriverActor:
         return Method(self, name)
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ref:
-        """Send the call to the driver."""
         return type(self).upward(self._number, name, args, kwargs)
 
 
@@ -239,7 +236,6 @@ class ProcessActor:
         return int, (self.pid,)
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ref:
-        """Send a call to the worker."""
         # Registered before the send: if the worker dies in between, either the listener or this
         # call fails the future.
         future: Future[Any] = Future()
@@ -294,7 +290,7 @@ class ProcessActor:
             future.set_exception(self._death())
 
 
-def settle(future: "Future[Any]", succeeded: bool, value: Any) -> None:  # noqa: ANN401, FBT001
+def settle(future: "Future[Any]", succeeded: bool, value: Any) -> None:  # noqa: FBT001
     """Set a future's result, or its exception."""
     if succeeded:
         future.set_result(value)
@@ -302,7 +298,7 @@ def settle(future: "Future[Any]", succeeded: bool, value: Any) -> None:  # noqa:
         future.set_exception(value)
 
 
-def dumps(message: Any) -> bytes:  # noqa: ANN401 - functions of a script travel by value
+def dumps(message: Any) -> bytes:  # functions of a script travel by value
     """Pickle as Ray does, so that a script's own functions can travel."""
     data: bytes = cloudpickle.dumps(message)
     return data

@@ -34,7 +34,7 @@ def earlier_fits(plan: Plan, directory: RunDirectory) -> EarlierFit:
     """Return the function by which a zygote, started for a run, executes earlier trainings."""
     held = directory.path if plan.confined is None else Path(plan.confined.folder)
 
-    def train(trainer: Any, fit: Train, configure: Configure) -> Any:  # noqa: ANN401
+    def train(trainer: Any, fit: Train, configure: Configure) -> Any:
         place = create(held / "earlier", str(os.getpid()), plan.baseline(), {})
         address = RunAddress(place.path, os.urandom(4).hex(), "none:")
         make_room(address)
@@ -63,7 +63,7 @@ def earlier_fits(plan: Plan, directory: RunDirectory) -> EarlierFit:
     return train
 
 
-def _result(told: Wire, lane: Wire) -> Any:  # noqa: ANN401 - Ray Train's Result
+def _result(told: Wire, lane: Wire) -> Any:  # Ray Train's Result
     """Wait for the driver's result; raise if the lane reports that the driver ended without one."""
     while not select.select([told.end], [], [], POLL_S)[0]:
         if select.select([lane.end], [], [], 0)[0] and isinstance(lane.receive(), Exited):
@@ -75,7 +75,7 @@ def _result(told: Wire, lane: Wire) -> Any:  # noqa: ANN401 - Ray Train's Result
 
 
 def _live(
-    trainer: Any,  # noqa: ANN401
+    trainer: Any,
     fit: Train,
     configure: Configure,
     orders: Wire,

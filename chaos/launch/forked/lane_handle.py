@@ -24,7 +24,6 @@ class LaneHandle:
 
     @property
     def can_be_used(self) -> bool:
-        """Whether its process runs."""
         return is_running(self.pid)
 
     def start(self, request: StartRun) -> int:

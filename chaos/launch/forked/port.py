@@ -39,7 +39,6 @@ class AbsentController(Unattended, EmbeddedPort):
         self._nodes = nodes
 
     def live_nodes(self) -> list[str]:
-        """Return all nodes."""
         return [f"node-{number}" for number in range(self._nodes)]
 
 

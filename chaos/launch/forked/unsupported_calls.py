@@ -40,8 +40,8 @@ def refuse_to_fork_tensorflow() -> None:
 def remote(actor_class: Callable[[Any, dict[str, Any]], Any]) -> Callable[..., Any]:
     """Return the replacement of `ray.remote`; `actor_class` wraps the classes of Ray itself."""
 
-    def remote(*args: Any, **options: Any) -> Any:  # noqa: ANN401
-        def make(target: Any) -> Any:  # noqa: ANN401
+    def remote(*args: Any, **options: Any) -> Any:
+        def make(target: Any) -> Any:
             if getattr(target, "__module__", "").startswith("ray."):
                 return actor_class(target, options)
             return Declared(target)
@@ -54,15 +54,15 @@ def remote(actor_class: Callable[[Any, dict[str, Any]], Any]) -> Callable[..., A
 class Declared:
     """A task or an actor of the script: it may be declared, but not started."""
 
-    def __init__(self, target: Any) -> None:  # noqa: ANN401 - a function or a class
+    def __init__(self, target: Any) -> None:  # a function or a class
         self._name = getattr(target, "__name__", type(target).__name__)
         self.__doc__ = target.__doc__
 
-    def options(self, **_: Any) -> Declared:  # noqa: ANN401
+    def options(self, **_: Any) -> Declared:
         """Return the same object: an option starts nothing."""
         return self
 
-    def remote(self, *_: Any, **__: Any) -> NoReturn:  # noqa: ANN401
+    def remote(self, *_: Any, **__: Any) -> NoReturn:
         """Refuse to start the task or actor."""
         raise NeedsClusterError.of(f"`ray.remote` (`{self._name}.remote()`{line_of_script()})")
 
@@ -80,7 +80,7 @@ def refuse_ray_data() -> None:
 
 def _refused(name: str, function: Callable[..., Any]) -> Callable[..., NoReturn]:
     @functools.wraps(function)
-    def refuse(*_: Any, **__: Any) -> NoReturn:  # noqa: ANN401
+    def refuse(*_: Any, **__: Any) -> NoReturn:
         raise NeedsClusterError.of(f"Ray Data (`ray.data.{name}`{line_of_script()})")
 
     return refuse

@@ -21,7 +21,7 @@ from chaos.processes.wire import Wire
 class Worker:
     """The server of one driver's calls, until that driver is gone."""
 
-    def __init__(self, instance: Any, wire: Wire) -> None:  # noqa: ANN401 - a RayTrainWorker
+    def __init__(self, instance: Any, wire: Wire) -> None:  # a RayTrainWorker
         self._instance = instance
         self._wire = wire
         self._calls: queue.SimpleQueue[tuple[int, str, tuple[Any, ...], dict[str, Any]]] = (
@@ -66,7 +66,7 @@ class Worker:
         return core.Ref(future)
 
 
-def live_as_worker(spawn: Spawn, end: socket.socket, instance: Any) -> None:  # noqa: ANN401 - a RayTrainWorker
+def live_as_worker(spawn: Spawn, end: socket.socket, instance: Any) -> None:  # a RayTrainWorker
     """Become a worker, in a process that was forked for it; does not return."""
     os.environ.update(spawn.env)
     draw_fresh_randomness()

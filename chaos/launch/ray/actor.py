@@ -101,7 +101,7 @@ class ChaosActor:
         """Note that the harness has done its task with the GCS."""
         self._world.gcs.done(pid)
 
-    def ask(self, question: str, *arguments: object) -> Any:  # noqa: ANN401 - the question's answer
+    def ask(self, question: str, *arguments: object) -> Any:  # the question's answer
         """Answer a question of a process of the run, by its name."""
         return self._answers[question](*arguments)
 

@@ -82,7 +82,6 @@ class RayBackend(OpenBackend):
         self._meters = Meters(say, SystemClock())
 
     def close(self) -> None:
-        """End the cluster, if there is one."""
         if self._cluster is not None:
             if not self._cluster.is_ours:
                 self._meters.await_export()
@@ -189,7 +188,7 @@ class RayRun(LaunchedRun["subprocess.Popen[bytes]"]):
             self.journal, self.seen(), self.directory, files=self.plan.watch.files
         )
 
-    def _start_actor(self, terms: Terms | None) -> Any:  # noqa: ANN401 - an actor handle
+    def _start_actor(self, terms: Terms | None) -> Any:  # an actor handle
         head = ray.get_runtime_context().get_node_id()
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -210,7 +209,6 @@ class RayRun(LaunchedRun["subprocess.Popen[bytes]"]):
         return controller
 
     def start_driver(self) -> "subprocess.Popen[bytes]":
-        """Start the process that runs the user's script."""
         log = (self.directory.logs / "driver.log").open("ab")
         module, me = "chaos.launch.ray.driver", str(os.getpid())
         command = [sys.executable, "-m", module, str(self.directory.path), me]
@@ -256,7 +254,6 @@ class RayRun(LaunchedRun["subprocess.Popen[bytes]"]):
         return any(op.fault.starts_driver for op in self.plan.ops)
 
     def exit_code(self, driver: "subprocess.Popen[bytes]") -> int | None:
-        """Return the driver's exit code, None while it runs."""
         code, death = driver.poll(), self.deaths.foreign()
         if death is not None:
             self.is_headless, self.has_lost_a_part = death.is_heads, True

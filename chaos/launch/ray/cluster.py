@@ -83,7 +83,6 @@ class LocalCluster:
 
     @property
     def driver_env(self) -> dict[str, str]:
-        """The cluster's variables in a driver's environment."""
         return {"RAY_ADDRESS": self.address, leavings.HELD_ENV: str(self._temp)}
 
     @property
@@ -123,7 +122,7 @@ class LocalCluster:
             if node_id not in alive or node_id in lost:
                 self._remove(node)
 
-    def _remove(self, node: Any) -> None:  # noqa: ANN401 - a key of `_nodes`
+    def _remove(self, node: Any) -> None:  # a key of `_nodes`
         if isinstance(node, NodeProcess):
             node.end()
         else:
@@ -239,7 +238,7 @@ class LocalCluster:
                 node = self._new_node(share)
             self._nodes[node] = share
 
-    def _new_node(self, share: Share) -> Any:  # noqa: ANN401 - a key of `_nodes`
+    def _new_node(self, share: Share) -> Any:  # a key of `_nodes`
         cpus, env = self.shape.cpus_per_node, {"CUDA_VISIBLE_DEVICES": ",".join(share)}
         if self.shape.drain_s is None:
             return self._cluster.add_node(

@@ -72,7 +72,7 @@ def gpu_type() -> str | None:
     return named
 
 
-def new_cluster(head_args: dict[str, Any]) -> Any:  # noqa: ANN401 - a Cluster of Ray
+def new_cluster(head_args: dict[str, Any]) -> Any:  # a Cluster of Ray
     """Start a head node, and return its `ray.cluster_utils.Cluster` (DeveloperAPI).
 
     The machine-global file that `ray.init("auto")` reads is left as it is:
@@ -122,26 +122,26 @@ def keep_messages_off_the_terminal() -> None:
 
     log = logging.getLogger("chaos.ray")
 
-    def tell(message: dict[str, Any], **_: Any) -> None:  # noqa: ANN401 - Ray's keywords
+    def tell(message: dict[str, Any], **_: Any) -> None:  # Ray's keywords
         log.debug("%s", "\n".join(message.get("lines", ())))
 
     private_worker.print_to_stdstream = tell
 
 
-def end_gcs(cluster: Any) -> int:  # noqa: ANN401 - a Cluster of Ray
+def end_gcs(cluster: Any) -> int:  # a Cluster of Ray
     """Kill the GCS server of a cluster's head; return its pid."""
     pid = _gcs_pid(cluster)
     cluster.head_node.kill_gcs_server()
     return pid
 
 
-def start_gcs(cluster: Any) -> int:  # noqa: ANN401 - a Cluster of Ray
+def start_gcs(cluster: Any) -> int:  # a Cluster of Ray
     """Start the head's GCS server again, on its port and with its storage; return its pid."""
     cluster.head_node.start_gcs_server()
     return _gcs_pid(cluster)
 
 
-def _gcs_pid(cluster: Any) -> int:  # noqa: ANN401 - a Cluster of Ray
+def _gcs_pid(cluster: Any) -> int:  # a Cluster of Ray
     from ray._private.ray_constants import PROCESS_TYPE_GCS_SERVER
 
     return int(cluster.head_node.all_processes[PROCESS_TYPE_GCS_SERVER][0].process.pid)
@@ -158,7 +158,7 @@ def gcs_answers(address: str) -> bool:
     return True
 
 
-def ended_processes(cluster: Any) -> Iterator[tuple[str, str, int, int]]:  # noqa: ANN401 - a Cluster
+def ended_processes(cluster: Any) -> Iterator[tuple[str, str, int, int]]:  # a Cluster
     """Yield (kind, node id, pid, exit code) of raylets and GCS that Ray was not asked to end."""
     from ray._private.ray_constants import PROCESS_TYPE_GCS_SERVER, PROCESS_TYPE_RAYLET
 
@@ -170,7 +170,7 @@ def ended_processes(cluster: Any) -> Iterator[tuple[str, str, int, int]]:  # noq
                     yield kind, node_id_of(node), int(started.process.pid), code
 
 
-def node_id_of(node: Any) -> str:  # noqa: ANN401 - a Node of Ray
+def node_id_of(node: Any) -> str:  # a Node of Ray
     """Return the hex id of a node object that `Cluster.add_node` returned."""
     return str(node.node_id)
 
@@ -262,7 +262,7 @@ def draining_nodes() -> dict[str, int]:
     return dict(private_state.state.get_draining_nodes())
 
 
-def job_of(handle: Any) -> str:  # noqa: ANN401 - an actor handle
+def job_of(handle: Any) -> str:  # an actor handle
     """Return the job (hex) of an actor: ids of actors and groups end with their job's."""
     return str(handle._actor_id.hex())[-_JOB_DIGITS:]  # noqa: SLF001
 
@@ -299,7 +299,7 @@ def is_idle_worker(command: str) -> bool:
     return command.startswith(_IDLE) or _BEGINNING in command
 
 
-def runtime_env_of(handle: Any) -> str:  # noqa: ANN401 - an actor handle
+def runtime_env_of(handle: Any) -> str:  # an actor handle
     """Return an actor's runtime environment in the form by which Ray matches processes."""
     import ray._private.state as private_state
     from ray.core.generated import gcs_pb2

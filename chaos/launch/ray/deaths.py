@@ -24,11 +24,13 @@ from chaos.run.signals import MEMORY, is_foreign, killed
 
 @dataclass(frozen=True)
 class Death:
-    """The end of a process, `kind` in Ray's words; a signal's code is negative."""
+    """The end of a process."""
 
+    #: in Ray's words
     kind: str
     node_id: str
     pid: int
+    #: a signal's is negative
     code: int
     is_heads: bool
 
@@ -54,13 +56,13 @@ def lost(error: Exception) -> str:
 
 @dataclass
 class Deaths:
-    """The deaths of one run: `look` returns all of them, `struck` the nodes that faults affected.
+    """The deaths of one run."""
 
-    `ends_gcs`: the plan ends the GCS, without which raylets end themselves after a while.
-    """
-
+    #: returns all of them
     look: Callable[[], Collection[Death]]
+    #: returns the nodes that faults affected
     struck: Callable[[], Collection[str]]
+    #: the plan ends the GCS, without which raylets end themselves after a while
     ends_gcs: bool = False
     _known: set[Death] = field(default_factory=set[Death])
 

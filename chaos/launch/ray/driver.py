@@ -67,7 +67,7 @@ def _keep_to_our_cluster() -> None:
     connect = ray.init
     ours = os.environ["RAY_ADDRESS"]
 
-    def init(address: str | None = None, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def init(address: str | None = None, *args: Any, **kwargs: Any) -> Any:
         if address not in (None, "auto", ours):
             raise RuntimeError(
                 f"the script calls ray.init(address={address!r}); chaos runs it on a cluster of "

@@ -167,7 +167,7 @@ def lanes_at(address: str, *, workers: int, most: int, check: Check) -> Iterator
     cpus = math.ceil(workers / 2) if workers > 1 else 0.5
     token, numbers = secrets.token_hex(4), itertools.count()
 
-    def start(cpus: float = 0) -> Any:  # noqa: ANN401 - an actor's handle has no type
+    def start(cpus: float = 0) -> Any:  # an actor's handle has no type
         made = _Actor.options(num_cpus=cpus, scheduling_strategy="SPREAD")
         return made.remote(f"chaos-lane-{token}-{next(numbers)}", os.environ.get(THREADS_ENV))
 
@@ -211,6 +211,6 @@ def _ready(actors: list[Any]) -> list[Any]:
     return [asked[reference] for reference in done]
 
 
-def _given_or_new(given: list[Any], start: Callable[[], Any]) -> Any:  # noqa: ANN401
+def _given_or_new(given: list[Any], start: Callable[[], Any]) -> Any:
     """Return the actor that was started beforehand; later ones need no free CPUs."""
     return given.pop() if given else start()

@@ -33,17 +33,15 @@ PLACES = ("processes", "placement groups", "actors")
 
 @dataclass(frozen=True)
 class Leftovers:
-    """The actors and groups from before the run, so that only the run's own are counted.
-
-    `jobs`: on a cluster that others use too, the Ray jobs (hex) of the run.
-    `prestarts`: it started processes for later attempts; those without work do not count.
-    """
+    """The actors and groups from before the run, so that only the run's own are counted."""
 
     token: str
     actors: frozenset[str]
     placement_groups: frozenset[str]
     is_cluster_ours: bool = True
+    #: on a cluster that others use too, the Ray jobs (hex) of the run
     jobs: frozenset[str] = frozenset()
+    #: it started processes for later attempts; those without work do not count
     prestarts: bool = False
 
     @classmethod

@@ -71,7 +71,7 @@ class Meters:
             meter.inc(point.value, tags=tags)
 
 
-def _made(metric: Metric) -> Any:  # noqa: ANN401 - a Counter or Histogram of Ray
+def _made(metric: Metric) -> Any:  # a Counter or Histogram of Ray
     from ray.util import metrics
 
     about = {"description": metric.description, "tag_keys": metric.tags}

@@ -87,7 +87,7 @@ class Pool:
         """Note the time: a worker of the next attempt that is older was one of the idle."""
         self._failed_s = self.clock.wall_ns() / 1e9
 
-    def group_started(self, group: Mapping[int, Target], handle: Any) -> None:  # noqa: ANN401
+    def group_started(self, group: Mapping[int, Target], handle: Any) -> None:
         """Fill the pool for the next attempt; does not wait. `handle`: of one of the workers."""
         before, failed_s = self._filling, self._failed_s
         workers = tuple(group.values())
@@ -105,7 +105,7 @@ class Pool:
         if self._filling is not None:
             self._filling.join(2 * ASK_S)
 
-    def _fill(self, group: Sequence[Target], handle: Any, failed_s: float | None) -> None:  # noqa: ANN401
+    def _fill(self, group: Sequence[Target], handle: Any, failed_s: float | None) -> None:
         attempt = group[0].attempt
         taken = [v.node_id for v in group if failed_s is not None and _began(v.pid) < failed_s]
         asked, error = dict[str, int](), None
@@ -127,7 +127,7 @@ class Pool:
             self._idle.clear()
         self._idle.subtract(taken)
 
-    def _ask(self, group: Sequence[str], handle: Any) -> dict[str, int]:  # noqa: ANN401
+    def _ask(self, group: Sequence[str], handle: Any) -> dict[str, int]:
         raylets, runtime_env = _raylets(), compat.runtime_env_of(handle)
         wanted = to_ask(raylets, group, self._idle)
         for node_id, count in wanted.items():

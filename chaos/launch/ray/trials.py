@@ -54,7 +54,7 @@ def intercept_tuner(plan: Plan, directory: RunDirectory, journal: Journal) -> Ex
     experiment, card = Experiment(), _card(plan)
     construct, run = tune.Tuner.__init__, tune.Tuner.fit
 
-    def init(tuner: Any, trainable: Any = None, **settings: Any) -> None:  # noqa: ANN401
+    def init(tuner: Any, trainable: Any = None, **settings: Any) -> None:
         if experiment.began:
             raise UsageError("the script makes a second Tuner; chaos watches one per script")
         if not callable(trainable) or isinstance(trainable, type):
@@ -67,7 +67,7 @@ def intercept_tuner(plan: Plan, directory: RunDirectory, journal: Journal) -> Ex
         construct(tuner, _watched(trainable, card), **settings)
 
     @functools.wraps(run)
-    def fit(tuner: Any) -> Any:  # noqa: ANN401
+    def fit(tuner: Any) -> Any:
         results = run(tuner)
         journal.add(ExperimentEnded(trials=len(results)))
         return results
@@ -81,7 +81,7 @@ def _card(plan: Plan) -> TrialCard:
     return TrialCard(RunAddress.from_env(), {**of_ray, **plan.job.env}, visible_gpus(), gpu_type())
 
 
-def _kept_apart(given: Any, directory: RunDirectory, card: TrialCard) -> Any:  # noqa: ANN401
+def _kept_apart(given: Any, directory: RunDirectory, card: TrialCard) -> Any:
     """Return Tune's settings, with a folder for its results that only this run uses."""
     settings = tune.RunConfig() if given is None else copy.copy(given)
     path, own = str(settings.storage_path), f"chaos-{card.address.token}"
@@ -98,13 +98,13 @@ def _watched(trainable: Callable[..., Any], card: TrialCard) -> Callable[..., An
     """Return a trainable that is watched, with the attributes that Tune has set on the original."""
 
     @functools.wraps(trainable)
-    def watched(config: dict[str, Any]) -> Any:  # noqa: ANN401 - what the trainable gives
+    def watched(config: dict[str, Any]) -> Any:  # what the trainable gives
         return _live_as_trial(functools.partial(trainable, config), card)
 
     return watched
 
 
-def _live_as_trial(trainable: Callable[[], Any], card: TrialCard) -> Any:  # noqa: ANN401
+def _live_as_trial(trainable: Callable[[], Any], card: TrialCard) -> Any:
     """Run a trainable in its actor, as the run under test or as a trial beside it."""
     number = trial_number(str(tune.get_context().get_trial_id()))
     directory = RunDirectory(card.address.directory)

@@ -45,7 +45,6 @@ class Capacity:
         self._in_hand: NodeOrder | None = None
 
     def order(self, count: int) -> NodeOrder:
-        """Add an order for nodes."""
         asked = NodeOrder(count)
         self._waiting.put(asked)
         return asked
@@ -81,12 +80,10 @@ class Gcs:
             return None
 
     def take_errand(self) -> GcsErrand | None:
-        """Return the task, only once."""
         errand, self._errand = self._errand, None
         return errand
 
     def done(self, pid: int) -> None:
-        """Note that the task is done."""
         self._pids.put(pid)
 
 
@@ -110,7 +107,6 @@ class RayWorld(RunWorld):
         self._first: dict[str, int] = {}  # the pid of `ray start`, of nodes that were terminated
 
     def signal_worker(self, target: Target, signal_name: str) -> None:
-        """Send a signal through the target's node agent."""
         call(self._agents[target.node_id].send_signal.remote(target.pid, signal_name))
 
     def end_worker_actor(self, target: Target) -> None:
@@ -131,12 +127,10 @@ class RayWorld(RunWorld):
         return bool(call(agent.is_gone.remote(target.pid, within_s), more_s=within_s))
 
     def processes_below(self, target: Target, *, name: str | None = None) -> list[int]:
-        """Return the answer of the target's node agent."""
         agent = self._agents[target.node_id]
         return [int(pid) for pid in call(agent.processes_below.remote(target.pid, name))]
 
     def worker_is_stopped(self, target: Target, *, within_s: float) -> bool:
-        """Return the answer of the target's node agent."""
         agent = self._agents[target.node_id]
         return bool(call(agent.is_stopped.remote(target.pid, within_s), more_s=within_s))
 
@@ -210,7 +204,6 @@ class RayWorld(RunWorld):
         self.capacity.deliver(agents)
 
     def end_driver(self) -> int:
-        """Kill the driver, a process of the head's host."""
         if self.driver is None:
             raise ProcessLookupError("there is no driver")
         return self._end(self.driver)
@@ -226,7 +219,6 @@ class RayWorld(RunWorld):
         return [*super()._of_driver(), *_controllers()]
 
     def end_gcs(self) -> int:
-        """End the GCS through the harness."""
         pid = self.gcs.ask("end", within_s=CALL_S)
         if pid is None:
             raise RuntimeError(f"the GCS was not ended within {CALL_S:g} s")
@@ -243,10 +235,9 @@ class RayWorld(RunWorld):
         return pid
 
     def node_is_dead(self, node_id: str, *, within_s: float) -> bool:
-        """Wait until the GCS counts the node as dead; return whether it does."""
         return self._came(lambda: not self._is_alive(node_id), within_s)
 
-    def _agent_on(self, node_id: str) -> Any:  # noqa: ANN401 - an actor handle
+    def _agent_on(self, node_id: str) -> Any:  # an actor handle
         """Return a node's agent; one that has just joined may be used before its agent is known."""
         if not self._await(lambda: node_id in self._agents, JOIN_S):
             raise RefusedError(f"node {node_id[:8]} has joined, and no agent of chaos is there yet")
@@ -259,7 +250,7 @@ class RayWorld(RunWorld):
         return any(node["NodeID"] == node_id and node["Alive"] for node in ray.nodes())
 
 
-def call(reference: Any, *, more_s: float = 0.0) -> Any:  # noqa: ANN401 - whatever the agent gives
+def call(reference: Any, *, more_s: float = 0.0) -> Any:  # whatever the agent gives
     """Return an agent's answer; wait no longer than `CALL_S` and the time of its work."""
     return ray.get(reference, timeout=CALL_S + more_s)
 

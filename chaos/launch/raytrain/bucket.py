@@ -24,14 +24,12 @@ _KEYS = re.compile(r"(?<=://)[^/?#]*@")
 
 @dataclass(frozen=True)
 class RemoteStorage:
-    """A file system of pyarrow, the folder of the run's storage in it, and the name of Ray's run.
-
-    `shown` is the folder's URI without keys, for reports.
-    """
+    """A file system of pyarrow, the folder of a run's storage in it, and the name of Ray's run."""
 
     filesystem: Any
     folder: str
     run_name: str
+    #: the folder's URI without keys, for reports
     shown: str
 
     def folder_names(self) -> list[str]:
@@ -79,7 +77,7 @@ class RemoteStorage:
                 continue
         return found
 
-    def _digest(self, entry: Any) -> str:  # noqa: ANN401 - pyarrow's FileInfo
+    def _digest(self, entry: Any) -> str:  # pyarrow's FileInfo
         if entry.size > WHOLE_MAX:
             return f"size:{entry.size}"
         with self.filesystem.open_input_stream(entry.path, compression=None) as file:

@@ -46,31 +46,27 @@ class ChaosCallback(*_BASES):  # type: ignore[misc]
 
     # -- in the controller -------------------------------------------------------------------
 
-    def after_controller_start(self, train_run_context: Any) -> None:  # noqa: ANN401
-        """Begin to observe."""
+    def after_controller_start(self, train_run_context: Any) -> None:
         try:
             folder = compat.run_folder(train_run_context.run_config)
             self._observer = Observer.start(self._address, folder)
         except Exception as error:  # noqa: BLE001 - the run goes on; it is judged inconclusive
             _say(f"the observer could not start: {error}")
 
-    def after_controller_state_update(self, previous_state: Any, current_state: Any) -> None:  # noqa: ANN401
-        """Pass on a change of the controller's state."""
+    def after_controller_state_update(self, previous_state: Any, current_state: Any) -> None:
         self._observe("state", lambda o: o.state_changed(previous_state, current_state))
 
-    def after_worker_group_start(self, worker_group: Any) -> None:  # noqa: ANN401
-        """Pass on an attempt's start."""
+    def after_worker_group_start(self, worker_group: Any) -> None:
         self._observe("worker group", lambda o: o.group_started(worker_group))
 
-    def after_worker_group_training_start(self, worker_group: Any) -> None:  # noqa: ANN401, ARG002
+    def after_worker_group_training_start(self, worker_group: Any) -> None:  # noqa: ARG002
         """Pass on that the train function was launched on every rank."""
         self._observe("launch", lambda o: o.group_launched())
 
-    def after_report(self, training_report: Any, metrics: Any) -> None:  # noqa: ANN401
-        """Pass on a commit."""
+    def after_report(self, training_report: Any, metrics: Any) -> None:
         self._observe("commit", lambda o: o.committed(training_report.checkpoint, metrics))
 
-    def after_worker_group_poll_status(self, worker_group_status: Any) -> None:  # noqa: ANN401, ARG002
+    def after_worker_group_poll_status(self, worker_group_status: Any) -> None:  # noqa: ARG002
         """Let the chaos controller hold the next poll, if an op needs it."""
         self._observe("poll", lambda o: o.polled())
 

@@ -40,7 +40,7 @@ def callback_bases() -> tuple[type, ...]:
     )
 
 
-def train_context() -> Any:  # noqa: ANN401 - Ray's internal TrainContext
+def train_context() -> Any:  # Ray's internal TrainContext
     """Return the worker's internal train context."""
     from ray.train.v2._internal.execution.context import get_train_context
 
@@ -68,12 +68,12 @@ def handed_checkpoint() -> str | None:
     return checkpoint_name(context.checkpoint, run_folder(context))
 
 
-def run_folder(holder: Any) -> str:  # noqa: ANN401 - a TrainContext or a RunConfig
+def run_folder(holder: Any) -> str:  # a TrainContext or a RunConfig
     """Return the folder of all that a run stores, as a path of its file system."""
     return str(holder.storage_context.experiment_fs_path)
 
 
-def checkpoint_name(checkpoint: Any, folder: str) -> str | None:  # noqa: ANN401 - ray.train.Checkpoint
+def checkpoint_name(checkpoint: Any, folder: str) -> str | None:  # ray.train.Checkpoint
     """Return the path of a checkpoint from its run's folder, which is unique in the run.
 
     It is the name of a directory that Ray or the job chose; if the job wrote the checkpoint
@@ -89,7 +89,7 @@ def on_first_get_checkpoint(tell: Callable[[str | None], None]) -> None:
     folder, original = run_folder(context), context.get_checkpoint
     told = False
 
-    def get_checkpoint() -> Any:  # noqa: ANN401 - ray.train.Checkpoint
+    def get_checkpoint() -> Any:  # ray.train.Checkpoint
         nonlocal told
         checkpoint = original()
         if not told:
@@ -109,7 +109,7 @@ def around_uploads_beside(around: Callable[[Callable[..., Any]], Callable[..., A
     pool = train_context().checkpoint_upload_threadpool
     submit = type(pool).submit
 
-    def hand_over(upload: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def hand_over(upload: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return submit(pool, around(upload), *args, **kwargs)
 
     pool.submit = hand_over
@@ -131,12 +131,12 @@ def on_stored(tell: Callable[[Path, str], None]) -> None:
 
     def told_upload(
         name: str,
-        metrics: Any,  # noqa: ANN401
-        checkpoint: Any = None,  # noqa: ANN401
-        delete: Any = False,  # noqa: ANN401, FBT002
-        upload_fn: Any = None,  # noqa: ANN401
-        *more: Any,  # noqa: ANN401
-    ) -> Any:  # noqa: ANN401
+        metrics: Any,
+        checkpoint: Any = None,
+        delete: Any = False,  # noqa: FBT002
+        upload_fn: Any = None,
+        *more: Any,
+    ) -> Any:
         if upload_fn is None and _is_local(checkpoint):
             tell(Path(checkpoint.path), name)
         report = upload(name, metrics, checkpoint, delete, upload_fn, *more)
@@ -144,7 +144,7 @@ def on_stored(tell: Callable[[Path, str], None]) -> None:
             by_ray.add(id(report))
         return report
 
-    def told_hand_over(report: Any, *args: Any) -> Any:  # noqa: ANN401 - a _TrainingReport
+    def told_hand_over(report: Any, *args: Any) -> Any:  # a _TrainingReport
         if id(report) not in by_ray and _is_local(report.checkpoint):
             name = checkpoint_name(report.checkpoint, run_folder(context))
             assert name is not None
@@ -155,7 +155,7 @@ def on_stored(tell: Callable[[Path, str], None]) -> None:
     context._upload_checkpoint, context._wait_then_report = told_upload, told_hand_over  # noqa: SLF001
 
 
-def _is_local(checkpoint: Any) -> bool:  # noqa: ANN401 - ray.train.Checkpoint or None
+def _is_local(checkpoint: Any) -> bool:  # ray.train.Checkpoint or None
     from pyarrow.fs import LocalFileSystem
 
     return checkpoint is not None and isinstance(checkpoint.filesystem, LocalFileSystem)
@@ -178,7 +178,7 @@ def around_train_fn(
         launch()
 
         @functools.wraps(target)
-        def told() -> Any:  # noqa: ANN401
+        def told() -> Any:
             try:
                 begin()
                 result = target()
@@ -207,7 +207,7 @@ def on_checkpoint_deleted(
 
     original = checkpoint_manager.delete_fs_path
 
-    def delete(fs: Any, fs_path: str) -> None:  # noqa: ANN401 - a pyarrow file system
+    def delete(fs: Any, fs_path: str) -> None:  # a pyarrow file system
         with within():
             original(fs=fs, fs_path=fs_path)
         tell(posixpath.relpath(fs_path, folder))
@@ -222,7 +222,7 @@ def snapshot_name() -> str:
     return str(CHECKPOINT_MANAGER_SNAPSHOT_FILENAME)
 
 
-def workers_of(worker_group: Any) -> list[tuple[int, int, str, str, Any]]:  # noqa: ANN401
+def workers_of(worker_group: Any) -> list[tuple[int, int, str, str, Any]]:
     """Return (rank, pid, node id, node ip, actor handle) of each worker of a group."""
     return [
         (
@@ -236,30 +236,30 @@ def workers_of(worker_group: Any) -> list[tuple[int, int, str, str, Any]]:  # no
     ]
 
 
-def checkpoint_handed_to(worker_group: Any) -> str | None:  # noqa: ANN401 - a WorkerGroup
+def checkpoint_handed_to(worker_group: Any) -> str | None:  # a WorkerGroup
     """Return the checkpoint that rank 0 of a group that has just started was handed."""
     name: str | None = worker_group.execute_single(0, handed_checkpoint)
     return name
 
 
-def state_name(state: Any) -> str:  # noqa: ANN401 - a TrainControllerState
+def state_name(state: Any) -> str:  # a TrainControllerState
     """Return a controller state's name, such as RUNNING."""
     return str(state._state_type.name)  # noqa: SLF001
 
 
-def failure_of(state: Any) -> Any:  # noqa: ANN401 - a TrainingFailedError or None
+def failure_of(state: Any) -> Any:  # a TrainingFailedError or None
     """Return the error that brought the controller into a state, None if there is none."""
     after = getattr(state, "next_state", None)
     return getattr(after if after is not None else state, "training_failed_error", None)
 
 
-def leads_to_error(state: Any) -> bool:  # noqa: ANN401 - a TrainControllerState
+def leads_to_error(state: Any) -> bool:  # a TrainControllerState
     """Return whether a state ends the run with an error."""
     after = getattr(state, "next_state", None)
     return after is not None and state_name(after) == "ERRORED"
 
 
-def charged_budget(error: Any) -> Budget:  # noqa: ANN401 - a TrainingFailedError
+def charged_budget(error: Any) -> Budget:  # a TrainingFailedError
     """Return the budget that Ray's default policy counts an error against."""
     from ray.train.v2._internal.execution.failure_handling.default import _is_preemption_failure
 
@@ -268,7 +268,7 @@ def charged_budget(error: Any) -> Budget:  # noqa: ANN401 - a TrainingFailedErro
     return "preemptions" if _is_preemption_failure(error) else "failures"
 
 
-def our_error(error: Any) -> str | None:  # noqa: ANN401 - a TrainingFailedError
+def our_error(error: Any) -> str | None:  # a TrainingFailedError
     """Return an error that code of chaos's raised in Ray's controller by mistake; else None.
 
     What this code raises on purpose is harm, or what Ray's core or a file system would raise.
@@ -285,14 +285,14 @@ def our_error(error: Any) -> str | None:  # noqa: ANN401 - a TrainingFailedError
     return f"{type(inner).__name__}: {inner} ({frames[-1].name})"
 
 
-def failure_name(error: Any) -> str:  # noqa: ANN401 - a TrainingFailedError
+def failure_name(error: Any) -> str:  # a TrainingFailedError
     """Return the class of an error, and of its cause if it is of Ray's controller itself."""
     inner = getattr(error, "controller_failure", None)
     name = type(error).__name__
     return name if inner is None else f"{name}: {type(inner).__name__}"
 
 
-def failures_by_rank(error: Any) -> dict[int, str]:  # noqa: ANN401 - a TrainingFailedError
+def failures_by_rank(error: Any) -> dict[int, str]:  # a TrainingFailedError
     """Return, per rank, the class and last line of its error."""
     failures = getattr(error, "worker_failures", None) or {}
     return {rank: f"{type(e).__name__}: {_last_line(e)}" for rank, e in failures.items()}
@@ -303,14 +303,14 @@ def _last_line(error: BaseException) -> str:
     return lines[-1].strip()[:300] if lines else ""
 
 
-def trainer_class() -> Any:  # noqa: ANN401 - the base of all trainers
+def trainer_class() -> Any:  # the base of all trainers
     """Return the class whose constructor and `fit` every Ray Train trainer shares."""
     from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
     return DataParallelTrainer
 
 
-def resources_per_worker(scaling_config: Any) -> dict[str, float]:  # noqa: ANN401
+def resources_per_worker(scaling_config: Any) -> dict[str, float]:
     """Return the resources of one worker, defaults filled in."""
     return dict(scaling_config._resources_per_worker_not_none)  # noqa: SLF001
 
@@ -322,7 +322,7 @@ def setup_hook_env() -> str:
     return str(WORKER_PROCESS_SETUP_HOOK_ENV_VAR)
 
 
-def has_setup_hook(run_config: Any) -> bool:  # noqa: ANN401 - a RunConfig
+def has_setup_hook(run_config: Any) -> bool:  # a RunConfig
     """Return whether the job or its workers have a set-up function of their own."""
     import ray
 

@@ -32,16 +32,14 @@ from chaos.run.record_file import read_record
 
 @dataclass(frozen=True)
 class RunPart:
-    """The run of a `fit()`, as far as the driver needs it.
-
-    `gpus` are the ids of the GPUs for its workers, all of `gpu_type` in Ray's
-    terms; None: the workers train on the CPU, even if they ask for GPUs.
-    """
+    """The run of a `fit()`, as far as the driver needs it."""
 
     plan: Plan
     directory: RunDirectory
     journal: Journal
+    #: the ids of the GPUs for its workers; None: they train on the CPU, even if they ask for GPUs
     gpus: tuple[str, ...] | None = None
+    #: that of all of them, in Ray's terms
     gpu_type: str | None = None
 
 
@@ -60,7 +58,7 @@ Configure: TypeAlias = Callable[[Any, RunPart], None]
 EarlierFit: TypeAlias = Callable[[Any, Train, Configure], Any]
 
 
-def left_alone(trainer: Any, fit: Train, configure: Configure) -> Any:  # noqa: ANN401
+def left_alone(trainer: Any, fit: Train, configure: Configure) -> Any:
     """Train without any change of the trainer."""
     del configure
     return fit(trainer)
@@ -105,7 +103,7 @@ class Fit:
         """Restore `fit`: the process may be used for another trial, with a `Fit` of its own."""
         compat.trainer_class().fit = self._original
 
-    def _configure(self, trainer: Any, part: RunPart) -> None:  # noqa: ANN401
+    def _configure(self, trainer: Any, part: RunPart) -> None:
         run, scaling, job = trainer.run_config, trainer.scaling_config, part.plan.job
         if not part.plan.follows_script:
             self._replace(scaling, "num_workers", job.num_workers)
@@ -122,14 +120,14 @@ class Fit:
         _mark_workers(run, {**marks(trainer), **metadata_variables(), **job.env})
         self._settle_resources(trainer, part)
 
-    def _is_settled(self, run: Any) -> bool:  # noqa: ANN401
+    def _is_settled(self, run: Any) -> bool:
         """Return whether a retry passes on what an earlier call has set, name and storage."""
         return any(
             run is before and all(getattr(run, name) == value for name, value in own.items())
             for before, own in self._configured
         )
 
-    def _settle_run(self, run: Any, part: RunPart) -> None:  # noqa: ANN401
+    def _settle_run(self, run: Any, part: RunPart) -> None:
         if stays_here(run, part.plan):
             self._replace(run, "storage_filesystem", None)
         self._replace(run, "storage_path", _storage_path(run, part))
@@ -138,7 +136,7 @@ class Fit:
         own = {name: getattr(run, name) for name in ("name", "storage_path")}
         self._configured.append((run, own))
 
-    def _settle_resources(self, trainer: Any, part: RunPart) -> None:  # noqa: ANN401
+    def _settle_resources(self, trainer: Any, part: RunPart) -> None:
         """Set the workers' resources to those of the plan; with GPUs, refuse what does not fit."""
         scaling = trainer.scaling_config
         if part.gpus is None:
@@ -152,14 +150,14 @@ class Fit:
         else:
             refuse_what_does_not_fit(scaling, part.plan, part.gpus, part.gpu_type)
 
-    def _replace(self, config: Any, name: str, value: Any) -> None:  # noqa: ANN401
+    def _replace(self, config: Any, name: str, value: Any) -> None:
         before = getattr(config, name)
         if before != value:
             kept = plain_value(before)
             self._replaced.setdefault(name, without_keys(kept) if isinstance(kept, str) else kept)
             setattr(config, name, value)
 
-    def _fit(self, trainer: Any, fit: Callable[[Any], Any]) -> Any:  # noqa: ANN401
+    def _fit(self, trainer: Any, fit: Callable[[Any], Any]) -> Any:
         if self.run is not None:
             if not self._has_returned:
                 return self._watched(trainer, fit, self.run)
@@ -180,7 +178,7 @@ class Fit:
         training_has_begun()
         return self._watched(trainer, fit, self.run)
 
-    def _watched(self, trainer: Any, fit: Train, part: RunPart) -> Any:  # noqa: ANN401
+    def _watched(self, trainer: Any, fit: Train, part: RunPart) -> Any:
         """Call `fit()`, and record the call and its end."""
         run, scaling = trainer.run_config, trainer.scaling_config
         if not self._is_settled(run):
@@ -230,7 +228,7 @@ def _refuse_tune(*, but_a_tuner: bool) -> None:
         tune.Tuner.fit = refuse
 
 
-def _goes_on(run: Any, earlier: Any) -> bool:  # noqa: ANN401 - two RunConfigs
+def _goes_on(run: Any, earlier: Any) -> bool:  # two RunConfigs
     """Return whether a run finds the checkpoints of an earlier one.
 
     Ray 2.60 names a run by the second if the script does not. Two runs with the same
@@ -242,7 +240,7 @@ def _goes_on(run: Any, earlier: Any) -> bool:  # noqa: ANN401 - two RunConfigs
     return is_one and not str(run.name).startswith(_NAMED_BY_RAY)
 
 
-def _name(run: Any, part: RunPart) -> str:  # noqa: ANN401
+def _name(run: Any, part: RunPart) -> str:
     """Return a name for the run: another one where the script's own is not that of its first start.
 
     Storage is found by it, so a script that is named anew at each start finds nothing.
@@ -257,13 +255,13 @@ def _name(run: Any, part: RunPart) -> str:  # noqa: ANN401
     return ours if is_same else f"{ours}-{uuid4().hex[:8]}"
 
 
-def stays_here(run: Any, plan: Plan) -> bool:  # noqa: ANN401
+def stays_here(run: Any, plan: Plan) -> bool:
     """Return whether the run's folder replaces storage elsewhere, as in an audit."""
     is_elsewhere = run.storage_filesystem is not None or "://" in str(run.storage_path)
     return is_elsewhere and plan.confined is not None and not plan.confined.keeps_storage
 
 
-def _storage_path(run: Any, part: RunPart) -> str:  # noqa: ANN401
+def _storage_path(run: Any, part: RunPart) -> str:
     """Return the run's own folder in remote storage, of the script or the scenario, or locally."""
     wanted, own = part.plan.shape.storage or "", f"chaos-{os.environ[TOKEN_ENV]}"
     if stays_here(run, part.plan):
@@ -284,7 +282,7 @@ def _storage_path(run: Any, part: RunPart) -> str:  # noqa: ANN401
     return str(part.directory.storage.resolve())
 
 
-def _settle_storage(run: Any, part: RunPart) -> str:  # noqa: ANN401
+def _settle_storage(run: Any, part: RunPart) -> str:
     """Replace the run's file system by one that can fail, if the plan has a storage fault.
 
     If storage is no local folder, the way to it is written for the harness. Returns the
@@ -308,11 +306,11 @@ def _settle_storage(run: Any, part: RunPart) -> str:  # noqa: ANN401
 
 
 def _wrap_storage(
-    run: Any,  # noqa: ANN401
+    run: Any,
     part: RunPart,
     *,
     ops: tuple[Op, ...],
-    inner: Any,  # noqa: ANN401 - a pyarrow file system
+    inner: Any,  # a pyarrow file system
     folder: str,
 ) -> None:
     from chaos.launch.raytrain.wrapped.due import Layer
@@ -323,13 +321,13 @@ def _wrap_storage(
     run.storage_filesystem, run.storage_path = Wrapped(inner, layer), folder
 
 
-def _mark_workers(run: Any, env: dict[str, str]) -> None:  # noqa: ANN401
+def _mark_workers(run: Any, env: dict[str, str]) -> None:
     theirs = run.worker_runtime_env or {}
     ours = {TOKEN_ENV: os.environ[TOKEN_ENV], EXTENSIONS_ENV: OFF, **env}
     run.worker_runtime_env = {**theirs, "env_vars": {**theirs.get("env_vars", {}), **ours}}
 
 
-def _settings(trainer: Any) -> dict[str, Any]:  # noqa: ANN401
+def _settings(trainer: Any) -> dict[str, Any]:
     run, scaling = trainer.run_config, trainer.scaling_config
     env = {k: v for k, v in sorted(os.environ.items()) if k.startswith(("RAY_TRAIN_", "TORCH_"))}
     return {

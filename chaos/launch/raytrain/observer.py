@@ -81,7 +81,7 @@ class Observer:
         places = dict(self._places)
         return {"attempt": self._upcoming, "epochs": dict(self._epochs), "places": places}
 
-    def state_changed(self, previous: Any, current: Any) -> None:  # noqa: ANN401
+    def state_changed(self, previous: Any, current: Any) -> None:
         """Record a new state; Ray calls this at every poll, changed or not."""
         name = compat.state_name(current)
         if name == self._state:
@@ -97,7 +97,7 @@ class Observer:
         for index in self._armed_states.get((name, self._visits[name]), ()):
             self._controller.enter_state(index)
 
-    def group_started(self, worker_group: Any) -> None:  # noqa: ANN401
+    def group_started(self, worker_group: Any) -> None:
         """Record an attempt, and report the worker of each rank to the chaos controller."""
         workers = compat.workers_of(worker_group)
         lineage, self._upcoming = self.lineage(), None
@@ -125,7 +125,7 @@ class Observer:
         """Report the launch of an attempt to the chaos controller, whose ops may wait for it."""
         self._controller.group_launched(self._attempt)
 
-    def committed(self, checkpoint: Any, metrics: list[dict[str, Any]]) -> None:  # noqa: ANN401
+    def committed(self, checkpoint: Any, metrics: list[dict[str, Any]]) -> None:
         """Record a commit, and report it to the chaos controller, whose ops may wait for it."""
         name = compat.checkpoint_name(checkpoint, self._folder)
         self._follow_workers()
@@ -186,7 +186,7 @@ class Observer:
             self._may_move = False
             self._next_epoch = position.epoch
 
-    def _failure_decided(self, error: Any, *, raises: bool) -> None:  # noqa: ANN401
+    def _failure_decided(self, error: Any, *, raises: bool) -> None:
         event = FailureDecided(
             attempt=max(self._attempt, 0),
             decision="RAISE" if raises else "RETRY",
@@ -242,7 +242,7 @@ def _plain(record: dict[str, Any]) -> dict[str, Any]:
     return {str(key): plain_value(value) for key, value in record.items()}
 
 
-def plain_value(value: Any) -> Any:  # noqa: ANN401
+def plain_value(value: Any) -> Any:
     """Return a metric as JSON can hold it, without changing a single bit of a float.
 
     numpy's scalars become Python's (float64 is a float that the encoder refuses). A value

@@ -25,7 +25,7 @@ OF_ANY_TRAINER = ("ray.train", WATCHING)
 OF_TORCH = ("ray.train.torch", "torch._dynamo", WATCHING)
 
 
-def marks(trainer: Any) -> dict[str, str]:  # noqa: ANN401 - a trainer of Ray Train
+def marks(trainer: Any) -> dict[str, str]:  # a trainer of Ray Train
     """Return the environment of workers that are to import beforehand; empty if they are not.
 
     They are not if the job has a set-up function of its own: Ray calls only one.

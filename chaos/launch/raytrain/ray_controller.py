@@ -14,7 +14,7 @@ from chaos.run.leavings import hold
 class RayController(ControllerPort):
     """The port to the controller's actor on a Ray cluster."""
 
-    def __init__(self, actor: Any) -> None:  # noqa: ANN401 - an actor handle
+    def __init__(self, actor: Any) -> None:  # an actor handle
         self._actor = actor
 
     @classmethod
@@ -27,8 +27,7 @@ class RayController(ControllerPort):
         files: dict[str, bytes] = ray.get(self._actor.run_files.remote())
         return files
 
-    def ask(self, question: str, *arguments: object) -> Any:  # noqa: ANN401 - the question's answer
-        """Return the actor's answer."""
+    def ask(self, question: str, *arguments: object) -> Any:  # the question's answer
         return ray.get(self._actor.ask.remote(question, *arguments))
 
     def tell(self, question: str, *arguments: object) -> None:
@@ -40,7 +39,6 @@ class _OverRay:
     """The transport of runs on a Ray cluster, whose hosts may not see the run's folder."""
 
     def connect(self, address: RunAddress) -> RayController:
-        """Find the controller's actor."""
         return RayController.connect(address.controller.partition(":")[2])
 
     def run_directory(self, address: RunAddress) -> RunDirectory:

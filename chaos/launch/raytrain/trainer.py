@@ -10,7 +10,7 @@ from chaos.model.plan import Plan, Shape
 from chaos.plan.gpus import room, shares, times
 
 
-def on_the_cpu(scaling_config: Any) -> dict[str, Any]:  # noqa: ANN401
+def on_the_cpu(scaling_config: Any) -> dict[str, Any]:
     """Return the settings by which workers that ask for GPUs do without; empty if none asks."""
     if not scaling_config.use_gpu:
         return {}
@@ -19,7 +19,7 @@ def on_the_cpu(scaling_config: Any) -> dict[str, Any]:  # noqa: ANN401
     return {"use_gpu": False, "accelerator_type": None, "resources_per_worker": left or None}
 
 
-def as_there_is_room(scaling_config: Any, wants: dict[str, float], shape: Shape) -> dict[str, Any]:  # noqa: ANN401
+def as_there_is_room(scaling_config: Any, wants: dict[str, float], shape: Shape) -> dict[str, Any]:
     """Return the settings for workers that no node of the plan would hold; empty if they fit.
 
     The embedded backend reserves nothing: a worker is a process with one thread,
@@ -32,7 +32,7 @@ def as_there_is_room(scaling_config: Any, wants: dict[str, float], shape: Shape)
     return {"resources_per_worker": None, "accelerator_type": None}
 
 
-def without_nccl(backend_config: Any) -> dict[str, Any]:  # noqa: ANN401
+def without_nccl(backend_config: Any) -> dict[str, Any]:
     """Return the settings of a process group on the CPU; empty if it is on the CPU already.
 
     `TorchTrainer` chooses NCCL as soon as it is made, if `use_gpu` is set.
@@ -40,7 +40,7 @@ def without_nccl(backend_config: Any) -> dict[str, Any]:  # noqa: ANN401
     return {"backend": "gloo"} if "nccl" in str(getattr(backend_config, "backend", "")) else {}
 
 
-def is_of_torch(trainer: Any) -> bool:  # noqa: ANN401 - a trainer of Ray Train
+def is_of_torch(trainer: Any) -> bool:  # a trainer of Ray Train
     """Return whether a trainer's workers form a process group of torch."""
     return any(cls.__name__ == "TorchTrainer" for cls in type(trainer).__mro__)
 
@@ -49,7 +49,7 @@ _OF_TYPE = "accelerator_type:"  # a node of Ray has this resource for the GPUs o
 
 
 def refuse_what_does_not_fit(
-    scaling: Any,  # noqa: ANN401
+    scaling: Any,
     plan: Plan,
     gpus: Sequence[str],
     gpu_type: str | None = None,

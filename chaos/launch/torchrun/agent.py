@@ -113,13 +113,13 @@ class Observer:
     def _follow_rendezvous(self) -> None:
         meet, host = LocalElasticAgent._rendezvous, rendezvous_backend._create_tcp_store  # noqa: SLF001
 
-        def hosted(parameters: Any) -> Any:  # noqa: ANN401 - a TCPStore
+        def hosted(parameters: Any) -> Any:  # a TCPStore
             store = host(parameters)
             if node_number(self._node) == HOST:
                 self._guarded("store", lambda: self._controller.rendezvous_hosted(store.port))
             return store
 
-        def met(agent: Any, group: WorkerGroup) -> None:  # noqa: ANN401
+        def met(agent: Any, group: WorkerGroup) -> None:
             if self._attempt < 0:
                 self._guarded("start", lambda: self._controller.agent_ready(self._node))
             meet(agent, group)
@@ -131,12 +131,12 @@ class Observer:
     def _follow_starts(self) -> None:
         start, restart = LocalElasticAgent._start_workers, LocalElasticAgent._restart_workers  # noqa: SLF001
 
-        def started(agent: Any, group: WorkerGroup) -> dict[int, Any]:  # noqa: ANN401
+        def started(agent: Any, group: WorkerGroup) -> dict[int, Any]:
             pids: dict[int, Any] = start(agent, group)
             self._guarded("round", lambda: self._started(group, pids))
             return pids
 
-        def restarted(agent: Any, group: WorkerGroup) -> None:  # noqa: ANN401
+        def restarted(agent: Any, group: WorkerGroup) -> None:
             if not self._has_failed:
                 self._guarded("membership", self._membership_changed)
             restart(agent, group)
@@ -147,7 +147,7 @@ class Observer:
     def _follow_decisions(self) -> None:
         monitor = LocalElasticAgent._monitor_workers  # noqa: SLF001
 
-        def monitored(agent: Any, group: WorkerGroup) -> Any:  # noqa: ANN401 - a RunResult
+        def monitored(agent: Any, group: WorkerGroup) -> Any:  # a RunResult
             result = monitor(agent, group)
             self._has_failed = result.state in {WorkerState.FAILED, WorkerState.UNHEALTHY}
             if self._has_failed:
@@ -160,7 +160,7 @@ class Observer:
     def _follow_end(self) -> None:
         wait = LocalElasticAgent._exit_barrier  # noqa: SLF001
 
-        def waited(agent: Any) -> None:  # noqa: ANN401
+        def waited(agent: Any) -> None:
             def settle() -> None:
                 if self._controller.node_taken():
                     least = times_of(os.environ).exit
@@ -203,7 +203,7 @@ class Observer:
     def _membership_changed(self) -> None:
         self._journal.add(MembershipChanged(attempt=self._attempt, node_id=self._node))
 
-    def _error_of(self, failure: Any) -> str:  # noqa: ANN401 - a ProcessFailure
+    def _error_of(self, failure: Any) -> str:  # a ProcessFailure
         """Return what ended a worker: a signal, the error that it raised, or its exit code."""
         if failure.exitcode < 0:
             return f"ended by {failure.signal_name()}"
@@ -212,7 +212,7 @@ class Observer:
         ends = [entry.what.error for entry in entries if isinstance(entry.what, TrainFnEnded)]
         return next((error for error in reversed(ends) if error), f"exit code {failure.exitcode}")
 
-    def _guarded(self, where: str, act: Any) -> None:  # noqa: ANN401 - a function
+    def _guarded(self, where: str, act: Any) -> None:  # a function
         try:
             act()
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's run

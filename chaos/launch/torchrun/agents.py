@@ -13,9 +13,10 @@ from chaos.processes.tree import end_all
 
 @dataclass
 class _Agent:
-    """One agent; `is_taken`: a fault took its node, or gave it notice."""
+    """One agent."""
 
     process: Process
+    #: a fault took its node, or gave it notice
     is_taken: bool = False
 
 
@@ -38,7 +39,6 @@ class Agents:
         return self._agents[node_name(HOST)].process.pid
 
     def pid_of(self, node_id: str) -> int:
-        """Return the pid of a node's agent."""
         return self._agents[node_id].process.pid
 
     def add(self) -> str:

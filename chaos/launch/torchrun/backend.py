@@ -28,7 +28,6 @@ class TorchrunBackend(ScriptBackend):
         self._roots = roots or Roots()
 
     def close(self) -> None:
-        """End the processes that runs are forked from."""
         if self._owns:
             self._roots.close()
 

@@ -26,13 +26,11 @@ CONF: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Times:
-    """The times that chaos gives torchrun's agents, in seconds, where torch has 600 and 300.
+    """The times that chaos gives torchrun's agents, in seconds, where torch has 600 and 300."""
 
-    `join`: until agents that wait for others give up. `exit`: until agents that are done, and of
-    which a fault has taken one, no longer wait for it.
-    """
-
+    #: until agents that wait for others give up
     join: int
+    #: until agents that are done, and of which a fault has taken one, no longer wait for it
     exit: int
 
 

@@ -108,7 +108,7 @@ def fork_workers(forks: Forks) -> None:
             start = Start(tuple(words), env, str(Path.cwd()), out, err)
             return ForkedProcess(forks, start, what="a worker")
 
-        def close(self, death_sig: Any = None) -> None:  # noqa: ANN401 - a signal
+        def close(self, death_sig: Any = None) -> None:  # a signal
             try:
                 super().close(death_sig)
             except ProcessLookupError:  # ended since it was asked for, and reaped by the forker

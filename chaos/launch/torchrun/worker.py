@@ -71,7 +71,7 @@ def _follow_imports(probe: Probe) -> None:
     original = dist.init_process_group
 
     @functools.wraps(original)
-    def init_process_group(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def init_process_group(*args: Any, **kwargs: Any) -> Any:
         result = original(*args, **kwargs)
         probe.libraries_imported()
         return result
@@ -92,7 +92,7 @@ def keep_groups() -> None:
     original = distributed_c10d._new_process_group_helper  # noqa: SLF001
 
     @functools.wraps(original)
-    def made(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def made(*args: Any, **kwargs: Any) -> Any:
         group, store = original(*args, **kwargs)
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
         return group, store

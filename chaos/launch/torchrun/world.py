@@ -64,7 +64,6 @@ class AgentWorld(ProcessWorld):
         self._disk_of(node_id).lose()
 
     def freeze_node(self, node_id: str, *, within_s: float) -> int | None:
-        """Stop a node's agent and all below it."""
         self._agent(node_id)
         struck = self._stopped(node_id)
         pids = self._frozen[node_id] = tuple(process.pid for process in struck)

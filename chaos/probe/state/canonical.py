@@ -42,7 +42,6 @@ class Encoding:
 
     @property
     def is_late(self) -> bool:
-        """Whether a part of it still is on an accelerator."""
         return any(not isinstance(piece, bytes) for piece in self.pieces)
 
     def digest(self) -> str:
@@ -54,8 +53,7 @@ class Encoding:
         read = (p if isinstance(p, bytes) else p.cpu().numpy().tobytes() for p in self.pieces)
         return b"".join(read)
 
-    def add(self, value: Any, depth: int = 0) -> None:  # noqa: ANN401 - any value
-        """Append a value."""
+    def add(self, value: Any, depth: int = 0) -> None:  # any value
         if depth > _DEPTH_MAX:
             self.pieces.append(b"...")
             return
@@ -76,13 +74,12 @@ class Encoding:
         else:
             self._add_object(value, depth)
 
-    def add_entry(self, name: str, value: Any) -> None:  # noqa: ANN401 - any value
-        """Append a named value."""
+    def add_entry(self, name: str, value: Any) -> None:  # any value
         self._entry = name
         self.pieces.append(name.encode() + b"=")
         self.add(value)
 
-    def add_tensor(self, tensor: Any) -> None:  # noqa: ANN401 - a torch.Tensor
+    def add_tensor(self, tensor: Any) -> None:  # a torch.Tensor
         """Append a tensor: dtype, shape and bytes."""
         self.originals.append((self._entry, tensor))
         tensor = _readable(tensor)
@@ -100,7 +97,7 @@ class Encoding:
 
     # -- inside ------------------------------------------------------------------------------
 
-    def _remember(self, value: Any) -> None:  # noqa: ANN401
+    def _remember(self, value: Any) -> None:
         if isinstance(value, int | float) and not isinstance(value, bool):
             self.numbers.append(value)
 
@@ -116,7 +113,7 @@ class Encoding:
             self.pieces.append(key)
             self.add(value[name], depth + 1)
 
-    def _add_object(self, value: Any, depth: int) -> None:  # noqa: ANN401
+    def _add_object(self, value: Any, depth: int) -> None:
         kind, inner = _opened(value)
         self.leaves.add(_leaf_of(value))
         self.pieces.append(b"o" + _text(kind))
@@ -145,7 +142,6 @@ class Unordered:
 
     @property
     def is_late(self) -> bool:
-        """Whether a part of it still is on an accelerator."""
         return any(own.is_late for own in self._own)
 
     def digest(self) -> str:
@@ -160,7 +156,7 @@ def structure_of(tensors: Iterable[Any], kind: str = "") -> str:
     return hashlib.blake2b(kind.encode() + headings, digest_size=_DIGEST_BYTES).hexdigest()
 
 
-def encoded(value: Any) -> bytes:  # noqa: ANN401 - any value on the host
+def encoded(value: Any) -> bytes:  # any value on the host
     """Return a value's canonical bytes."""
     encoding = Encoding()
     encoding.add(value)
@@ -176,7 +172,7 @@ def norm_of(tensors: Iterable[Any]) -> Callable[[], float | None]:
     return lambda: None if norm is None else abs(norm.item())
 
 
-def _plain(value: Any) -> bytes | None:  # noqa: ANN401
+def _plain(value: Any) -> bytes | None:
     """Return the bytes of a value without parts; None for any other."""
     for kind, spell in _PLAIN:
         if isinstance(value, kind):
@@ -188,7 +184,7 @@ def _plain(value: Any) -> bytes | None:  # noqa: ANN401
 
 
 @functools.cache
-def _heading(dtype: Any, shape: Any) -> bytes:  # noqa: ANN401 - a torch.dtype and a torch.Size
+def _heading(dtype: Any, shape: Any) -> bytes:  # a torch.dtype and a torch.Size
     return f"t{dtype}{tuple(shape)};".encode()
 
 
@@ -208,12 +204,12 @@ _PLAIN: tuple[tuple[type | tuple[type, ...], Callable[[Any], bytes]], ...] = (
 )
 
 
-def _is_tensor(value: Any) -> bool:  # noqa: ANN401
+def _is_tensor(value: Any) -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.Tensor)
 
 
-def _readable(tensor: Any) -> Any:  # noqa: ANN401 - a torch.Tensor
+def _readable(tensor: Any) -> Any:  # a torch.Tensor
     """Return a tensor whose bytes can be read: the local part of a DTensor, dense, resolved."""
     import torch
 
@@ -228,7 +224,7 @@ def _readable(tensor: Any) -> Any:  # noqa: ANN401 - a torch.Tensor
     return tensor
 
 
-def _opened(value: Any) -> tuple[str, Any]:  # noqa: ANN401
+def _opened(value: Any) -> tuple[str, Any]:
     """Return an object's kind and content: its `state_dict` or the like, else its attributes."""
     kind = type(value)
     name = f"{kind.__module__}.{kind.__qualname__}"
@@ -243,7 +239,7 @@ def _opened(value: Any) -> tuple[str, Any]:  # noqa: ANN401
     return name, getattr(value, "__dict__", None) or _said(value)
 
 
-def _said(value: Any) -> Any:  # noqa: ANN401
+def _said(value: Any) -> Any:
     """Return the `repr` of an object without attributes, the state of a generator."""
     if hasattr(value, "bit_generator"):
         return value.bit_generator.state
@@ -251,11 +247,11 @@ def _said(value: Any) -> Any:  # noqa: ANN401
     return None if " at 0x" in text else text
 
 
-def _leaf_of(value: Any) -> bytes:  # noqa: ANN401
+def _leaf_of(value: Any) -> bytes:
     """Return the kind of an array's values; `o` for any other object."""
     kind = getattr(getattr(value, "dtype", None), "kind", "")
     return b"f" if kind in ("f", "c") else b"i" if kind in ("i", "u") else b"o"
 
 
-def _array(value: Any) -> Any:  # noqa: ANN401 - a numpy array
+def _array(value: Any) -> Any:  # a numpy array
     return value.tolist() if value.dtype.hasobject else value.tobytes()

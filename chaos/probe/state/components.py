@@ -92,7 +92,7 @@ def _largest(optimizers: Sequence[Any]) -> list[list[Any]]:
     return [own for index, own in enumerate(every) if own and not is_within(index)]
 
 
-def _persistent(module: Any) -> list[Any]:  # noqa: ANN401 - a torch.nn.Module
+def _persistent(module: Any) -> list[Any]:  # a torch.nn.Module
     """Return the buffers that are in a module's `state_dict`."""
     found = {
         id(buffer): buffer
@@ -132,14 +132,14 @@ def averaged_parts(averaged: Sequence[Any]) -> Iterator[Part]:
         yield Part.of_entries(numbered("ema", index), tensors, with_size=True)
 
 
-def optimizer_parts(base: str, optimizer: Any, *, full: bool) -> Iterator[Part]:  # noqa: ANN401
+def optimizer_parts(base: str, optimizer: Any, *, full: bool) -> Iterator[Part]:
     """Take an optimizer's state, name by name, and its settings."""
     structure = optimizer_structure(optimizer)
     for part in _optimizer_parts(base, optimizer, full=full):
         yield replace(part, structure=structure)
 
 
-def optimizer_structure(optimizer: Any) -> str:  # noqa: ANN401
+def optimizer_structure(optimizer: Any) -> str:
     """Return a digest of an optimizer's kind and the shapes of its parameters."""
     count = sum(len(group["params"]) for group in optimizer.param_groups)
     known = _structures.get(optimizer)
@@ -149,7 +149,7 @@ def optimizer_structure(optimizer: Any) -> str:  # noqa: ANN401
     return known[1]
 
 
-def _optimizer_parts(base: str, optimizer: Any, *, full: bool) -> Iterator[Part]:  # noqa: ANN401
+def _optimizer_parts(base: str, optimizer: Any, *, full: bool) -> Iterator[Part]:
     names: dict[str, list[tuple[str, Any]]] = {name: [] for name in _first_state(optimizer)}
     shape: list[tuple[str, Any]] = []
     for number, parameter in enumerate(_parameters(optimizer)):
@@ -174,7 +174,7 @@ def _state_part(name: str, entries: Sequence[tuple[str, Any]], *, full: bool) ->
     return Part.of_entries(name, entries, with_size=full)
 
 
-def _is_host_number(value: Any) -> bool:  # noqa: ANN401
+def _is_host_number(value: Any) -> bool:
     """Return whether a value is a number (Adam's count of steps) that is not on an accelerator."""
     if isinstance(value, int | float):
         return True
@@ -189,7 +189,7 @@ def _settings(base: str, groups: Sequence[Mapping[str, Any]]) -> Iterator[Part]:
         yield Part.of_numbers(f"{base}.{name}", values)
 
 
-def _is_setting(value: Any) -> bool:  # noqa: ANN401
+def _is_setting(value: Any) -> bool:
     if isinstance(value, bool):
         return False
     if isinstance(value, tuple | list):
@@ -199,7 +199,7 @@ def _is_setting(value: Any) -> bool:  # noqa: ANN401
     return hasattr(value, "dtype") and getattr(value, "shape", None) == ()  # a learning rate may be
 
 
-def _as_floats(value: Any) -> Any:  # noqa: ANN401
+def _as_floats(value: Any) -> Any:
     """Return a setting with its numbers as floats: 0 and 0.0 are the same setting."""
     if isinstance(value, tuple | list):
         return [_as_floats(item) for item in value]
@@ -207,11 +207,11 @@ def _as_floats(value: Any) -> Any:  # noqa: ANN401
     return float(value) if is_number or _is_zero_dim_on_host(value) else value
 
 
-def _is_zero_dim_on_host(value: Any) -> bool:  # noqa: ANN401
+def _is_zero_dim_on_host(value: Any) -> bool:
     return hasattr(value, "dtype") and _is_host_number(value)
 
 
-def schedule_part(name: str, schedule: Any) -> Part:  # noqa: ANN401
+def schedule_part(name: str, schedule: Any) -> Part:
     """Take a learning-rate schedule; its size is the number of steps it has made."""
     part = Part.of(name, _without(schedule.state_dict(), _FOR_WARNINGS), with_size=False)
     last = getattr(schedule, "last_epoch", None)
@@ -245,11 +245,11 @@ def declared_parts(declared: Iterable[tuple[str, Any]]) -> Iterator[Part]:
         yield Part.of(f"declared.{name}", value, with_size=True)
 
 
-def _is_question(held: Any) -> bool:  # noqa: ANN401
+def _is_question(held: Any) -> bool:
     return callable(held) and not hasattr(held, "state_dict") and not isinstance(held, type)
 
 
-def _without(value: Any, keys: frozenset[str]) -> Any:  # noqa: ANN401
+def _without(value: Any, keys: frozenset[str]) -> Any:
     if isinstance(value, Mapping):
         return {k: _without(v, keys) for k, v in value.items() if k not in keys}
     if isinstance(value, list | tuple):
@@ -265,12 +265,12 @@ def _unwrapped(name: str) -> str:
     return name.replace("._orig_mod.", ".")
 
 
-def _parameters(optimizer: Any) -> Iterator[Any]:  # noqa: ANN401
+def _parameters(optimizer: Any) -> Iterator[Any]:
     for group in optimizer.param_groups:
         yield from group["params"]
 
 
-def _first_state(optimizer: Any) -> tuple[str, ...]:  # noqa: ANN401
+def _first_state(optimizer: Any) -> tuple[str, ...]:
     kind = type(optimizer).__name__
     if kind == "SGD" and any(group.get("momentum") for group in optimizer.param_groups):
         return ("momentum_buffer",)

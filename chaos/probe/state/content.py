@@ -32,7 +32,7 @@ _GENERATORS = ("random", "numpy.random", "torch")
 Kind: TypeAlias = Literal["numbers", "counts", "words", "random"]
 
 
-def parts_of(saved: Any) -> tuple[SavedPart, ...]:  # noqa: ANN401 - whatever is saved
+def parts_of(saved: Any) -> tuple[SavedPart, ...]:  # whatever is saved
     """Return the entries of a saved object, the shallowest first; at most `PARTS_MAX`.
 
     A mapping of names is opened, three deep at most, unless it lies in another and holds
@@ -48,7 +48,7 @@ def parts_of(saved: Any) -> tuple[SavedPart, ...]:  # noqa: ANN401 - whatever is
     return tuple(found)
 
 
-def _entries(saved: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401
+def _entries(saved: Any) -> Iterator[tuple[str, Any]]:
     waiting = deque([("", saved, 0)])
     given = 0
     while waiting:
@@ -62,7 +62,7 @@ def _entries(saved: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401
             yield name, value
 
 
-def _is_opened(value: Any, depth: int) -> bool:  # noqa: ANN401
+def _is_opened(value: Any, depth: int) -> bool:
     return (
         isinstance(value, Mapping)
         and bool(value)
@@ -72,7 +72,7 @@ def _is_opened(value: Any, depth: int) -> bool:  # noqa: ANN401
     )
 
 
-def _part(name: str, value: Any, *, is_read: bool) -> SavedPart:  # noqa: ANN401
+def _part(name: str, value: Any, *, is_read: bool) -> SavedPart:
     if not is_read:
         return SavedPart(name=name, kind="numbers", digest="", count=_count(value))
     part = Part.of(name, value, with_size=True)
@@ -90,7 +90,7 @@ def _part(name: str, value: Any, *, is_read: bool) -> SavedPart:  # noqa: ANN401
     )
 
 
-def _as_model(value: Any) -> dict[str, str]:  # noqa: ANN401
+def _as_model(value: Any) -> dict[str, str]:
     """Return the digests of a module's state, to be compared with those of its parameters."""
     if not isinstance(value, Mapping) or not value or not all(map(_is_dense, value.values())):
         return {}
@@ -109,7 +109,7 @@ def _kind(encoding: Encoding) -> Kind:
     return "counts" if b"i" in encoding.leaves else "words"
 
 
-def _is_random(value: Any) -> bool:  # noqa: ANN401
+def _is_random(value: Any) -> bool:
     """Return whether a value is a generator, its state, or a collection of such only."""
     if _is_tensor(value):
         return str(value.dtype) == "torch.uint8" and value.shape in [(n,) for n in _TORCH_STATES]
@@ -123,7 +123,7 @@ def _is_random(value: Any) -> bool:  # noqa: ANN401
     return name in ("Generator", "Random", "RandomState") and module.startswith(_GENERATORS)
 
 
-def _bytes_in(value: Any, depth: int = 0) -> int:  # noqa: ANN401
+def _bytes_in(value: Any, depth: int = 0) -> int:
     if hasattr(value, "nbytes") and isinstance(value.nbytes, int):
         return value.nbytes
     if depth > _DEPTH_MAX:
@@ -135,31 +135,31 @@ def _bytes_in(value: Any, depth: int = 0) -> int:  # noqa: ANN401
     return 0
 
 
-def _count(value: Any) -> int:  # noqa: ANN401
+def _count(value: Any) -> int:
     return len(value) if isinstance(value, Mapping | list | tuple) else 1
 
 
-def _first_name(value: Any) -> str:  # noqa: ANN401
+def _first_name(value: Any) -> str:
     first = next(iter(value), "") if isinstance(value, Mapping) else ""
     return first if isinstance(first, str) else ""
 
 
-def _length(value: Any) -> int:  # noqa: ANN401
+def _length(value: Any) -> int:
     return len(value) if isinstance(value, Sequence) else 0
 
 
-def _is_tensor(value: Any) -> bool:  # noqa: ANN401
+def _is_tensor(value: Any) -> bool:
     return hasattr(value, "is_floating_point") and hasattr(value, "numel")
 
 
-def _is_dense(value: Any) -> bool:  # noqa: ANN401
+def _is_dense(value: Any) -> bool:
     """Return whether a value is a tensor whose numbers are all here, and of its own."""
     if not _is_tensor(value) or hasattr(value, "placements"):
         return False
     return str(value.layout) == "torch.strided" and not value.is_meta
 
 
-def counts_of(saved: Any) -> dict[str, int]:  # noqa: ANN401 - whatever `torch.save` is given
+def counts_of(saved: Any) -> dict[str, int]:  # whatever `torch.save` is given
     """Return the whole numbers in nested mappings by dotted name, the shallowest first.
 
     A name that begins with an underscore is internal to a library, such as

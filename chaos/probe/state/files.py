@@ -43,13 +43,13 @@ class Listener(Protocol):
     def save_begun(self, path: Path) -> None:
         """Note that a file begins to be written."""
 
-    def saved(self, path: Path, what: Any) -> None:  # noqa: ANN401 - whatever `torch.save` is given
+    def saved(self, path: Path, what: Any) -> None:  # whatever `torch.save` is given
         """Note that a file is written, and the object in it."""
 
-    def holds(self, path: Path, what: Any) -> None:  # noqa: ANN401 - whatever is pickled
+    def holds(self, path: Path, what: Any) -> None:  # whatever is pickled
         """Note the content of a file that is still open."""
 
-    def holds_bytes(self, digest: str, what: Any) -> None:  # noqa: ANN401 - likewise
+    def holds_bytes(self, digest: str, what: Any) -> None:  # likewise
         """Note the content of bytes, by their digest."""
 
     def quietly(self) -> AbstractContextManager[None]:
@@ -67,7 +67,7 @@ class Listener(Protocol):
     def loaded(self, path: Path, digest: str, error: BaseException | None) -> None:
         """Note that a file was read, or could not be."""
 
-    def unhooked(self, save: Callable[[], Any]) -> Any:  # noqa: ANN401 - what `save` gives
+    def unhooked(self, save: Callable[[], Any]) -> Any:  # what `save` gives
         """Call `save` while no module has a hook of chaos."""
 
     def save_handed_over(self, folder: Path) -> None:
@@ -111,7 +111,7 @@ def _dumping(original: Callable[..., Any], listener: Listener) -> Callable[..., 
     pid = os.getpid()
 
     @functools.wraps(original)
-    def dump(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def dump(*args: Any, **kwargs: Any) -> Any:
         result = original(*args, **kwargs)
         path = _path_of(_argument(args, kwargs, 1, "file")) if os.getpid() == pid else None
         if path is not None:
@@ -125,7 +125,7 @@ def _saving(original: Callable[..., Any], listener: Listener) -> Callable[..., A
     pid = os.getpid()  # a forked data loader inherits the replacement, but is not the rank
 
     @functools.wraps(original)
-    def save(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def save(*args: Any, **kwargs: Any) -> Any:
         if os.getpid() != pid:
             return original(*args, **kwargs)
         target = _argument(args, kwargs, 1, "f")
@@ -158,7 +158,7 @@ def _save_in_halves(
     *,
     path: Path,
     then: Callable[[], None],
-) -> Any:  # noqa: ANN401
+) -> Any:
     """Write one half of a file, call `then`, and write the other half.
 
     Where the job has opened the file itself, it stays open.
@@ -191,7 +191,7 @@ def _loading(
     pid = os.getpid()
 
     @functools.wraps(original)
-    def load(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def load(*args: Any, **kwargs: Any) -> Any:
         path = _path_of(_argument(args, kwargs, 0, name))
         digest = listener.loading(path) if path is not None and os.getpid() == pid else None
         if path is None or digest is None:
@@ -213,7 +213,7 @@ def _serializing(original: Callable[..., Any], listener: Listener) -> Callable[.
     pid = os.getpid()
 
     @functools.wraps(original)
-    def serialize_file(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def serialize_file(*args: Any, **kwargs: Any) -> Any:
         path = _path_of(_argument(args, kwargs, 1, "filename"))
         if path is None or os.getpid() != pid:
             return original(*args, **kwargs)
@@ -230,9 +230,9 @@ def _serializing(original: Callable[..., Any], listener: Listener) -> Callable[.
     return serialize_file
 
 
-def _handing_over(original: Any, listener: Listener) -> Any:  # noqa: ANN401 - a method
+def _handing_over(original: Any, listener: Listener) -> Any:  # a method
     @functools.wraps(original)
-    def execute_save(executor: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def execute_save(executor: Any, *args: Any, **kwargs: Any) -> Any:
         writer = kwargs.get("storage_writer")
         folder: Any = kwargs.get("checkpoint_id") or getattr(writer, "checkpoint_id", "")
         listener.save_handed_over(Path(os.path.abspath(folder)))  # noqa: PTH100 - links stay links
@@ -241,11 +241,11 @@ def _handing_over(original: Any, listener: Listener) -> Any:  # noqa: ANN401 - a
     return execute_save
 
 
-def _writing(original: Any, listener: Listener) -> Any:  # noqa: ANN401 - a method
+def _writing(original: Any, listener: Listener) -> Any:  # a method
     pid = os.getpid()
 
     @functools.wraps(original)
-    def write_data(writer: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def write_data(writer: Any, *args: Any, **kwargs: Any) -> Any:
         if os.getpid() != pid:
             return original(writer, *args, **kwargs)
         listener.shard_begun(Path(str(writer.checkpoint_id)))
@@ -257,11 +257,11 @@ def _writing(original: Any, listener: Listener) -> Any:  # noqa: ANN401 - a meth
     return write_data
 
 
-def _argument(args: tuple[Any, ...], kwargs: dict[str, Any], place: int, name: str) -> Any:  # noqa: ANN401
+def _argument(args: tuple[Any, ...], kwargs: dict[str, Any], place: int, name: str) -> Any:
     return args[place] if len(args) > place else kwargs.get(name)
 
 
-def _path_of(target: Any, *, at_start: bool = False) -> Path | None:  # noqa: ANN401
+def _path_of(target: Any, *, at_start: bool = False) -> Path | None:
     """Return the path of the file that torch is to write or read; None if it has none.
 
     None also, `at_start`, for an open file with earlier content: it holds more than this save.
@@ -310,7 +310,7 @@ def sharded_part(folder: Path, files: Iterable[str]) -> ShardedPart | None:
     )
 
 
-def _read(path: Path) -> Any:  # noqa: ANN401 - `Metadata`, or None where it is unknown
+def _read(path: Path) -> Any:  # `Metadata`, or None where it is unknown
     """Return an index, None where it is none of torch's: an index of a job's own is not judged."""
     if f"{_MODULE}metadata" not in sys.modules or path.stat().st_size > READ_MAX:
         return None
@@ -322,7 +322,7 @@ def _read(path: Path) -> Any:  # noqa: ANN401 - `Metadata`, or None where it is 
 
 
 class _Index(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401
+    def find_class(self, module: str, name: str) -> Any:
         import torch
 
         is_kind = module == "torch" and isinstance(getattr(torch, name, None), torch.dtype)

@@ -39,13 +39,13 @@ def mixed(values: Sums) -> Sums:
     return z ^ (z >> np.uint64(31))
 
 
-def host_bytes(tensor: Any) -> npt.NDArray[np.uint8]:  # noqa: ANN401 - a torch.Tensor
+def host_bytes(tensor: Any) -> npt.NDArray[np.uint8]:  # a torch.Tensor
     """Return a CPU tensor's bytes, in the order of its elements."""
     array = host_array(tensor)
     return array.reshape(-1).view(np.uint8)
 
 
-def host_array(tensor: Any) -> npt.NDArray[Any]:  # noqa: ANN401 - a torch.Tensor
+def host_array(tensor: Any) -> npt.NDArray[Any]:  # a torch.Tensor
     """Return a CPU tensor's elements of any type, without a copy if they are contiguous."""
     try:
         array: npt.NDArray[Any] = tensor.detach().numpy()
@@ -72,7 +72,7 @@ def sums_of(words: Words) -> Sums:
     return np.array([np.sum(b * table[: len(b)]) for b in blocks], dtype=np.uint64)
 
 
-def row_sums(tensor: Any) -> Sums:  # noqa: ANN401 - a torch.Tensor
+def row_sums(tensor: Any) -> Sums:  # a torch.Tensor
     """Return one sum per row of a CPU tensor: per entry of its first dimension."""
     array = host_array(tensor)
     count = len(array)
@@ -84,7 +84,7 @@ def row_sums(tensor: Any) -> Sums:  # noqa: ANN401 - a torch.Tensor
     return sums
 
 
-def device_sums(tensor: Any) -> Any:  # noqa: ANN401 - torch.Tensor
+def device_sums(tensor: Any) -> Any:  # torch.Tensor
     """Return the sums of `sums_of`, as int64 on the tensor's device; the host does not wait."""
     import torch
 
@@ -103,7 +103,7 @@ def device_sums(tensor: Any) -> Any:  # noqa: ANN401 - torch.Tensor
     return torch.cat(sums) if sums else words.to(torch.int64)
 
 
-def device_row_sums(tensor: Any) -> Any:  # noqa: ANN401 - torch.Tensor
+def device_row_sums(tensor: Any) -> Any:  # torch.Tensor
     """Return the sums of `row_sums`, as int64 on the tensor's device."""
     import torch
 
@@ -114,7 +114,7 @@ def device_row_sums(tensor: Any) -> Any:  # noqa: ANN401 - torch.Tensor
     return (wide * keys_on(tensor.device, wide.shape[1])).sum(dim=1)
 
 
-def keys_on(device: Any, count: int) -> Any:  # noqa: ANN401 - a torch.device and a torch.Tensor
+def keys_on(device: Any, count: int) -> Any:  # a torch.device and a torch.Tensor
     """Return the first keys as int64 on a device, and keep them there."""
     import torch
 
@@ -125,7 +125,7 @@ def keys_on(device: Any, count: int) -> Any:  # noqa: ANN401 - a torch.device an
     return _device_keys[place][:count]
 
 
-def _aligned(raw: Any) -> Any:  # noqa: ANN401 - a torch.Tensor of bytes
+def _aligned(raw: Any) -> Any:  # a torch.Tensor of bytes
     """Return bytes that can be read as words: padded, and beginning at a word's boundary."""
     import torch
 

@@ -19,21 +19,21 @@ def waiting(optimizers: Iterable[Any]) -> Iterator[tuple[str, Any]]:
                 yield f"{index:04}.{number:06}", gradient
 
 
-def is_empty_step(optimizer: Any) -> bool:  # noqa: ANN401 - see `kind_of`
+def is_empty_step(optimizer: Any) -> bool:  # see `kind_of`
     """Return whether a step cannot move a parameter: no learning rate, and no gradient."""
     groups = getattr(optimizer, "param_groups", ())
     rates = [group.get("lr") for group in groups]
     return bool(rates) and all(map(_is_nothing, rates)) and not any(waiting([optimizer]))
 
 
-def _is_nothing(rate: Any) -> bool:  # noqa: ANN401
+def _is_nothing(rate: Any) -> bool:
     """Return whether a learning rate is 0; False, without a wait, for one on an accelerator."""
     if rate is None or getattr(getattr(rate, "device", None), "type", "cpu") != "cpu":
         return False
     return float(rate) == 0.0
 
 
-def _is_any(gradient: Any) -> bool:  # noqa: ANN401 - a torch.Tensor
+def _is_any(gradient: Any) -> bool:  # a torch.Tensor
     """Return whether any element is not zero; for a DTensor, any of its local part."""
     local = getattr(gradient, "to_local", None)
     own = gradient if local is None else local()

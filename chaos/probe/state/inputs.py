@@ -39,7 +39,6 @@ class Given:
 
     @property
     def is_late(self) -> bool:
-        """Whether a part of them still is on an accelerator."""
         return any(not isinstance(rows, np.ndarray) for c in self.calls for _, rows in c.columns)
 
     def read(self) -> Inputs | None:
@@ -110,7 +109,7 @@ class InputWindow:
         call = _Call([self._column(*column) for column in rows], has_samples)
         self._calls.append((call, owner))
 
-    def _column(self, path: tuple[Any, ...], tensor: Any) -> tuple[np.uint64, Any]:  # noqa: ANN401
+    def _column(self, path: tuple[Any, ...], tensor: Any) -> tuple[np.uint64, Any]:
         key = (path, tensor.dtype, tensor.shape[1:])
         salt = self._salts.get(key)
         if salt is None:
@@ -138,7 +137,7 @@ def _of_one(args: tuple[Any, ...]) -> list[tuple[tuple[Any, ...], Any]] | None:
     return [((0, 0), value)] if is_input and value.layout is torch.strided else None
 
 
-def _tensors(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:  # noqa: ANN401
+def _tensors(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:
     torch = sys.modules["torch"]
     if isinstance(value, torch.Tensor):
         value = _unwrapped(value)
@@ -160,7 +159,7 @@ def _outside_of_transforms() -> AbstractContextManager[Any]:
     return outside
 
 
-def _unwrapped(value: Any) -> Any:  # noqa: ANN401
+def _unwrapped(value: Any) -> Any:
     """Return the tensor inside the wrappers of `torch.func` (torch 2.13), which have no bytes.
 
     A tensor that is differentiated is returned as it is: it is no input.
@@ -173,7 +172,7 @@ def _unwrapped(value: Any) -> Any:  # noqa: ANN401
     return value
 
 
-def _members(value: Any) -> list[tuple[Any, Any]]:  # noqa: ANN401
+def _members(value: Any) -> list[tuple[Any, Any]]:
     """Return the members of a container, with their names; a library's batch is a mapping."""
     if isinstance(value, Mapping):
         return sorted(value.items(), key=lambda item: str(item[0]))

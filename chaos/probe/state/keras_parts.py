@@ -31,7 +31,7 @@ def keras_parts(models: Sequence[Any], *, full: bool) -> Iterator[Part]:
             yield from _of_optimizer(model.optimizer, end, full=full)
 
 
-def _of_optimizer(optimizer: Any, end: str, *, full: bool) -> Iterator[Part]:  # noqa: ANN401
+def _of_optimizer(optimizer: Any, end: str, *, full: bool) -> Iterator[Part]:
     steps = int(_local(optimizer.iterations).numpy())
     counted = Part.of(f"optimizer.iterations{end}", steps, with_size=False)
     yield replace(counted, count=steps)
@@ -51,7 +51,7 @@ def _of_variables(name: str, variables: Iterable[Any], *, full: bool, made: bool
     return replace(Part.of_entries(name, entries, with_size=full), pending=not made)
 
 
-def _is_a_ranks_own(variable: Any) -> bool:  # noqa: ANN401 - a variable of TensorFlow's or Keras's
+def _is_a_ranks_own(variable: Any) -> bool:  # a variable of TensorFlow's or Keras's
     """Return whether each rank has its own value until it is read, as of a moving mean.
 
     All ranks together must read it, and a rank's own value is not restored.
@@ -59,22 +59,22 @@ def _is_a_ranks_own(variable: Any) -> bool:  # noqa: ANN401 - a variable of Tens
     return _copies(variable) is not None and str(variable.synchronization).endswith("ON_READ")
 
 
-def _local(variable: Any) -> Any:  # noqa: ANN401
+def _local(variable: Any) -> Any:
     """Return this rank's copy of a variable that a strategy has spread over ranks."""
     copies = _copies(variable)
     return variable if copies is None else copies[0]
 
 
-def _copies(variable: Any) -> tuple[Any, ...] | None:  # noqa: ANN401
+def _copies(variable: Any) -> tuple[Any, ...] | None:
     copies = getattr(variable, "values", None)
     return copies if isinstance(copies, tuple) and copies else None
 
 
-def _own_name(variable: Any) -> str:  # noqa: ANN401
+def _own_name(variable: Any) -> str:
     return str(variable.name).rpartition("/")[2].partition(":")[0]
 
 
-def _tensor(variable: Any) -> Any:  # noqa: ANN401
+def _tensor(variable: Any) -> Any:
     """Return a variable's values as a tensor of torch, or as an array for types torch lacks."""
     import torch
 

@@ -28,7 +28,7 @@ _SLAB, _SLAB_OF_DEVICES = 1 << 14, 1 << 22  # elements widened to 64 bits at a t
 _MASKS = {1: 0xFF, 2: 0xFFFF, 4: 0xFFFFFFFF, 8: -1}
 
 
-def is_sharded(tensor: Any) -> bool:  # noqa: ANN401 - a torch.Tensor
+def is_sharded(tensor: Any) -> bool:  # a torch.Tensor
     """Return whether a tensor is a DTensor: part of one that several ranks hold."""
     return hasattr(tensor, "placements") and hasattr(tensor, "device_mesh")
 
@@ -64,7 +64,7 @@ class _Box:
 
     def __init__(
         self,
-        local: Any,  # noqa: ANN401 - a torch.Tensor
+        local: Any,  # a torch.Tensor
         shape: Sequence[int],
         offsets: Sequence[int],
         *,
@@ -78,7 +78,7 @@ class _Box:
         self.is_counted = is_counted
 
 
-def _box(tensor: Any) -> _Box | None:  # noqa: ANN401 - a torch.Tensor
+def _box(tensor: Any) -> _Box | None:  # a torch.Tensor
     import torch
     import torch.distributed as dist
 
@@ -145,7 +145,7 @@ def _sums(box: _Box) -> tuple[list[Any], list[Any]]:
     return sums, squares
 
 
-def _keys(dimension: int, offset: int, size: int, device: Any) -> Any:  # noqa: ANN401
+def _keys(dimension: int, offset: int, size: int, device: Any) -> Any:
     """Return the odd keys of a range of one dimension, on a device."""
     # Each dimension has a range of its own: with the same keys for rows and columns a matrix would
     # have the sum of its transpose. A dimension has fewer than 2**48 places.
@@ -158,7 +158,7 @@ def _keys(dimension: int, offset: int, size: int, device: Any) -> Any:  # noqa: 
     return torch.from_numpy(keys.view(np.int64)).to(device)
 
 
-def _bits(local: Any) -> Any:  # noqa: ANN401 - a torch.Tensor, or of numpy on the host
+def _bits(local: Any) -> Any:  # a torch.Tensor, or of numpy on the host
     """Return a tensor's elements as whole numbers of their size."""
     size = local.element_size()
     if local.device.type == "cpu":
@@ -169,7 +169,7 @@ def _bits(local: Any) -> Any:  # noqa: ANN401 - a torch.Tensor, or of numpy on t
     return local.contiguous().view(whole[size])
 
 
-def _widened(bits: Any) -> Any:  # noqa: ANN401 - as of `_bits`
+def _widened(bits: Any) -> Any:  # as of `_bits`
     """Return whole numbers of any size as 64-bit ones, without a sign."""
     if isinstance(bits, np.ndarray):
         return bits.astype(np.uint64)
@@ -189,7 +189,7 @@ class Part:
     share: Callable[[], Share | None] = lambda: None
 
     @classmethod
-    def of(cls, name: str, value: Any, *, with_size: bool) -> Self:  # noqa: ANN401 - any value
+    def of(cls, name: str, value: Any, *, with_size: bool) -> Self:  # any value
         """Take one value: its size is the norm of its tensors, or the value of a single number."""
         encoding = Encoding()
         encoding.add(value)

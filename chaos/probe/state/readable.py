@@ -14,7 +14,7 @@ _START = 4096
 _PREFIX = 8  # of a file of safetensors: the length of its heading
 
 
-def read(path: Path) -> Any:  # noqa: ANN401 - whatever is in it
+def read(path: Path) -> Any:  # whatever is in it
     """Return the content of a file of JSON, CSV, numpy or safetensors; None of any other."""
     reader = _READERS.get(path.suffix)
     if reader is None or path.stat().st_size > READ_MAX:
@@ -37,7 +37,7 @@ def is_text(path: Path) -> bool:
         return False
 
 
-def _json(path: Path) -> Any:  # noqa: ANN401
+def _json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
@@ -67,7 +67,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _numpy(path: Path) -> Any:  # noqa: ANN401
+def _numpy(path: Path) -> Any:
     import numpy as np
 
     with path.open("rb") as file:
@@ -77,7 +77,7 @@ def _numpy(path: Path) -> Any:  # noqa: ANN401
         return {name: _plain(held[name]) for name in held.files}
 
 
-def _safetensors(path: Path) -> Any:  # noqa: ANN401
+def _safetensors(path: Path) -> Any:
     import numpy as np
 
     raw = path.read_bytes()
@@ -94,7 +94,7 @@ def _safetensors(path: Path) -> Any:  # noqa: ANN401
     return found
 
 
-def _plain(array: Any) -> Any:  # noqa: ANN401 - a numpy array
+def _plain(array: Any) -> Any:  # a numpy array
     """Return an array of no dimension as a number, one of numbers as a tensor, which has a norm."""
     if array.ndim == 0:
         return array.item()

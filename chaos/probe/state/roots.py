@@ -24,7 +24,7 @@ class Owner:
     then thrown away: their inputs are none of training.
     """
 
-    def __init__(self, module: Any) -> None:  # noqa: ANN401 - a module of torch
+    def __init__(self, module: Any) -> None:  # a module of torch
         # Frozen ones as well: which are frozen changes, and not at the same step in a resumed job.
         self._parameters = [weakref.ref(parameter) for parameter in module.parameters()]
         self.is_trained = False
@@ -101,10 +101,9 @@ class Roots:
         return self._search is not None
 
     def all(self) -> list[Any]:
-        """Return the roots that still exist."""
         return [root for ref in self._roots if (root := ref()) is not None]
 
-    def without_hooks(self, save: Callable[[], Any]) -> Any:  # noqa: ANN401 - what `save` gives
+    def without_hooks(self, save: Callable[[], Any]) -> Any:  # what `save` gives
         """Call `save` while no root has a hook: a saved module must not contain one of chaos."""
         handles = self._handles
         hooked = [(root, owner) for ref, _, owner in handles if (root := ref()) is not None]
@@ -117,7 +116,7 @@ class Roots:
             for root, owner in hooked:
                 self._hook(root, owner)
 
-    def _seen(self, module: Any, args: tuple[Any, ...]) -> None:  # noqa: ANN401
+    def _seen(self, module: Any, args: tuple[Any, ...]) -> None:
         torch = sys.modules["torch"]
         if torch.compiler.is_compiling() or self._is_inside(module):
             return
@@ -136,16 +135,16 @@ class Roots:
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
             self._failed("modules", error)
 
-    def _is_inside(self, module: Any) -> bool:  # noqa: ANN401
+    def _is_inside(self, module: Any) -> bool:
         known = self._inside.get(id(module))
         return known is not None and known() is module
 
-    def _is_root(self, module: Any) -> bool:  # noqa: ANN401
+    def _is_root(self, module: Any) -> bool:
         if any(module is known for known in self._averaged()):
             return False
         return any(parameter.requires_grad for parameter in module.parameters())
 
-    def _add(self, module: Any) -> Owner:  # noqa: ANN401
+    def _add(self, module: Any) -> Owner:
         within = {id(part): weakref.ref(part) for part in module.modules()}
         for ref, handle, _ in self._handles:
             if id(ref()) in within:
@@ -166,7 +165,7 @@ class Roots:
         self._hook(module, owner)
         return owner
 
-    def _hook(self, module: Any, owner: Owner) -> None:  # noqa: ANN401
+    def _hook(self, module: Any, owner: Owner) -> None:
         if getattr(module, "_compiled_call_impl", None) is not None:
             return  # compiled in place (torch 2.13): a hook would be compiled with it
         hook = RootHook(self._called, self._validates, self._failed, owner)
@@ -190,7 +189,7 @@ class RootHook:
         self._owner = owner
         self._pid = os.getpid()
 
-    def __call__(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:  # noqa: ANN401
+    def __call__(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Pass on a call in training, and that there is one in evaluation without gradients."""
         if os.getpid() != self._pid:
             return
@@ -212,5 +211,5 @@ class RootHook:
 class NoHook:
     """The hook of a copied root."""
 
-    def __call__(self, *_: Any) -> None:  # noqa: ANN401
+    def __call__(self, *_: Any) -> None:
         """Do nothing."""

@@ -30,7 +30,7 @@ from chaos.probe.state.part import Part
 from chaos.probe.state.roots import Roots
 
 
-def kind_of(stepped: Any) -> str:  # noqa: ANN401 - whatever begins a step
+def kind_of(stepped: Any) -> str:  # whatever begins a step
     """Return the kind of an object that makes steps: `optimizer` (torch), `keras` or `booster`."""
     if hasattr(stepped, "param_groups"):
         return "optimizer"
@@ -57,7 +57,7 @@ class Found:
         self._watch_making("scaler", torch.amp.GradScaler)
         self._watch_making("ema", AveragedModel)
 
-    def add(self, kind: str, found: Any) -> None:  # noqa: ANN401 - any object of that kind
+    def add(self, kind: str, found: Any) -> None:  # any object of that kind
         """Remember an object, unless it is known; an optimizer is also added at its first step."""
         if not any(known is found for known in self.all(kind)):
             self._seen.setdefault(kind, []).append(weakref.ref(found))
@@ -68,7 +68,7 @@ class Found:
         """Return the objects of a kind that still exist."""
         return [o for ref in self._seen.get(kind, ()) if (o := ref()) is not None]
 
-    def stepped(self, optimizer: Any, epoch: int) -> None:  # noqa: ANN401
+    def stepped(self, optimizer: Any, epoch: int) -> None:
         """Remember the epoch of an optimizer's last step."""
         self._stepped[optimizer] = epoch
 
@@ -80,11 +80,11 @@ class Found:
         """
         return [o for o in self.all("optimizer") if self._stepped.get(o, epoch) >= epoch - 1]
 
-    def _watch_making(self, kind: str, cls: Any) -> None:  # noqa: ANN401 - a class
+    def _watch_making(self, kind: str, cls: Any) -> None:  # a class
         original: Callable[..., None] = cls.__init__
 
         @functools.wraps(original)
-        def make(made: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+        def make(made: Any, *args: Any, **kwargs: Any) -> None:
             original(made, *args, **kwargs)
             self.add(kind, made)
 
@@ -139,7 +139,7 @@ class StateWatch:
 
     def step_begins(
         self,
-        optimizer: Any,  # noqa: ANN401 - see `kind_of`
+        optimizer: Any,  # see `kind_of`
         *,
         may_be_entered: bool = False,
     ) -> None:

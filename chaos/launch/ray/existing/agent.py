@@ -191,7 +191,7 @@ def _token_of(process: psutil.Process) -> str | None:
         return None
 
 
-def start_agent(node_id: str, token: str) -> Any:  # noqa: ANN401 - an actor handle
+def start_agent(node_id: str, token: str) -> Any:  # an actor handle
     """Start an agent on a node; return its handle without waiting for it."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -232,7 +232,6 @@ class AgentPool:
                 self.agents[node_id] = start_agent(node_id, self._terms.token)
 
     def renew(self) -> None:
-        """Renew every agent's lease."""
         for agent in list(self.agents.values()):
             agent.renew.remote()
 
@@ -312,6 +311,8 @@ class AgentPool:
         workers = {f"worker-{pid}-{name}" for pid in self._pids[node_id]}
         return [JournalCut(source=s, node_id=node_id) for s in sorted(begun | workers)]
 
-    def _ask(self, node_id: str, what: str, *words: Any, more_s: float = 0.0) -> Any:  # noqa: ANN401 - whatever the agent gives
+    def _ask(
+        self, node_id: str, what: str, *words: Any, more_s: float = 0.0
+    ) -> Any:  # whatever the agent gives
         answer = getattr(self.agents[node_id], what).remote(*words)
         return ray.get(answer, timeout=ANSWER_S + more_s)

@@ -44,12 +44,10 @@ class ExistingCluster:
 
     @property
     def driver_env(self) -> dict[str, str]:
-        """The cluster's variables in a driver's environment."""
         return {"RAY_ADDRESS": self.address}
 
     @property
     def address(self) -> str:
-        """The address that the user gave."""
         assert self.shape.address is not None
         return self.shape.address
 
@@ -85,7 +83,6 @@ class ExistingCluster:
         return []
 
     def close(self) -> None:
-        """Disconnect."""
         self._connection.close()
 
     def _place_storage(
@@ -121,8 +118,9 @@ class ExistingCluster:
 
 @dataclass(frozen=True)
 class Connection:
-    """The connection to a cluster; `dashboard` is the address of its dashboard, if it has one."""
+    """The connection to a cluster."""
 
+    #: the address of its dashboard, if it has one
     dashboard: str | None
     authentication: Authentication
 

@@ -15,17 +15,16 @@ RENEW_S = 3.0
 
 @dataclass(frozen=True)
 class Terms:
-    """The facts about a cluster, for one run.
+    """The facts about a cluster, for one run."""
 
-    `own` is the address of chaos's own node; `apart` are the nodes that do not see the run's
-    files, where the run's directory is named by `token`. `reclaim_by`: the platform that takes
-    nodes, if it is not chaos.
-    """
-
+    #: the name of the run's directory on the nodes that do not see it
     token: str
     guard: Guard
+    #: the address of chaos's own node
     own: str
+    #: the nodes that do not see the run's files
     apart: frozenset[str]
+    #: the platform that takes nodes, if it is not chaos
     reclaim_by: str | None = None
 
 
@@ -52,7 +51,7 @@ class Lease:
 
 
 @contextlib.contextmanager
-def leases_renewed(controller: Any) -> Iterator[None]:  # noqa: ANN401 - an actor handle
+def leases_renewed(controller: Any) -> Iterator[None]:  # an actor handle
     """Renew the leases of a run's agents in a thread, which ends with the harness's process."""
     is_over = threading.Event()
 

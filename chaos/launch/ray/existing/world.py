@@ -67,7 +67,6 @@ class ExistingWorld(RayWorld):
         return bool(call(agent.is_gone.remote(target.pid, within_s), more_s=within_s))
 
     def give_notice(self, node_id: str, *, notice_s: float) -> int:
-        """Drain the node for preemption."""
         self._refuse(node_id, costs_node=True)
         self._announced.add(node_id)
         return super().give_notice(node_id, notice_s=notice_s)
@@ -113,7 +112,6 @@ class ExistingWorld(RayWorld):
         return True
 
     def taken_by(self, node_id: str) -> str | None:
-        """Return in words which platform took a node, if any did."""
         return None if self._machines is None else self._machines.taken_by(node_id)
 
     def node_is_dead(self, node_id: str, *, within_s: float) -> bool:

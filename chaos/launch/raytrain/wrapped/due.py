@@ -31,15 +31,13 @@ _Turn = tuple[int, int]
 
 @dataclass(frozen=True)
 class Layer:
-    """The settings that every copy of a run's wrapped storage shares.
-
-    `root` is the run's own folder in storage; `snapshot` is the name of the file
-    in it with the list of checkpoints of Ray's controller.
-    """
+    """The settings that every copy of a run's wrapped storage shares."""
 
     directory: Path
     ops: tuple[Op, ...]
+    #: the run's own folder in storage
     root: str
+    #: the name of the file in it with the list of checkpoints of Ray's controller
     snapshot: str
 
     def checkpoint_of(self, path: str) -> str:
@@ -87,7 +85,6 @@ class StorageInjector:
         return op
 
     def hides(self, path: str) -> bool:
-        """Return whether a path is hidden now."""
         return self._hiding(path) is not None
 
     def hide(self, op: Op, path: str) -> None:

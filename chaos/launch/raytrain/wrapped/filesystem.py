@@ -29,7 +29,7 @@ SLICES_PER_S = 10
 class Through:
     """A file that passes everything on to another."""
 
-    def __init__(self, file: Any, injector: StorageInjector, op: Op, path: str) -> None:  # noqa: ANN401
+    def __init__(self, file: Any, injector: StorageInjector, op: Op, path: str) -> None:
         self._file = file
         self._injector = injector
         self._op = op
@@ -37,7 +37,6 @@ class Through:
 
     @property
     def closed(self) -> bool:
-        """Whether the file is closed."""
         return bool(self._file.closed)
 
     def write(self, content: bytes) -> int:
@@ -46,18 +45,16 @@ class Through:
         return len(content)
 
     def flush(self) -> None:
-        """Flush the file."""
         self._file.flush()
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
 
 class Late(Through):
     """A file whose upload waits before its first byte."""
 
-    def __init__(self, *args: Any, delay_s: float) -> None:  # noqa: ANN401 - as `Through`
+    def __init__(self, *args: Any, delay_s: float) -> None:  # as `Through`
         super().__init__(*args)
         if self._injector.begins(self._op):
             # Before the wait: a worker that ends during the wait has waited, too.
@@ -71,7 +68,7 @@ _ONE_LINE = threading.Lock()  # all files of an upload share its bandwidth
 class Narrow(Through):
     """A file that takes so many bytes a second, together with all files of the process."""
 
-    def __init__(self, *args: Any, bytes_per_s: int) -> None:  # noqa: ANN401 - as `Through`
+    def __init__(self, *args: Any, bytes_per_s: int) -> None:  # as `Through`
         super().__init__(*args)
         self._bytes_per_s = bytes_per_s
 
@@ -92,7 +89,7 @@ class Narrow(Through):
 class Full(Through):
     """A file that takes so many bytes, and raises `ENOSPC` at the next."""
 
-    def __init__(self, *args: Any, room: int) -> None:  # noqa: ANN401 - as `Through`
+    def __init__(self, *args: Any, room: int) -> None:  # as `Through`
         super().__init__(*args)
         self._room = room
 
@@ -112,7 +109,7 @@ class Full(Through):
 class Half(Through):
     """A file that keeps its first half. Later bytes are held back until they are in that half."""
 
-    def __init__(self, *args: Any, kills: bool = False) -> None:  # noqa: ANN401 - as `Through`
+    def __init__(self, *args: Any, kills: bool = False) -> None:  # as `Through`
         super().__init__(*args)
         self._kills = kills
         self._held = bytearray()
@@ -160,13 +157,12 @@ class Wrapped(fs.PyFileSystem):  # type: ignore[misc]
         self.layer = layer
 
     @property  # type: ignore[misc]  # asked, never set
-    def __class__(self) -> Any:  # noqa: ANN401 - a type
+    def __class__(self) -> Any:  # a type
         late = any(isinstance(op.fault, DelayedVisibility) for op in self.layer.ops)
         return Wrapped if late else type(self.inner)
 
     @property
     def type_name(self) -> str:
-        """The type name of the wrapped file system."""
         return str(self.inner.type_name)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -181,7 +177,7 @@ class Wrapped(fs.PyFileSystem):  # type: ignore[misc]
     __hash__ = None  # type: ignore[assignment]  # as pyarrow's own have none
 
 
-def innermost(filesystem: Any) -> Any:  # noqa: ANN401 - anything that is compared
+def innermost(filesystem: Any) -> Any:  # anything that is compared
     """Return the file system that another wraps; itself if it wraps none."""
     return filesystem.inner if issubclass(type(filesystem), Wrapped) else filesystem
 
@@ -211,7 +207,6 @@ class Delegate(fs.FileSystemHandler):  # type: ignore[misc]
     # -- reading -----------------------------------------------------------------------------
 
     def get_type_name(self) -> str:
-        """Return the wrapped file system's type name."""
         return str(self.inner.type_name)
 
     def normalize_path(self, path: str) -> str:
@@ -233,19 +228,17 @@ class Delegate(fs.FileSystemHandler):  # type: ignore[misc]
                 self._turn_away(info.path, is_error=False)
         return seen
 
-    def open_input_stream(self, path: str) -> Any:  # noqa: ANN401 - a NativeFile
-        """Open a file to be read from its beginning."""
+    def open_input_stream(self, path: str) -> Any:  # a NativeFile
         self._turn_away(path)
         return self.inner.open_input_stream(path, compression=None)
 
-    def open_input_file(self, path: str) -> Any:  # noqa: ANN401 - a NativeFile
-        """Open a file to be read anywhere."""
+    def open_input_file(self, path: str) -> Any:  # a NativeFile
         self._turn_away(path)
         return self.inner.open_input_file(path)
 
     # -- writing -----------------------------------------------------------------------------
 
-    def open_output_stream(self, path: str, metadata: Any) -> Any:  # noqa: ANN401 - a NativeFile
+    def open_output_stream(self, path: str, metadata: Any) -> Any:  # a NativeFile
         """Open a file to be written, through the faults that are due on it."""
         due = list(self._injector.due(path))
         for op, fault in due:
@@ -255,12 +248,11 @@ class Delegate(fs.FileSystemHandler):  # type: ignore[misc]
             file = self._through(file, op, fault, path)
         return file if isinstance(file, pa.NativeFile) else pa.PythonFile(file, mode="w")
 
-    def open_append_stream(self, path: str, metadata: Any) -> Any:  # noqa: ANN401 - a NativeFile
+    def open_append_stream(self, path: str, metadata: Any) -> Any:  # a NativeFile
         """Open a file to be written on at its end; no fault is due on that."""
         return self.inner.open_append_stream(path, compression=None, metadata=metadata)
 
     def create_dir(self, path: str, recursive: bool) -> None:  # noqa: FBT001 - pyarrow's signature
-        """Make a folder."""
         self.inner.create_dir(path, recursive=recursive)
 
     def move(self, source: str, destination: str) -> None:
@@ -268,23 +260,18 @@ class Delegate(fs.FileSystemHandler):  # type: ignore[misc]
         self.inner.move(source, destination)
 
     def copy_file(self, source: str, destination: str) -> None:
-        """Copy a file within storage."""
         self.inner.copy_file(source, destination)
 
     def delete_file(self, path: str) -> None:
-        """Remove a file."""
         self.inner.delete_file(path)
 
     def delete_dir(self, path: str) -> None:
-        """Remove a folder and all in it."""
         self.inner.delete_dir(path)
 
     def delete_dir_contents(self, path: str, missing_dir_ok: bool = False) -> None:  # noqa: FBT001, FBT002
-        """Empty a folder."""
         self.inner.delete_dir_contents(path, missing_dir_ok=missing_dir_ok)
 
     def delete_root_dir_contents(self) -> None:
-        """Empty the storage."""
         self.inner.delete_dir_contents("/", accept_root_dir=True)
 
     # -- inside ------------------------------------------------------------------------------
@@ -310,7 +297,7 @@ class Delegate(fs.FileSystemHandler):  # type: ignore[misc]
             self._injector.record(op, path, "raised", f"raised `{fault.error}`")
             raise OSError(fault.error)
 
-    def _through(self, file: Any, op: Op, fault: Fault, path: str) -> Any:  # noqa: ANN401
+    def _through(self, file: Any, op: Op, fault: Fault, path: str) -> Any:
         place = (file, self._injector, op, path)
         match fault:
             case SlowUpload(delay_s=float(delay_s)):
