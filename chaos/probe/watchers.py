@@ -144,6 +144,9 @@ class Watchers:
         """Look at the state before an optimizer step."""
         with self.cost.watching:
             if self._files is not None:
+                # The order matters: the place is settled first, then what is seen of the step is
+                # recorded at it. A step that ends an epoch by being the first of the next one can
+                # only be known as it begins, when all ranks have come to it.
                 self._files.pass_reported()
                 steps = self._epoch_steps or declared.declared_epoch_steps()
                 if not self._has_reports and self._files.is_at_end(steps):
@@ -294,7 +297,9 @@ class Watchers:
         return known, self._cursor.epoch
 
     def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any], owner: Owner) -> None:
-        if self._files is not None:  # before the ranks wait for each other in the backward pass
+        # Before the ranks wait for each other in the backward pass: once any rank begins its first
+        # step, what all of them have read is recorded.
+        if self._files is not None:
             self._files.look()
         if self._inputs is not None:
             with self.cost.watching:

@@ -31,6 +31,8 @@ class ChaosCallback(*_BASES):  # type: ignore[misc]
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the address and the lineage only: open files cannot be pickled."""
+        # Ray pickles the callback anew for each worker group, from the controller's: what a probe
+        # must know of the attempts before travels here, and no process is asked for it.
         lineage = self._lineage
         if self._observer is not None:
             try:
@@ -100,6 +102,8 @@ class ChaosCallback(*_BASES):  # type: ignore[misc]
         begin: Callable[[Probe], None],
         end: Callable[[Probe, BaseException | None], None],
     ) -> Iterator[None]:
+        # Ray 2.60 enters the context before its own work and leaves it after it: an error of the
+        # upload, or of `report()`, passes through, is recorded, and goes on to the train function.
         self._probing(where, begin)
         error: BaseException | None = None
         try:

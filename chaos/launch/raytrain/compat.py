@@ -106,6 +106,8 @@ def around_uploads_beside(around: Callable[[Callable[..., Any]], Callable[..., A
     Ray 2.60 has one such thread per process (`CheckpointUploadMode.ASYNC`), and the next upload
     waits for the one before.
     """
+    # The function is wrapped as it is handed over, in `report()`: only there is it known to which
+    # epoch the upload belongs. In Ray's thread the training has long gone on.
     pool = train_context().checkpoint_upload_threadpool
     submit = type(pool).submit
 
@@ -140,6 +142,7 @@ def on_stored(tell: Callable[[Path, str], None]) -> None:
         if upload_fn is None and _is_local(checkpoint):
             tell(Path(checkpoint.path), name)
         report = upload(name, metrics, checkpoint, delete, upload_fn, *more)
+        # By identity: the report lives until it is handed over below.
         if upload_fn is None:
             by_ray.add(id(report))
         return report
@@ -171,6 +174,9 @@ def around_train_fn(
     Call `begin` in that thread, before the train function, and `tell` after it, with
     the error that it raised or None.
     """
+    # Three moments: the worker is asked to launch (Ray's controller waits for the answer, and a
+    # death there fails it: `starting` with `at_launch`), the thread of the train function begins,
+    # and it ends. BaseException, since a script may end itself by SystemExit.
     runner = train_context().execution_context.training_thread_runner
     run = runner.run
 
@@ -203,6 +209,9 @@ def on_checkpoint_deleted(
     The name is its path below `folder`. Ray looks for it and removes it in the
     context that `within` returns.
     """
+    # Ray 2.60's CheckpointManager calls this function of its own module by name. `within` tells the
+    # wrapped storage that it is retention that looks: a checkpoint that is hidden from readers by a
+    # fault is not hidden from its removal, or Ray's controller would fail in what no storage does.
     from ray.train.v2._internal.execution.checkpoint import checkpoint_manager
 
     original = checkpoint_manager.delete_fs_path
@@ -249,6 +258,7 @@ def state_name(state: Any) -> str:  # a TrainControllerState
 
 def failure_of(state: Any) -> Any:  # a TrainingFailedError or None
     """Return the error that brought the controller into a state, None if there is none."""
+    # Ray 2.60 passes through SHUTTING_DOWN on its way out, and the error is in the state after it.
     after = getattr(state, "next_state", None)
     return getattr(after if after is not None else state, "training_failed_error", None)
 
@@ -261,6 +271,8 @@ def leads_to_error(state: Any) -> bool:  # a TrainControllerState
 
 def charged_budget(error: Any) -> Budget:  # a TrainingFailedError
     """Return the budget that Ray's default policy counts an error against."""
+    # Ray's own function decides, and not the notice that was given: which budget an announced loss
+    # is charged to is what is tested (docs/notes, 23).
     from ray.train.v2._internal.execution.failure_handling.default import _is_preemption_failure
 
     if type(error).__name__ == "ControllerError":
@@ -273,6 +285,8 @@ def our_error(error: Any) -> str | None:  # a TrainingFailedError
 
     What this code raises on purpose is harm, or what Ray's core or a file system would raise.
     """
+    # The last frame says whose code raised: an error of chaos's own in Ray's controller is no word
+    # about the job, and the run is tried again.
     inner = getattr(error, "controller_failure", None)
     meant = ("RayError", "ChaosError", "InjectedError", "OSError")
     if inner is None or any(cls.__name__ in meant for cls in type(inner).__mro__):

@@ -81,6 +81,9 @@ class Found:
         return [o for o in self.all("optimizer") if self._stepped.get(o, epoch) >= epoch - 1]
 
     def _watch_making(self, kind: str, cls: Any) -> None:  # a class
+        # The class's own constructor, so that subclasses of a job's are seen as well, whatever
+        # module they come from. The object is added when the constructor is over: before that it
+        # has no parameters to tell it by.
         original: Callable[..., None] = cls.__init__
 
         @functools.wraps(original)
@@ -155,6 +158,9 @@ class StateWatch:
             return
         self._entered = self._cursor.epoch
         with self._cost.watching, self._cost.on_state:
+            # The optimizer is the first that is seen of a step, and usually the modules were called
+            # before it. Where it takes a closure they are called within it: the state is taken now,
+            # before anything moves, and the model is added at its first call (`root_found`).
             taken = self._take("entered")
             self._gradients = None
             if self._roots is not None and self._roots.is_searching and not self._roots.all():
@@ -240,6 +246,8 @@ class StateWatch:
             self._write(taken.event())
             return
         self._pending.append(taken)
+        # Fingerprints wait on the accelerator until a report, so that a step is not held up. A job
+        # that reports seldom must not keep any number of them there.
         if len(self._pending) >= PENDING_MAX:
             self.settle()
 
