@@ -49,6 +49,9 @@ class ProcessWorld(RunWorld):
 
     def placed(self, pid: int, node_id: str) -> None:
         """Set the node of a worker of the next group; kill it if the node was lost meanwhile."""
+        # A node may go between the placement of a worker and the report of its group, where no
+        # group names it yet. `lose_node` takes the node from `_live` under the same lock: either it
+        # finds the worker in `_placed`, or this finds the node gone.
         with self._lock:
             self._placed[pid] = node_id
             is_lost = node_id not in self._live

@@ -220,6 +220,9 @@ class ProcessActor:
         self._kill = kill
         self._wire = wire
         self._death = death
+        # Three threads come here: the loop of Ray's controller calls, the listener settles, and a
+        # callback of a driver's object answers. The lock guards the table of open calls alone, and
+        # is not held while something is sent: the pipe may be full until the worker reads.
         self._lock = threading.Lock()
         self._open: dict[int, Future[Any]] = {}
         self._count = 0
@@ -284,6 +287,8 @@ class ProcessActor:
             return  # the worker is dead, and has no use for the answer
 
     def _fail_open_calls(self) -> None:
+        # Taken out under the lock: the listener and a call that finds the connection broken may
+        # both come here, and a future can be failed once.
         with self._lock:
             abandoned, self._open = self._open, {}
         for future in abandoned.values():

@@ -122,6 +122,8 @@ class Lane:
             return
         self._shed()
         try:
+            # A group of its own, led by the worker: what the job starts in it (a DataLoader's
+            # processes) ends with it, as on Ray 2.60.
             os.setpgid(0, 0)
             die_with_parent(lane)
             write_to(Path(spawn.log))
@@ -130,6 +132,7 @@ class Lane:
             core.Context.session = spawn.session
             live_as_worker(spawn, end, compat.worker_class()())
         finally:
+            # Never back into the lane's own loop, whatever was raised: there would be two lanes.
             os._exit(1)
 
     def _shed(self) -> None:

@@ -113,6 +113,9 @@ class JobDeaths:
         The caller must read the events once more and ask again: an event that explains an end
         is written before the end, but may not have been read yet.
         """
+        # Processes are looked at now, events come later: a worker may be gone whose TrainFnEnded is
+        # not read yet. Hence two questions with a reading between them (see `Run._vanished`), and
+        # only new events are learnt from, since this is asked ten times a second.
         for event in seen[self._read :]:
             self._learn(event)
         self._read = len(seen)

@@ -89,6 +89,9 @@ class Pool:
 
     def group_started(self, group: Mapping[int, Target], handle: Any) -> None:
         """Fill the pool for the next attempt; does not wait. `handle`: of one of the workers."""
+        # A thread of its own, since a raylet may take seconds to answer and Ray's controller waits
+        # for this call. One after another: the next filling counts what the one before has asked
+        # for.
         before, failed_s = self._filling, self._failed_s
         workers = tuple(group.values())
 

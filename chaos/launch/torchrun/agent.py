@@ -113,12 +113,17 @@ class Observer:
     def _follow_rendezvous(self) -> None:
         meet, host = LocalElasticAgent._rendezvous, rendezvous_backend._create_tcp_store  # noqa: SLF001
 
+        # The port of the store is free of choice, and known once its host has made it: the agents
+        # of other nodes ask for it (`rendezvous_port`) before they call torchrun.
         def hosted(parameters: Any) -> Any:  # a TCPStore
             store = host(parameters)
             if node_number(self._node) == HOST:
                 self._guarded("store", lambda: self._controller.rendezvous_hosted(store.port))
             return store
 
+        # Only the first rendezvous waits for all: agents are a second apart or more, as their
+        # imports end, and torchelastic would begin the job with those that are there (`--nnodes
+        # MIN:MAX`). Later rounds are torchelastic's own matter.
         def met(agent: Any, group: WorkerGroup) -> None:
             if self._attempt < 0:
                 self._guarded("start", lambda: self._controller.agent_ready(self._node))
@@ -136,6 +141,8 @@ class Observer:
             self._guarded("round", lambda: self._started(group, pids))
             return pids
 
+        # torchelastic restarts workers for two reasons by the same method: one failed, or the
+        # membership changed, which costs no retry. What the last look at them found tells which.
         def restarted(agent: Any, group: WorkerGroup) -> None:
             if not self._has_failed:
                 self._guarded("membership", self._membership_changed)
@@ -160,6 +167,8 @@ class Observer:
     def _follow_end(self) -> None:
         wait = LocalElasticAgent._exit_barrier  # noqa: SLF001
 
+        # An agent whose workers are done waits for all others, 300 s by torch's default. One that a
+        # fault has taken never comes, and a right job would fail or stand there as long.
         def waited(agent: Any) -> None:
             def settle() -> None:
                 if self._controller.node_taken():
@@ -173,6 +182,8 @@ class Observer:
 
     def _met(self, group: WorkerGroup) -> None:
         """Learn the number of the round, and pass it on to the workers that are started next."""
+        # Through the environment: a worker is started with a copy of it, and has the number before
+        # its first line.
         handler = group.spec.rdzv_handler
         self._attempt = handler._state_holder.state.round  # noqa: SLF001
         os.environ[ATTEMPT_ENV] = str(self._attempt)
@@ -205,6 +216,8 @@ class Observer:
 
     def _error_of(self, failure: Any) -> str:  # a ProcessFailure
         """Return what ended a worker: a signal, the error that it raised, or its exit code."""
+        # torchelastic knows of an error only where a script's function is decorated with `record`.
+        # The probe has written what the train function raised into the worker's own journal.
         if failure.exitcode < 0:
             return f"ended by {failure.signal_name()}"
         path = self._run.journals / f"worker-{failure.pid}.jsonl"

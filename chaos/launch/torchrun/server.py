@@ -71,6 +71,10 @@ class RoundServer(GateServer):
             self._changed.wait_for(lambda: not self._awaited, timeout=READY_S)
 
     def _part_started(self, attempt: int, ranks: int, workers: dict[int, Target]) -> None:
+        # Each connection has a thread, so the parts of a round and the first words of its ranks
+        # come in any order, a rank's before its agent's report of it. The group is passed on by the
+        # thread of the last part, outside of the condition: the chaos controller has its own, and
+        # a fault may be held in it. `is_known` orders the two calls: started, then launched.
         with self._changed:
             one = self._rounds.setdefault(attempt, _Round())
             one.ranks = ranks

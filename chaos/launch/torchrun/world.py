@@ -38,6 +38,8 @@ class AgentWorld(ProcessWorld):
         torchelastic kills those that are there after its `--shutdown-timeout`, and leaves. Where
         the run has a metadata service, that alone announces the loss, as on a cloud.
         """
+        # Taken from now on, and not when it goes: torchelastic ends the agent within the notice,
+        # and its exit code is then no word about the job.
         pid = self._agent(node_id)
         with self._lock:
             self._deadlines[node_id] = self._clock.wall_ns() // 1_000_000 + int(notice_s * 1000)
@@ -105,6 +107,9 @@ class AgentWorld(ProcessWorld):
 
     def _stopped(self, node_id: str) -> list[psutil.Process]:
         """Stop all processes of a node, the agent first, so that they end in one instant."""
+        # A machine goes in one instant. Killed one by one, the agent would see its workers die and
+        # report it, or start new ones. What is stopped can do neither; the tree is looked at again,
+        # since a process that was not stopped yet may have started another.
         agent = self._known().pid_of(node_id)
         found: list[psutil.Process] = []
         for _ in range(LOOKS):
