@@ -44,9 +44,10 @@ _FIRST = (
 
 @dataclass(frozen=True)
 class Registered:
-    """One entry point that can be used; `package` has its version: `chaos-peers 1.0`."""
+    """One entry point that can be used."""
 
     name: str
+    #: with its version: `chaos-peers 1.0`
     package: str
     place: str
     what: Any

@@ -40,10 +40,11 @@ AUDIT, PAGES = "audit.json", {"run": "report.html", "suite": "report.html", "aud
 
 @dataclass(frozen=True)
 class Item:
-    """One run, suite or audit; `stamp` is the time of its begin (UTC, as in folder names)."""
+    """One run, suite or audit."""
 
     kind: Kind
     path: Path
+    #: the time of its begin (UTC, as in folder names)
     stamp: str
 
     @property

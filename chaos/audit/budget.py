@@ -109,10 +109,12 @@ class Pace:
 
 @dataclass(frozen=True)
 class Minimum:
-    """The runs that an answer needs, of about `each_s` each, after `spent_s` of clean runs."""
+    """The runs that an answer needs."""
 
     runs: int
+    #: the time of the clean runs before them
     spent_s: float
+    #: the estimated time of one
     each_s: float
     lanes: int
 

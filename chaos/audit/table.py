@@ -85,9 +85,10 @@ class KindRow:
 
 @dataclass(frozen=True)
 class CheckRow:
-    """The verdicts of one check by number; `with_evidence` counts those with evidence."""
+    """The verdicts of one check by number."""
 
     check: str
+    #: the runs in which it had evidence
     with_evidence: int
     nothing_due: int
     broken: int

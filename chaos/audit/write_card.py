@@ -63,12 +63,13 @@ def _retries(profile: JobProfile, places: Sequence[Place]) -> Iterator[Replaced]
 
 @dataclass(frozen=True)
 class CardWriter:
-    """The writer of an audit's results; `command` is the command line that repeats it."""
+    """The writer of an audit's results."""
 
     clean: Clean
     queue: Queue
     folder: AuditFolder
     seed: int
+    #: the command line that repeats it
     command: str
     retries: Retries
 

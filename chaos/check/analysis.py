@@ -105,10 +105,11 @@ class RunTables:
 
 @dataclass(frozen=True, eq=False)
 class RunAnalysis:
-    """The input of every check. `baseline`: the same job and seed without faults."""
+    """The input of every check."""
 
     plan: Plan
     history: History
+    #: the same job and seed without faults
     baseline: History | None = None
 
     def __post_init__(self) -> None:

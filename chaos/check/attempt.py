@@ -34,21 +34,23 @@ Losses = tuple[float | str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """The place at which a rank resumed, and the evidence; `others` fit equally well."""
+    """The place at which a rank resumed, and the evidence."""
 
     place: Place
     by: ResumeEvidence
+    #: the places that fit equally well
     others: tuple[Place, ...] = ()
 
 
 class Step(msgspec.Struct, frozen=True, gc=False):
-    """A finished optimizer step; `losses` is None where they were never resolved."""
+    """A finished optimizer step."""
 
     number: int
     attempt: int
     rank: int
     epoch: int
     step: int
+    #: None where they were never resolved
     losses: Losses | None
     inputs: Inputs | None = None
 

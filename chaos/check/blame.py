@@ -45,9 +45,10 @@ class Aftermath:
 
 @dataclass(frozen=True)
 class Cause:
-    """Rows with one reason, the nearest to it first; `explains`: can cause the first difference."""
+    """Rows with one reason, the nearest to it first."""
 
     rows: tuple[Row, ...]
+    #: it can cause the first difference
     explains: bool
 
 

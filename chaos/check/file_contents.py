@@ -25,10 +25,11 @@ _TEMPORARY = re.compile(r"tmp[a-z0-9_#]{8}")
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """One file as it was written; `nth`: its number among those of its name at this place."""
+    """One file as it was written."""
 
     number: int
     file: RankName
+    #: its number among those of its name at this place
     nth: int
     name: str
     what: FileSaved | FileWritten

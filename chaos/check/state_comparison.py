@@ -27,8 +27,9 @@ from chaos.model.places import Place, RankName, StatePlace
 
 @dataclass(frozen=True, slots=True)
 class PartPair:
-    """One part of one rank's state, and the baseline's at its place. `number`: its event."""
+    """One part of one rank's state, and the baseline's at its place."""
 
+    #: its event
     number: int
     at: StatePlace
     ours: Component

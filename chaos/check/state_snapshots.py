@@ -40,9 +40,10 @@ class Allowed(Protocol):
 
 @dataclass(frozen=True)
 class StateSnapshots:
-    """The snapshots of one history, each with its number; parts are named as in `like`."""
+    """The snapshots of one history, each with its number."""
 
     history: History
+    #: the snapshots after which parts are named
     like: "StateSnapshots | None" = None
 
     @cached_property

@@ -185,9 +185,10 @@ SLACK = 2
 
 @dataclass(frozen=True)
 class TimeLimit:
-    """A number of seconds; `own_s`: the baseline's own time, if the limit comes from it."""
+    """A number of seconds."""
 
     seconds: float
+    #: the baseline's own time, if the limit comes from it
     own_s: float | None = None
 
     @classmethod
@@ -218,9 +219,10 @@ def for_recovery(analysis: RunAnalysis) -> TimeLimit:
 
 @dataclass(frozen=True)
 class StallLimit:
-    """The limit of a standstill. `own_s`: the baseline's longest pauses, by where."""
+    """The limit of a standstill."""
 
     stated_s: float
+    #: the baseline's longest pauses, by where
     own_s: Mapping[Where, float]
     sizes: Mapping[int, float]
 

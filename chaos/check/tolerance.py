@@ -78,10 +78,11 @@ class Bands:
 
 @dataclass(frozen=True)
 class Allowance:
-    """The tolerance of the plan. `firsts`: the event numbers of the first steps after a resume."""
+    """The tolerance of the plan."""
 
     stated: Tolerance | None = None
     bands: Bands | None = None
+    #: the event numbers of the first steps after a resume
     firsts: frozenset[int] = frozenset()
 
     @property

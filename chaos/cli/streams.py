@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 
 class _Outlet(io.FileIO):
-    """The raw end of a stream; `lost` is the reason if something could not be written."""
+    """The raw end of a stream."""
 
+    #: the reason if something could not be written
     lost: OSError | None = None
 
     def write(self, content: "ReadableBuffer", /) -> int:

@@ -52,7 +52,8 @@ class RunSummary(Record):
 
 
 class SuiteSummary(Record):
-    """The runs of one call of `chaos run`; `started` as in the folder's name, in UTC."""
+    """The runs of one call of `chaos run`."""
 
+    #: as in the folder's name, in UTC
     started: str
     runs: tuple[RunSummary, ...]

@@ -52,7 +52,7 @@ class ClusterOverrides:
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """One node of a cluster, with a port at which it listens. `is_own`: the harness runs there."""
+    """One node of a cluster, with a port at which it listens."""
 
     node_id: str
     address: str
@@ -60,6 +60,7 @@ class NodeFacts:
     port: int = 0
     hostname: str = ""
     is_head: bool = False
+    #: the harness runs there
     is_own: bool = False
 
     @property

@@ -26,14 +26,12 @@ HOUR_S = 3600.0
 
 
 class PoolCapacity(Protocol):
-    """The interface of an engine to the simulation.
-
-    `cut`: nodes that left at the last change, at which a repeated trace begins again. That
-    is no observed loss. None if no market repeats a trace.
-    """
+    """The interface of an engine to the simulation."""
 
     up: Counts
     next_s: Floats
+    #: nodes that left at the last change, at which a repeated trace begins again: no observed loss.
+    #: None if no market repeats a trace
     cut: Counts | None
 
     def change(self) -> Counts:

@@ -249,10 +249,11 @@ AFTER_S_MAX = 600.0
 
 @dataclass(frozen=True)
 class JobPace:
-    """The pace of a job, by a clean run: `steps` of each epoch, and the epochs that it saves."""
+    """The pace of a job, by a clean run."""
 
     workers: int
     min_workers: int | None
+    #: those of each epoch
     steps: tuple[int, ...]
     saved: frozenset[int]
     step_s: float

@@ -32,11 +32,12 @@ class Spread:
 
 @dataclass(frozen=True)
 class Chance:
-    """A probability from `n` runs with its 95 % interval (Wilson)."""
+    """A probability with its 95 % interval (Wilson)."""
 
     share: float
     low: float
     high: float
+    #: the runs that it is from
     n: int
 
 

@@ -17,11 +17,12 @@ SMALL = 0.1  # a first-order formula is trusted up to C = 0.1 M
 
 @dataclass(frozen=True)
 class ClosedForm:
-    """Seconds of training between two checkpoints; `out_of_range` is a reason not to trust them."""
+    """Seconds of training between two checkpoints."""
 
     name: str
     seconds: float
     source: str
+    #: a reason not to trust them
     out_of_range: str | None
 
 

@@ -250,13 +250,14 @@ def with_costs_of(question: Question, analyses: Sequence[RunAnalysis], *, source
 
 @dataclass(frozen=True)
 class Measured:
-    """Figures of a job in recorded runs; `settings` are fields of `RaySettings`."""
+    """Figures of a job in recorded runs."""
 
     costs: Costs
     workers: int
     min_workers: int | None
     steps: int
     checkpoint_every_steps: int
+    #: fields of `RaySettings`
     settings: dict[str, Any]
 
 

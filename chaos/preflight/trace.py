@@ -21,9 +21,10 @@ Kind: TypeAlias = Literal["held", "probes"]
 
 @dataclass(frozen=True)
 class NodeLife:
-    """The hours that a node was there; `is_over` is false if something else cut it off."""
+    """The hours that a node was there."""
 
     hours: float
+    #: false if something else cut it off
     is_over: bool
 
 
@@ -224,9 +225,10 @@ _TWO = 2
 
 @dataclass(frozen=True)
 class Law:
-    """The chosen law of lives: None is exponential; `why` is the reason."""
+    """The chosen law of lives: None is exponential."""
 
     weibull: Weibull | None
+    #: the reason of the choice
     why: str
 
 

@@ -31,19 +31,21 @@ _OF_TOKENS = "x-aws-ec2-metadata-token"
 
 @dataclass(frozen=True)
 class Notice:
-    """The announced end of a node. Times are unix seconds; `is_started`: a job acknowledged it."""
+    """The announced end of a node. Times are unix seconds."""
 
     node_id: str
     posted_s: float
     deadline_s: float
+    #: a job acknowledged it
     is_started: bool = False
 
 
 @dataclass(frozen=True)
 class Request:
-    """One request; `target` is path and query, the headers' names are in lower case."""
+    """One request; the headers' names are in lower case."""
 
     method: str
+    #: path and query
     target: str
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""

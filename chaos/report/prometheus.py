@@ -16,11 +16,12 @@ Subject: TypeAlias = tuple[str, int, int]
 
 @dataclass(frozen=True)
 class Metric:
-    """A counter or, with `boundaries`, a histogram; Ray puts `ray_` before its name."""
+    """A counter or a histogram; Ray puts `ray_` before its name."""
 
     name: str
     description: str
     tags: tuple[str, ...]
+    #: those of a histogram
     boundaries: tuple[float, ...] = ()
 
 
@@ -52,11 +53,12 @@ METRICS = (FAULTS, RECOVERIES, RECOVERY_S, LOST_STEPS)
 
 @dataclass(frozen=True)
 class Point:
-    """One value for one metric; `of` is its subject, by which it is recorded only once."""
+    """One value for one metric."""
 
     metric: Metric
     value: float
     tags: Mapping[str, str]
+    #: its subject, by which it is recorded only once
     of: Subject
 
 

@@ -78,10 +78,11 @@ class SoakRun(Record):
 
 
 class SoakResult(Record):
-    """A soak; `own` is the size of chaos itself after each run."""
+    """A soak."""
 
     seconds: float
     runs: tuple[SoakRun, ...]
+    #: the size of chaos itself after each run
     own: tuple[ProcessSize, ...]
 
 

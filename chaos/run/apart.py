@@ -82,10 +82,12 @@ _decoder = msgspec.json.Decoder(Entry)
 
 @dataclass(frozen=True)
 class Piece:
-    """The part of a file that was not known: `since` and `now` are offsets, or times of change."""
+    """The part of a file that was not known."""
 
     path: str
+    #: an offset, or a time of change
     since: int
+    #: likewise
     now: int
     content: bytes
 

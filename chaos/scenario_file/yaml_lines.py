@@ -22,11 +22,12 @@ Loc: TypeAlias = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Problem:
-    """A mistake at a line (from 1); `loc` is the path of the value from the top."""
+    """A mistake at a line (from 1)."""
 
     line: int
     text: str
     hint: str = ""
+    #: the path of the value from the top
     loc: Loc = ()
 
     @property

@@ -117,9 +117,10 @@ class JobPlaces:
 
 @dataclass(frozen=True)
 class Drawn:
-    """One drawn fault at its place; `again`: the restart after it is hit as well, at this stage."""
+    """One drawn fault at its place."""
 
     entry: FaultEntry
+    #: the restart after it is hit as well, at this stage
     again: Stage | None = None
     rank: int = 0
 

@@ -152,10 +152,11 @@ def answer_of(job: CorpusJob, card: Card) -> CorpusAnswer:
 
 @dataclass(frozen=True)
 class CorpusScore:
-    """All answers; `skipped` are the jobs that were not run, with the reason."""
+    """All answers."""
 
     jobs: tuple[CorpusJob, ...]
     answers: tuple[CorpusAnswer, ...]
+    #: the jobs that were not run, with the reason
     skipped: dict[str, str]
     seconds: float = 0.0
 

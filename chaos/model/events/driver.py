@@ -36,8 +36,9 @@ class FitReturned(Event, frozen=True, kw_only=True):
 
 
 class ExperimentEnded(Event, frozen=True, kw_only=True):
-    """The script's `Tuner.fit()` returned; `trials`: the number that Ray Tune states it made."""
+    """The script's `Tuner.fit()` returned."""
 
+    #: the number that Ray Tune states it made
     trials: int
 
     def _text(self) -> str:
@@ -45,8 +46,9 @@ class ExperimentEnded(Event, frozen=True, kw_only=True):
 
 
 class FitRaised(Event, frozen=True, kw_only=True):
-    """`fit()` raised; `error` is the exception's class."""
+    """`fit()` raised."""
 
+    #: the exception's class
     error: str
     message: str
     launcher: Launcher = "ray"
@@ -74,9 +76,10 @@ class ScriptRaised(Event, frozen=True, kw_only=True):
 
 
 class AgentEnded(Event, frozen=True, kw_only=True):
-    """One of torchrun's agents ended by itself; `error` is the exception's class, None for none."""
+    """One of torchrun's agents ended by itself."""
 
     node_id: str
+    #: the exception's class, None for none
     error: str | None = None
     message: str = ""
 

@@ -6,12 +6,13 @@ from chaos.model.events.base import Event
 
 
 class JournalOpened(Event, frozen=True, kw_only=True):
-    """The first line of every journal; `token` is that of the run's plan."""
+    """The first line of every journal."""
 
     role: Literal["harness", "driver", "controller", "worker", "chaos", "storage"]
     host: str
     pid: int
     wall_ns: int
+    #: that of the run's plan
     token: str | None = None
 
     def _text(self) -> str:
@@ -58,10 +59,11 @@ class DeadlinePassed(Event, frozen=True, kw_only=True):
 
 
 class StackTaken(Event, frozen=True, kw_only=True):
-    """A process of the run was asked for its stacks; `path` is below the run directory."""
+    """A process of the run was asked for its stacks."""
 
     pid: int
     rank: int | None
+    #: below the run directory
     path: str
 
     def _text(self) -> str:

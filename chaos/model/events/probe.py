@@ -74,8 +74,9 @@ class LossResolved(StepEvent, frozen=True, kw_only=True):
 
 
 class ReportBegun(WorkerEvent, frozen=True, kw_only=True):
-    """A rank entered `ray.train.report()`; `epoch` is the one that it ends."""
+    """A rank entered `ray.train.report()`."""
 
+    #: the one that the report ends
     epoch: int
 
     def _text(self) -> str:
@@ -95,9 +96,10 @@ class EpochEnded(WorkerEvent, frozen=True, kw_only=True):
 
 
 class ReportReturned(WorkerEvent, frozen=True, kw_only=True):
-    """`ray.train.report()` returned on a rank: not yet a commit. `error`: it raised."""
+    """`ray.train.report()` returned on a rank, or raised: not yet a commit."""
 
     epoch: int
+    #: what it raised
     error: str | None = None
 
     def _text(self) -> str:
@@ -115,9 +117,10 @@ class UploadBegun(WorkerEvent, frozen=True, kw_only=True):
 
 
 class UploadEnded(WorkerEvent, frozen=True, kw_only=True):
-    """A rank's part of the checkpoint of `epoch` is in storage. `error`: it raised."""
+    """A rank's part of the checkpoint of `epoch` is in storage, or could not be put there."""
 
     epoch: int
+    #: what the upload raised
     error: str | None = None
 
     def _text(self) -> str:
