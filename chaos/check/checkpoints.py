@@ -179,6 +179,9 @@ def _unfinished(analysis: RunAnalysis) -> Iterator[Anomaly]:
     """
     if analysis.reference is None or not analysis.plan.ops:
         return
+    # Two promises: a checkpoint holds what its own index names, and the entries that all clean runs
+    # have at its place. Both are asked only where the baseline's own checkpoints keep the first:
+    # else the job reads its files by other means, and the index is none.
     clean = [stored_checkpoints(course) for course in (analysis.reference, *analysis.repeats)]
     theirs = [(course, commit) for course in clean for commit in course.commits]
     uploaders = frozenset(rank for course, commit in theirs for rank in course.uploaders(commit))
@@ -209,6 +212,9 @@ def _unreadable(analysis: RunAnalysis) -> Iterator[Anomaly]:
     told: set[str] = set()
     for (index, rank), loads in sorted(files.loads.items()):
         attempt = next((a for a in analysis.run.attempts if a.index == index), None)
+        # A finding only if all of it is so: a later attempt, of which this rank made no step, whose
+        # file this run has saved under that name, with no later load that made it good, and without
+        # a fault that ended the attempt. A job may try files in turn until one can be read.
         failed = [(n, e) for n, e in loads if e.error is not None]
         if attempt is None or not failed or index == 0 or rank in attempt.first_steps:
             continue
@@ -243,6 +249,8 @@ def _how_to_read(load: FileLoaded, *, is_torn: bool) -> str:
 
 def _raised_after_a_load(analysis: RunAnalysis) -> Iterator[Anomaly]:
     """Yield attempts that read a save, and raised of themselves before any rank made a step."""
+    # The load itself did not raise, but what came of it did (a shape, a key, a type). The error
+    # must be the rank's own: of a peer that was lost every rank has one.
     if analysis.error_was_expected:
         return
     for restart in analysis.restarts:

@@ -91,6 +91,8 @@ def _made_again(made: Sequence[RepeatedSteps]) -> str:
 
 
 def _at_another_place(restart: Restart, analysis: RunAnalysis) -> Iterator[Anomaly]:
+    # Asked only where the number of steps is right (`_wrong_places`): a job that went back by a
+    # whole epoch has epochs of the right length, and only its inputs show it.
     by = analysis.input_offsets.get(restart.attempt.index)
     if by is None or -by in {
         r.steps for r in analysis.repeated_steps if r.attempt == restart.attempt.index
@@ -219,6 +221,9 @@ def _done_epochs(course: RunTables) -> list[tuple[int, int]]:
     prevented. Of such a job, and of one that reports nothing, every epoch counts that was trained.
     """
     ours = course.lineage
+    # Ray's commits are the epochs of a job that goes on from them. One with files of its own may be
+    # killed between its save and its report, and rightly never reports that epoch: there the steps
+    # show that it was trained, and the next attempt's place that it was saved.
     done = [(commit.epoch, commit.number) for commit in ours.commits]
     if course.gives_no_checkpoint or course.reports_nothing:
         committed = {epoch for epoch, _ in done}
@@ -285,7 +290,8 @@ def _wrong_lengths(analysis: RunAnalysis, reference: RunTables) -> Iterator[Anom
         committed, epochs = ({e for e, _ in _done_epochs(c)} for c in (analysis.run, reference))
     for rank, epoch in sorted(set(ours.steps) | set(theirs.steps), key=lambda key: key[::-1]):
         surplus = ours.count(rank, epoch) - theirs.count(rank, epoch)
-        # A surplus epoch has its own anomaly, and so has a missing one.
+        # Each length is judged once: a surplus or missing epoch by its number, one that was resumed
+        # in by `cursor`, and the others here.
         if surplus == 0 or (rank, epoch) in ours.resumed or epoch in epochs ^ committed:
             continue
         if analysis.epochs_vary and epoch > max(epochs, default=-1):

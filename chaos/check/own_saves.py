@@ -86,6 +86,10 @@ class _Sources:
         is not whole, nor one in whose folder a file is missing, such as a mark that it is whole.
         """
         for rank, (number, load) in self.loads.items():
+            # A checkpoint may be several files, and several ranks' files: model here, optimizer
+            # there, a part for each rank. To take the newest of each series would invent a save
+            # that nobody could load; so the files that were read for one place are one save, and a
+            # newer one must be whole in all of their series.
             of_one_place = (
                 other
                 for of in self.loads
@@ -143,6 +147,9 @@ class _Sources:
         starts = attempt.starts.values()
         if not all(start.place == START for start in starts):
             return None
+        # What the ranks found as they began is the evidence, and not what was written before: it
+        # may have been removed since, be copied elsewhere later, or lie on the disk of a node that
+        # is gone. Each of these is a sentence of its own below.
         left = self.files.left_last(self._index, before=self.since)
         newest = self._newest_of(self.there or left)
         head = f"attempt {attempt.index} started from scratch"
@@ -175,6 +182,9 @@ class _Sources:
         files under a drawn name, what only waits to be copied elsewhere, and what has not
         the model in it, if other files have.
         """
+        # A job writes many files that are no checkpoint: logs, tables, pictures, caches. What it
+        # reads after a restart is one by definition; before anything was read, the signs below must
+        # do, and where none is there, nothing is said.
         read = {series_of(e.path) for of in self.files.loads.values() for _, e in of if is_own(e)}
         if read:
             return series_of(save.name) in read or save.series in read

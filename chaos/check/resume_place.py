@@ -183,6 +183,7 @@ def state_keys(parts: Iterable[Component]) -> tuple[str, str]:
     for part in parts:
         group = group_of(part.name)
         # The number in a name is that of the moment: another attempt may have an optimizer more.
+        # The structure takes its place, as wherever parts are matched.
         key = f"{_NUMBER.sub('', part.name)} {part.structure}={part.digest}"
         if group == "model":
             models.append(key)
@@ -199,6 +200,14 @@ def resumed_at(
     `index` is of the baseline, `own` of the earlier attempts of the run itself: what it loads is
     its own state, also where its numbers are not the baseline's.
     """
+    # The order of evidence, each with what it would get wrong if it came first:
+    #
+    #   inputs alone       a repeated epoch has the inputs of one place and the state of another;
+    #                      the state is where it resumed, the inputs are the finding
+    #   a model at START   a lost model and a job that begins anew look alike (`_is_lost`)
+    #   a model alone      with the optimizer of another place only one of them was loaded: it must
+    #                      stay where the commit is, or the finding would be "the inputs"
+    #   the assumed place  a store that is no file is not seen to be read; so it comes last
     first = steps[0]
     models, optimizers = _states(first, index, own)
     inputs = index.by_inputs.get(first.inputs, set())
@@ -274,6 +283,9 @@ def _chosen(
     assumed: Assumed,
 ) -> Resumed:
     """Return the place whose next steps are the rank's; of several, the one that is assumed."""
+    # Several places fit where data repeat from epoch to epoch, or a state does not change. Each
+    # further step is one more question; an answer that no place passes is left out (`or fits`),
+    # since a broken resume leaves the baseline at some step, and the steps before it still tell.
     fits = sorted(places)
     for at, seen in enumerate(steps[:STEPS_MAX]):
         if len(fits) == 1:

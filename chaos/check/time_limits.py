@@ -136,6 +136,9 @@ def start_s(history: History, attempts: Sequence[Attempt]) -> float | None:
 
 def _holds(history: History, firsts: Iterable[int]) -> Iterator[tuple[int, int]]:
     """Yield the begin and the end of each hold of a rank; the next attempt ends it too."""
+    # Each hold ends with its own release: a fault that is repeated, or injected into several ranks,
+    # has several under one op, and a hold that was taken to last until the last release of them
+    # would hide a standstill in between. A rank that is killed in it has no release at all.
     released = list(history.of(GateReleased))
     for number, gate in history.of(GateReached):
         who = (gate.op, gate.attempt, gate.rank)
@@ -240,6 +243,7 @@ class StallLimit:
     def with_(self, pause: Pause) -> TimeLimit:
         """Return the limit of a pause, by the baseline's pauses of its kind."""
         own_s = self.own_s.get(pause.where)
+        # By kind: an evaluation of two minutes between epochs says nothing of a pause within one.
         # If no attempt follows a fault, the last pause contains the time to detect it.
         stated_s = max(self.stated_s, RECOVERY_S) if pause.where == "at the end" else self.stated_s
         return TimeLimit.of(stated_s, own_s and own_s * self._by(pause.attempt))
