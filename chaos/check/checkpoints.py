@@ -179,9 +179,6 @@ def _unfinished(analysis: RunAnalysis) -> Iterator[Anomaly]:
     """
     if analysis.reference is None or not analysis.plan.ops:
         return
-    # Two promises: a checkpoint holds what its own index names, and the entries that all clean runs
-    # have at its place. Both are asked only where the baseline's own checkpoints keep the first:
-    # else the job reads its files by other means, and the index is none.
     clean = [stored_checkpoints(course) for course in (analysis.reference, *analysis.repeats)]
     theirs = [(course, commit) for course in clean for commit in course.commits]
     uploaders = frozenset(rank for course, commit in theirs for rank in course.uploaders(commit))

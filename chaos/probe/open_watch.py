@@ -184,6 +184,8 @@ class Opened:
     # -- the audit hook ------------------------------------------------------------------------
 
     def _told(self, event: str, arguments: tuple[Any, ...]) -> None:
+        # By thread: chaos opens files in the job's own threads, within this hook and within saves,
+        # while other threads of the job open theirs.
         if os.getpid() != self._pid or getattr(self._within, "is_ours", False):
             return
         with self.quietly():

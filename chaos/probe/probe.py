@@ -182,6 +182,9 @@ class Probe:
         """Record an optimizer step, stop at an op that waits for it, and return (epoch, step)."""
         cursor = self._cursor
         training_has_begun()
+        # Recorded before the rank is held: a kill at this place finds the step in the journal. Then
+        # the state is looked at, and only then the op arrives, so that a snapshot is never the work
+        # of a rank that was being killed.
         with self._watchers.cost.watching:
             cursor.step += 1
             place = cursor.epoch, cursor.step
@@ -341,6 +344,8 @@ class Probe:
             self._arrive(index)
 
     def _arrive(self, index: int) -> None:
+        # While a rank is held, its loader's processes may be killed, and torch raises that in
+        # whatever code runs then, which is this. It is put off until the rank is back in the job's.
         with losses_put_off():
             order = self._controller.arrive(index, self._target)
         self._obedience.obey(order)

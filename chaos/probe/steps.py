@@ -96,6 +96,9 @@ class StepHook:
             return result
 
         torch.Tensor.backward = backward
+        # A window lies between two steps. What a trial before training leaves in it, such as a
+        # backward pass whose gradients are thrown away, would be taken for a micro-batch of the
+        # step that follows, in each attempt anew.
         for owner in (torch.optim.Optimizer, torch.nn.Module):
             owner.zero_grad = self._dropping(owner.zero_grad)
         register_optimizer_step_pre_hook(lambda optimizer, *_: self._begins(optimizer))
@@ -214,6 +217,9 @@ class StepHook:
             self._failed("step", error)
 
     def _record_step(self) -> None:
+        # The step is recorded at once, with what can be read without a wait. What is on an
+        # accelerator is read later and recorded as another event: a kill in between loses the
+        # numbers of some steps, and not the steps.
         losses, self._since_step = tuple(self._since_step), []
         given = None if self._given is None else self._given()
         losses_late = any(loss.device.type != "cpu" for loss in losses)

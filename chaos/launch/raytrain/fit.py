@@ -116,7 +116,8 @@ class Fit:
                 self._replace(run.checkpoint_config, name, value)
         if not self._is_settled(run):
             self._settle_run(run, part)
-        vars(run).pop("storage_context", None)  # cached for the script's own path (Ray 2.60)
+        # Ray 2.60 caches the context for the script's own path, and would store there.
+        vars(run).pop("storage_context", None)
         _mark_workers(run, {**marks(trainer), **metadata_variables(), **job.env})
         self._settle_resources(trainer, part)
 
@@ -158,6 +159,9 @@ class Fit:
             setattr(config, name, value)
 
     def _fit(self, trainer: Any, fit: Callable[[Any], Any]) -> Any:
+        # Four kinds of calls, told apart by order alone: those before the watched one (`number`),
+        # the watched one, the script's own retries of it after it raised, and any after it
+        # returned.
         if self.run is not None:
             if not self._has_returned:
                 return self._watched(trainer, fit, self.run)
@@ -245,6 +249,9 @@ def _name(run: Any, part: RunPart) -> str:
 
     Storage is found by it, so a script that is named anew at each start finds nothing.
     """
+    # Chaos's name is one for all starts of a run, since storage is found by it. To give it to a
+    # script that names its runs anew at each start (by a job's id of a scheduler, say) would let
+    # that one resume where in production it finds nothing.
     ours, own = f"{part.plan.slug}-{os.environ[TOKEN_ENV]}", str(run.name)
     first = part.directory.path / "run-name"
     if not first.exists():

@@ -54,6 +54,7 @@ class Encoding:
         return b"".join(read)
 
     def add(self, value: Any, depth: int = 0) -> None:  # any value
+        # A structure may contain itself. What lies deeper is left out on both sides, and equal.
         if depth > _DEPTH_MAX:
             self.pieces.append(b"...")
             return
@@ -91,6 +92,8 @@ class Encoding:
         if tensor.device.type != "cpu":
             self.pieces.append(device_sums(tensor))
             return
+        # A large tensor is summed and not hashed: that costs an eighth here, and an accelerator can
+        # make the same sums, so that a job that moves between the two has one digest.
         raw = host_bytes(tensor)
         small = len(raw) <= _SMALL
         self.pieces.append(raw.tobytes() if small else sums_of(words_of(raw)).tobytes())
@@ -243,6 +246,7 @@ def _said(value: Any) -> Any:
     """Return the `repr` of an object without attributes, the state of a generator."""
     if hasattr(value, "bit_generator"):
         return value.bit_generator.state
+    # An address is another one in each process, and no state.
     text = repr(value)
     return None if " at 0x" in text else text
 

@@ -84,6 +84,9 @@ def watch_files(listener: Listener) -> None:
     """Replace `torch.save`, `torch.load` and `pickle.dump` from now on."""
     import torch
 
+    # Under both names: libraries call `torch.save`, or `torch.serialization.save`. A script that
+    # has imported the function itself before has the original, whose files are seen as they are
+    # opened.
     torch.save = _saving(torch.save, listener)
     torch.load = _loading(torch.load, listener)
     torch.serialization.save, torch.serialization.load = torch.save, torch.load
@@ -136,6 +139,8 @@ def _saving(original: Callable[..., Any], listener: Listener) -> Callable[..., A
                 digest = stream_digest(io.BytesIO(target.getvalue()))
                 listener.holds_bytes(digest, _argument(args, kwargs, 0, "obj"))
             return result
+        # Recorded before the first byte: of a save that is cut off there is no other sign. Within
+        # it torch opens the file by itself, which is not to be recorded a second time.
         listener.save_begun(path)
         then = listener.halfway()
         with listener.quietly():
@@ -193,6 +198,8 @@ def _loading(
     @functools.wraps(original)
     def load(*args: Any, **kwargs: Any) -> Any:
         path = _path_of(_argument(args, kwargs, 0, name))
+        # The digest is made before the load: an op may wait inside of it, and of a load that raises
+        # it is recorded which bytes could not be read.
         digest = listener.loading(path) if path is not None and os.getpid() == pid else None
         if path is None or digest is None:
             return original(*args, **kwargs)

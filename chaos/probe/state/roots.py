@@ -105,6 +105,8 @@ class Roots:
 
     def without_hooks(self, save: Callable[[], Any]) -> Any:  # what `save` gives
         """Call `save` while no root has a hook: a saved module must not contain one of chaos."""
+        # A module that is saved whole would hold the hook, and with it the probe; loading it would
+        # need chaos. The hooks come back in the order in which they were, after an error as well.
         handles = self._handles
         hooked = [(root, owner) for ref, _, owner in handles if (root := ref()) is not None]
         for _, handle, _ in handles:
@@ -120,6 +122,8 @@ class Roots:
         torch = sys.modules["torch"]
         if torch.compiler.is_compiling() or self._is_inside(module):
             return
+        # Not an evaluation, and not a process that the rank forked (a data loader's has copies of
+        # the modules and of this hook).
         if not module.training or not torch.is_grad_enabled() or os.getpid() != self._pid:
             return
         try:
@@ -145,6 +149,9 @@ class Roots:
         return any(parameter.requires_grad for parameter in module.parameters())
 
     def _add(self, module: Any) -> Owner:
+        # Outer modules are often called later than inner ones: a part is tried out first, or a
+        # model is wrapped (DDP, `torch.compile`) after its first call. Then the outer one is the
+        # root, and what it contains is none any more.
         within = {id(part): weakref.ref(part) for part in module.modules()}
         for ref, handle, _ in self._handles:
             if id(ref()) in within:
