@@ -34,6 +34,7 @@ from chaos.run.clock import Clock
 from chaos.run.directory import RunDirectory
 from chaos.run.ports import Backend, ScriptBackend
 
+# Two show whether a job repeats itself; one that does not needs `RUNS_MIN` for a band.
 CLEAN_RUNS = 2
 STAGE = "fault-free runs"
 BAND: Profile = "standard"

@@ -21,6 +21,7 @@ from chaos.audit.place_groups import Place, PlaceGroup, place_groups
 from chaos.audit.queue import evenly, resumes_from
 from chaos.words import plural
 
+# Of the places at steps: a job of thousands is sampled, as each is a run.
 STEP_PLACES_MAX = 96
 
 

@@ -69,9 +69,13 @@ def _number(text: str) -> int | float | str:
     return text
 
 
+# Until a clean run has shown the script's own number (`Plan.follows_script`).
 WORKERS_GUESSED = 2
 ONE_NODE = (1, 1)  # the fewest and the most
+# Of a clean run, about which nothing is known yet; how long those with faults may take follows from
+# the time that it took.
 CLEAN_RUN_S = 600.0
+# The length of an elastic job's `num_workers=(min, max)`.
 RANGE = 2
 
 
@@ -168,6 +172,8 @@ def _is_count(value: Any) -> bool:  # noqa: ANN401
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
+# A run with faults may take so many times a clean one, and so much longer: a restart may train from
+# the beginning, and each further fault of a chain once more.
 RUN_TIMES, RUN_EXTRA_S = 10, 20.0
 RECOVERY_ON_RAY_S = 30.0  # at most, on a busy machine: four times what `make bench` shows
 

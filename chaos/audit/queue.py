@@ -28,6 +28,8 @@ _PART_NAMES: Mapping[int, tuple[str, ...]] = {
 }
 
 
+# The fractional part of the golden ratio: its multiples, modulo 1, fill a range evenly however soon
+# one stops.
 _GOLDEN = 0.6180339887498949
 
 

@@ -11,6 +11,7 @@ from chaos.audit.run_row import RunRow
 from chaos.check.judge import CHECKS
 from chaos.model.diagnosis import Standing
 
+# More epochs than that share columns, in ranges of equal length.
 COLUMNS_MAX = 16
 Fate: TypeAlias = Literal[
     "right", "from scratch", "some wrong", "all wrong", "inconclusive", "not tried"

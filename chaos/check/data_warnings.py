@@ -10,6 +10,7 @@ from chaos.check.attempt import Step
 from chaos.check.inputs import count_samples
 from chaos.check.lineage import Lineage
 
+# Epochs that are needed to see whether their order repeats.
 SEVERAL = 2
 
 Epoch: TypeAlias = dict[int, Sequence[Step]]  # by rank

@@ -18,6 +18,7 @@ from chaos.words import plural
 NOT_SEEN = "not all of its inputs were seen"
 NOT_REPEATED = "the baseline's epochs do not all have the same samples"
 NOT_KNOWN = "the baseline never saw some of its samples"
+# Epochs that are needed to see whether each is one pass over the same samples.
 SEVERAL = 2
 
 

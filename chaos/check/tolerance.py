@@ -16,6 +16,7 @@ from chaos.model.bounds import Tolerance
 from chaos.model.places import StatePlace
 from chaos.model.scenario import Profile
 
+# Of a metric's own size: one that varies more between clean runs, a time as a rule, tells nothing.
 NOISY_PART = 0.25
 
 Found: TypeAlias = dict[int, dict[Key, list[float]]]

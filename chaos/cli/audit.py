@@ -61,6 +61,7 @@ from chaos.run.clock import SystemClock, stamp
 from chaos.run.environment import environment
 from chaos.run.machine import has_ray, usable_cpus
 
+# Where neither a time nor a number of runs is asked for; what an answer needs comes before it.
 BUDGET_S = 60.0
 CARD = "card.html"
 FILES: dict[Form, str] = {"json": "audit.json", "html": CARD, "junit": "junit.xml"}

@@ -47,6 +47,7 @@ from chaos.words import plural
 if TYPE_CHECKING:
     from chaos.search.search import Found, Result
 
+# Where neither a time nor a number of runs is asked for; a search has no end of its own.
 SEARCH_S = 300.0
 
 MaxRuns = Annotated[

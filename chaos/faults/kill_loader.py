@@ -10,6 +10,7 @@ from chaos.faults.world import Outcome, RefusedError, Release, Target, World
 
 # torch 2.13 gives this name to each process of a loader, whatever started it.
 NAME = "pt_data_worker"
+# For the loader's processes to fill their queue, after which they wait and write nothing.
 IDLE_S = 0.2
 PROOF_WITHIN_S = 15.0
 

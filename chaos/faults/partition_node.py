@@ -8,6 +8,7 @@ from chaos.faults.base import Fault, SharedCluster
 from chaos.faults.world import Outcome, Release, Target, World
 
 PROOF_WITHIN_S = 10.0
+# For a node's network to be up again, beyond the time for which it was to be down.
 BACK_WITHIN_S = 15.0
 
 

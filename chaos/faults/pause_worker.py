@@ -6,6 +6,7 @@ from chaos.faults.base import SAFE, Between, Fault
 from chaos.faults.world import Outcome, Release, Target, World
 
 PROOF_WITHIN_S = 5.0
+# Eleven days: longer than any run, which ends the wait.
 FOR_EVER_S = 1e6
 
 

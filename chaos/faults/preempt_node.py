@@ -13,6 +13,8 @@ Reclaim: TypeAlias = Literal["on_time", "early", "late", "never"]
 # The time of the loss, in parts of the notice.
 _PARTS: dict[Reclaim, float] = {"on_time": 1.0, "early": 0.5, "late": 2.0}
 
+# Ray gives an attempt up at the deadline. Whether its poll saw that or the broken connection was
+# chance: in one run of four the loss was charged to `max_failures`.
 RULING_S = 1.0
 
 

@@ -14,6 +14,7 @@ from chaos.launch.world import answers
 from chaos.probe.gates import Gate, StrangerError, listen
 from chaos.run.controller import ChaosController
 
+# Until the next `accept` after one that failed, as where no file descriptor is left for a while.
 RETRY_S = 0.05
 
 

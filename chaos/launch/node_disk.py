@@ -24,6 +24,8 @@ from chaos.run.directory import RunDirectory
 
 HEAD, START, LEDGER = "head", "start", "written.jsonl"
 LONGEST = "node-new-999"  # see `ProcessWorld`: this name decides for all nodes of a run
+# Of Linux's `sockaddr_un`, without the closing zero: a longer TMPDIR breaks jobs that open sockets
+# in it.
 SOCKET_PATH_MAX = 107
 IN_TMP = len("/torch-shm-dir-XXXXXX/manager.sock") + 10  # the longest that torch and Python bind
 INDUCTOR_ENV = "TORCHINDUCTOR_CACHE_DIR"

@@ -15,6 +15,8 @@ from chaos.plan.make import nodes_for
 
 T = TypeVar("T")
 
+# Of a random plan, and so its retries and spare nodes: none of its faults may end the job for want
+# of them.
 FAULTS_MAX = 3
 COMES_AFTER_S = 1.0  # after a loss: torchrun's other agents have noticed it by then, and wait
 Variant: TypeAlias = tuple[str, dict[str, object]]

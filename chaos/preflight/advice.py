@@ -24,11 +24,15 @@ from chaos.preflight.verdict import reaches, why_impossible
 from chaos.words import plural
 
 LEVER = 0.5  # the factor on a cost, to see whether it is a lever
+# Of a chance, or of goodput: a gain below it is not worth a change.
 _SHORT = 0.001
+# Of the price as a share of on-demand: less is no difference that is worth a word.
 _DEARER = 0.005
+# The share of runs for which retries that are advised must suffice.
 ENOUGH = 0.999
 SLACK = 1.2  # the factor on the retries that were needed: a market may be worse than its fit
 SPARES = "job.spare_nodes"
+# Numbers of spare nodes that are tried; each is a simulation, alone and with other changes.
 RUNGS_MAX = 6
 
 

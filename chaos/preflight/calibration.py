@@ -54,6 +54,7 @@ from chaos.run.journal import read_history
 from chaos.run.ports import Backend
 from chaos.scenario_file.load import SUFFIX, load_scenario
 
+# For runs with losses, if the scenario sets none: a job that gives up measures no restart.
 RETRIES = 3
 STRUCK: dict[BackendName, int] = {"fork": 6, "ray": 4}  # a restart differs from the next
 
@@ -147,6 +148,7 @@ def _with_loss(plan: Plan, op: Op) -> Plan:
 
 # -- validation ---------------------------------------------------------------------------------
 
+# Draws of the measured costs, by whose spread the prediction's interval shows how sure they are.
 COSTS_DRAWN = 20
 LIMIT_S = 90.0  # the least time limit of a run; one that hangs is reported, and left out
 _UNTIL = 10  # times the work: the length of the market, and the time limit of a run

@@ -131,6 +131,7 @@ def drawn_changes(market: Market, *, pool: int, until_s: float, seed: int) -> No
 Losses: TypeAlias = Literal["kills", "nodes", "notices"]
 
 JOIN_S: dict[BackendName, float] = {"fork": 0.0, "ray": 2.0}  # from an order to the node's joining
+# The least time of a trigger by the clock: none falls before the first workers are there.
 SOON_S = 0.01
 
 
@@ -243,6 +244,7 @@ def _walk(trace: Trace, pool: int, draws: random.Random) -> tuple[list[int], lis
 
 # -- the walk -----------------------------------------------------------------------------------
 
+# A trace with more losses is not one that a job of minutes can follow.
 OPS_MAX = 40
 AFTER_S_MAX = 600.0
 

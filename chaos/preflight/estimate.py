@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from chaos.words import Z_95, wilson_interval
 
+# Means of samples drawn anew with replacement (bootstrap), for the interval of a mean.
 MEANS_DRAWN = 2_000
 
 
@@ -68,6 +69,7 @@ def chance(hits: int, n: int) -> Chance:
     return Chance(hits / n if n else 0.0, *wilson_interval(hits, n), n)
 
 
+# From here on seconds are shown without decimals.
 ROUND_S = 100
 HOUR_S = 3600.0
 _LONG = 2.0  # below so many hours or minutes, the smaller unit is used

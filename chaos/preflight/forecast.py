@@ -24,8 +24,11 @@ from chaos.preflight.market import Exponential, Market, Notice, loss_interval_s
 from chaos.preflight.question import Goal, Question
 from chaos.preflight.runs import SimulatedRuns
 
+# Runs of one block share a generator, so that the bits do not depend on the number of cores.
 BLOCK = 2_500
 DAY_S = 86_400.0
+# Losses that are to be expected in one run; with more, a unit is wrong as a rule, and the question
+# is refused.
 CHANGES_MAX = 200_000
 
 

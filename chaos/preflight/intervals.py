@@ -113,6 +113,7 @@ def _too_rare(save_s: float, loss_every_s: float) -> str | None:
 
 # -- the simulated curve ------------------------------------------------------------------------
 
+# Of the curve of goodput over intervals, spread evenly on a logarithmic scale.
 POINTS = 11
 FLAT = 0.01  # of goodput
 REACH = 8.0  # times shorter and longer than the best by theory

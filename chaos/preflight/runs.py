@@ -31,6 +31,7 @@ from chaos.preflight.saving import (
 
 Rows: TypeAlias = NDArray[np.intp]
 _Kind = TypeVar("_Kind", bound=np.generic)
+# One 64-bit number of luck per run and change is cut into four shares of 16 bits each.
 _PARTS, _BITS = 65_536, 16
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from chaos.preflight.capacity import Flags, Floats
 from chaos.preflight.question import Question
 
+# A commit that falls on the very moment counts: sums of floats may lie a rounding below it.
 TINY = 1e-9
 
 
@@ -173,6 +174,7 @@ UPLOADS = (
     2.0,
     4.0,
 )  # times the measured upload: other sizes of a checkpoint, or speeds
+# Midpoints of equal parts of a probability: an integral without chance, and the same each time.
 _DRAWS = 2_001
 
 

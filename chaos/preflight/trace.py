@@ -15,6 +15,7 @@ from chaos.preflight.estimate import Estimate
 from chaos.preflight.market import Doubt, Exponential, Market, Notice, Replay, Shock, Weibull
 from chaos.words import plural
 
+# Nodes that go at one instant: their lives ended by a shock, and not by their own law.
 _TOGETHER = 2
 Kind: TypeAlias = Literal["held", "probes"]
 
@@ -293,7 +294,9 @@ def _aic(hours: Floats, over: Floats, life: Weibull, *, free: int) -> float:
 
 # -- the market ---------------------------------------------------------------------------------
 
+# Of the events of a trace, for the intervals of what is fitted to it (bootstrap).
 RESAMPLES = 1_000
+# Losses below which a fit says little; docs/notes/0006 has the rule for traces that are repeated.
 FEW = 10
 _INSTANT = 2  # nodes lost together from here on are a shock
 

@@ -51,7 +51,9 @@ def resembled(line: str) -> str:
     return next((hint for form, hint in _RESEMBLES.items() if re.match(form, text)), KNOWN)
 
 
+# Nodes at one time: more is a time in the wrong column.
 COUNT_MAX = 1_000_000
+# Times the usual distance of rows: what is longer is cut out, since changes in it were not seen.
 GAP_FACTOR = 20
 _COUNT_ROW = re.compile(r"\d{4}-\d\d-\d\d, *\d\d:\d\d:\d\d, *-?\d+")
 _OUT_OF_ORDER = "{} out of order, and sorted"
@@ -247,6 +249,7 @@ def _rows(lines: Sequence[str]) -> list[tuple[int, str]]:
 
 TRACE_BYTES = 8 << 20  # a count for every minute of five years, and more events than any market has
 TABLE_BYTES = 64 << 20  # the table of all regions and types is smaller
+# Five years: the times of a longer trace are in another unit.
 SPAN_MAX_S = 5 * 365.25 * 86_400
 SPAN_SHORT_S = 300.0
 MONTH_H = 730.0

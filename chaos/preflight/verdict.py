@@ -164,8 +164,10 @@ def why_missed(seen: Forecast, missed: Collection[str], need: float) -> str:
 
 # -- doubts that revoke a go --------------------------------------------------------------------
 
+# Traces that are drawn anew out of pieces of a repeated one; no more than one may miss a goal.
 TRACES = 40
 MAY_MISS = 1  # of these: more than one in forty is beyond the worse end of a 95 % interval
+# Traces at one time, each with so many runs: as soon as two miss a goal the rest is left out.
 _AT_ONCE, _RUNS = 8, 400
 
 

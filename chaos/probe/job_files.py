@@ -31,6 +31,7 @@ from chaos.probe.thread_place import HandedWork
 from chaos.run.file_digest import file_digest
 
 _Content = tuple[tuple[SavedPart, ...], dict[str, int]]
+# Files of a folder that are looked at: a job may keep a checkpoint for every step in it.
 BESIDE_MAX = 256
 _EVENTS = "events.out."  # how TensorBoard's files of events begin
 

@@ -20,6 +20,7 @@ from chaos.probe.state.readable import is_text
 from chaos.probe.written import absolute, is_below, is_spared, listen, open_files
 from chaos.run.clock import SystemClock
 
+# Between two looks at files that may have been closed by now, for at most `LOOKS_MAX` of them.
 LOOK_S = 0.005
 LOOKS_MAX = 20
 

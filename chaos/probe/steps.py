@@ -21,6 +21,7 @@ from chaos.probe.libraries import watch_batches, watch_rounds
 from chaos.probe.state.gradients import is_empty_step
 
 Losses: TypeAlias = tuple[float | str, ...]
+# Steps whose losses may wait on an accelerator for a report.
 PENDING_MAX = 512
 
 

@@ -13,6 +13,7 @@ from chaos.processes.forks import Forks, gone
 from chaos.processes.tree import is_running
 from chaos.run.clock import SystemClock, seconds_since
 
+# For the forker to fork a process, likewise a matter of milliseconds.
 FORK_S = 30.0
 END_S = 5.0
 POLL_S = 0.01

@@ -15,6 +15,7 @@ from chaos.faults.world import RefusedError
 from chaos.reclaim.port import Seen, client, named, parts, refuse, status_of, the_one
 
 INTERRUPT = "aws:ec2:send-spot-instance-interruptions"
+# As each platform documents it; none can be asked for another.
 AWS_NOTICE_S, AZURE_NOTICE_S, GOOGLE_NOTICE_S = 120.0, 30.0, 30.0
 _STARTS = {"pending", "initiating", "running", "completed"}
 

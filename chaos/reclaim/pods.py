@@ -9,7 +9,9 @@ from chaos.faults.world import RefusedError
 from chaos.reclaim.port import Seen, client, named, parts, status_of, the_one
 
 FORM = "NAMESPACE/POD"
+# 0 would remove the pod from the API at once, running or not.
 LEAST_S = 1
+# Kubernetes cuts a pod's name to the 63 characters of a DNS label.
 HOSTNAME_MAX = 63
 _OVER = {"Succeeded", "Failed"}  # phases in which no container runs
 

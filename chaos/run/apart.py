@@ -72,6 +72,7 @@ def pack(directory: RunDirectory) -> dict[str, bytes]:
     return {str(f.relative_to(directory.path)): read_record(f) for f in files if f.is_file()}
 
 
+# A piece travels in one answer of an agent.
 PIECE_BYTES = 4 << 20
 
 Known: TypeAlias = Mapping[str, int]

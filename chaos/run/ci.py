@@ -4,6 +4,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+# Of GitHub: it drops the whole summary of a step that is longer.
 STEP_LIMIT_BYTES = 1_048_576
 
 

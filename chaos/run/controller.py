@@ -32,6 +32,7 @@ from chaos.plan.due import commits_before, holds_polls, is_in_launch
 from chaos.run.gates import Gate, PollBarrier, RecordedEvents, WorkerRegistry
 from chaos.run.journal import Journal
 
+# Longer than any fault takes: a worker is held no longer, whatever became of its thread.
 STRIKE_LIMIT_S = 900.0
 JOIN_LOOKS, JOIN_POLL_S = 300, 0.1  # for a node that has not joined yet
 NOBODY = 0  # the pid of no process

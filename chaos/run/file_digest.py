@@ -4,6 +4,8 @@ import hashlib
 from pathlib import Path
 from typing import Protocol
 
+# Above it a file is digested in `_SAMPLES` pieces, or in a folder by its size alone: a job waits
+# for the digest of what it saves.
 WHOLE_MAX = 64 << 20
 _CHUNK = 1 << 20
 _SAMPLES = 64

@@ -20,6 +20,7 @@ from typing import Any
 
 from chaos.errors import HarnessError, HistoryError
 
+# Of folders from elsewhere: what is larger is no record of a run, and would fill the memory.
 HISTORY_BYTES = 8 << 30
 SMALL_BYTES = 64 << 20  # plan, verdict, summary and the like
 

@@ -165,6 +165,7 @@ _READERS: dict[str, Callable[[str], bool | float | str | None]] = {
 Plain: TypeAlias = Any  # what JSON has: None, bool, int, float, str, list, dict with str keys
 
 MAX_DEPTH = 40
+# Aliases counted: ten lines of YAML can stand for billions of values.
 MAX_VALUES = 20_000
 
 

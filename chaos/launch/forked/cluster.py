@@ -21,6 +21,7 @@ from chaos.processes.wire import Wire
 from chaos.run.clock import SystemClock, seconds_since
 from chaos.run.signals import START_STACKS
 
+# For a lane to fork a worker, which takes milliseconds where the machine is not stuck.
 FORK_S = 30.0
 STUCK = f"a worker did not come to its first line, twice; logs/{START_STACKS} says where it stood"
 POLL_S = 0.02

@@ -18,6 +18,7 @@ from typing import Any
 import ray
 
 READ_IN = "2.60.0"
+# From the first version on, before the second. Private names were read in it.
 TESTED = ((2, 60), (2, 61))
 CONTROLLER = "TrainController"
 # Named, detached actors, one of each per cluster: Ray keeps them for later jobs.
@@ -32,6 +33,7 @@ RAYS_OWN_ACTORS = (
 # Read by `ray start`: the id of its node, and for how long this drains on SIGTERM.
 NODE_ID_ENV = "RAY_OVERRIDE_NODE_ID_FOR_TESTING"
 DRAIN_ENV = "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S"
+# Of the id of an actor or a placement group, the last ones are its job's.
 _JOB_DIGITS = 8
 _IDLE = "ray::IDLE"  # the name of a worker process that has had no work yet
 _BEGINNING = "/workers/default_worker.py"  # its command until it has that name

@@ -29,6 +29,7 @@ from chaos.run.ports import Backend, Show
 
 READY_S = 60.0
 END_S = 5.0
+# Processes in a row that are lost as they make one and the same run: the run is then the reason.
 TRIES = 3
 THREADS_ENV = "OMP_NUM_THREADS"  # Ray 2.60 sets it for an actor by the actor's CPUs
 Files: TypeAlias = Mapping[str, bytes]

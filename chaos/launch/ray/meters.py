@@ -18,6 +18,7 @@ from chaos.report.prometheus import Figures, Metric, Point
 from chaos.run.clock import Clock, seconds_since
 from chaos.run.ports import Say, Show
 
+# Beyond Ray's interval, so that the last points are exported before the driver disconnects.
 MARGIN_S = 0.5
 
 

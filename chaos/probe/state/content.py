@@ -15,6 +15,7 @@ from chaos.probe.state.canonical import Encoding, Unordered
 from chaos.probe.state.part import Part
 
 PARTS_MAX = 64
+# Of the tensors of one file, which are digested while the job waits.
 BYTES_MAX = 1 << 30
 _DEPTH_MAX = 3
 COUNTS_MAX = 64
@@ -23,6 +24,7 @@ _COUNTS_DEPTH_MAX = 4
 _LARGEST = 2**63 - 1  # the largest that a journal can hold
 # Torch's on the host and on CUDA; Python's and numpy's as tuples.
 _TORCH_STATES = (5056, 16)
+# The length of the state of Python's generator: 624 words and a position.
 _PYTHON_STATE = 625
 # Of batch normalisation: buffers, which are not trained.
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")

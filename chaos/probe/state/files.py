@@ -287,6 +287,7 @@ def _path_of(target: Any, *, at_start: bool = False) -> Path | None:
 
 
 INDEX, SHARDS = ".metadata", ".distcp"
+# An index names its entries and holds no tensors.
 READ_MAX = 16 << 20
 KEYS_MAX = 2048
 _MODULE = "torch.distributed.checkpoint."

@@ -18,7 +18,9 @@ from chaos.model.event import Inputs
 from chaos.probe.state.fingerprint import Sums, device_row_sums, row_sums
 from chaos.probe.state.roots import Owner
 
+# Of one step: eight digits for each are written with every step.
 SAMPLES_MAX = 512
+# Of mappings and sequences in a call's arguments, in which tensors are looked for.
 _NESTED_MAX = 6
 _HALF = np.uint64(32)  # every word affects the upper half of a sum
 _NEXT = np.uint64(0x9E3779B97F4A7C15)

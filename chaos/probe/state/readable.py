@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+# Of a file that is read whole to be looked into, while the job waits.
 READ_MAX = 64 << 20
 TABLE_MAX = 4 << 20  # read line by line, each time that it is written
 _START = 4096

@@ -14,6 +14,8 @@ import weakref
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
+# A global hook costs time at each call of each submodule, so that the search must end also where a
+# parameter that an optimizer has is never called.
 SEARCH_STEPS_MAX = 16
 
 

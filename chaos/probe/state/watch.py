@@ -95,7 +95,9 @@ class Found:
 
 
 Moment: TypeAlias = Literal["entered", "step", "left"]
+# Snapshots that may wait on an accelerator for a report.
 PENDING_MAX = 64
+# Parameters whose names are recorded; above it none is (see `ParametersNamed`).
 NAMED_MAX = 1024
 
 

@@ -12,6 +12,7 @@ import sys
 
 from chaos.run.clock import SystemClock
 
+# To bring the interface up again: the node is lost to its users while it is down.
 TRIES = 20
 WORD_S = 0.3  # by then, the agent's answer has left the host
 

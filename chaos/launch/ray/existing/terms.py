@@ -9,6 +9,8 @@ from typing import Any
 from chaos.plan.permitted import Guard
 from chaos.run.clock import Clock, seconds_since
 
+# After it an agent gives up: it lets stopped processes go on, and removes the run's files. Several
+# renewals may be lost before.
 LEASE_S = 15.0
 RENEW_S = 3.0
 

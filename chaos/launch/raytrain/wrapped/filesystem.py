@@ -23,6 +23,7 @@ from chaos.faults.torn_checkpoint import TornCheckpoint
 from chaos.launch.raytrain.wrapped.due import Layer, StorageInjector, injector_of
 from chaos.model.plan import Op
 
+# A slow upload comes evenly, in slices, and not in one piece at its end.
 SLICES_PER_S = 10
 
 
