@@ -164,6 +164,9 @@ class Audit:
             _none if apart else self._places,
             self.choice.question,
             self.choice.seed,
+            # Only where a job repeats itself exactly: else a difference in a run could be of any of
+            # its faults, or of none. And only where nothing bounds the faults of a run: a script
+            # that begins again by itself does so after `most_faults` of them.
             may_chain=clean.repetition.is_exact
             and not self.choice.one_by_one
             and clean.profile.most_faults is None,
@@ -221,7 +224,8 @@ class Audit:
                 )
                 if is_spent and not queue.is_waiting:
                     return
-                # A run under way may give its places back.
+                # None is no end: a run under way may give its places back, or show new ones (a job
+                # whose ranks load a file only after a fault), and a free lane waits for it.
                 most = None if self.budget.runs is None else self.budget.runs - queue.taken
                 yield None if is_spent or queue.is_empty else queue.take(most)
 
@@ -267,6 +271,8 @@ class Audit:
         directory = self.folder.new_run("runs", number, plan)
         assert self._looks is not None
         done = self.folder.execute(backend, plan, directory, self._looks.baseline, self.clock)
+        # A restart may go on from a step at which the baseline's state was not looked at. One more
+        # clean run is looked at everywhere then, once for all, and this run is judged anew by it.
         if self._looks.are_due(done) and self._looks.have_come(backend):
             baseline, seconds = self._looks.baseline, done.duration_s
             done = self.folder.settle(directory, plan, baseline, seconds=seconds)

@@ -188,9 +188,11 @@ class CleanRuns:
         """
         plan = _watched_at_every_step(clean.plan)
         number = 1 + len([*(self.folder.path / "clean").iterdir()])
+        # It only adds evidence, so nothing of it may end the audit or replace the baseline: it
+        # fails (for the time that looking takes, say), or computes otherwise when it is looked at.
         try:
             history = self._required(*self._execute(backend, plan, number, of=number)).history
-        except JobError:  # such as for the time that it takes: the audit goes on without it
+        except JobError:
             return None
         if not _is_equal(clean.baseline, history):
             return None

@@ -127,6 +127,7 @@ class LaunchedRun(ABC, Generic[Driver]):
 
     def _end(self, *, interrupted: bool) -> None:
         """Record that the run is over, as its last event."""
+        # The lines of each journal up to here: by them a judge knows later whether any is missing.
         self.seen()
         self.journal.add(RunEnded(interrupted=interrupted, lines=dict(self._tail.lines)))
         self.journal.close()
@@ -134,6 +135,8 @@ class LaunchedRun(ABC, Generic[Driver]):
 
     def seen(self) -> list[AnyEvent]:
         """Read and show the new events of all journals; return all events so far."""
+        # The journals are the only channel back: what a worker, a driver or the chaos controller
+        # has to say is an event. So a run that is judged later is judged by what was known here.
         entries = self._tail.new_entries()
         self._seen.extend(entry.what for entry in entries)
         whys = (entry.what.why for entry in entries if isinstance(entry.what, Disturbed))
@@ -153,6 +156,8 @@ class LaunchedRun(ABC, Generic[Driver]):
     def _look_at_drivers(self) -> None:
         """Record the ends of drivers; start the successor of one that a fault has killed."""
         for number, driver in tuple(self._running.items()):
+            # The events are read after the end was seen: the fault that killed a driver has been
+            # recorded by then, and it decides whether there is a successor.
             if (code := self.exit_code(driver)) is not None:
                 again = driver_begins_again(self.plan, self.seen())
                 self._exited(number, code)
@@ -181,6 +186,8 @@ class LaunchedRun(ABC, Generic[Driver]):
 
     def _is_late(self, start_ns: int) -> bool:
         """Return whether the run has reached its time limit, counted from its first workers."""
+        # Until the first workers are there the limit has a minute more, and only then does it
+        # count: a limit of 50 s was over before a busy machine had started them (docs/notes, 5).
         limit_s, since_ns = self.plan.limits.run_s, self._trains_since_ns
         if since_ns is None:
             if any(isinstance(event, WorkerGroupStarted) for event in self._seen):

@@ -68,6 +68,8 @@ def unpack(files: Mapping[str, bytes], folder: Path) -> RunDirectory:
 
 def pack(directory: RunDirectory) -> dict[str, bytes]:
     """Return the files of a run that a process apart needs: its plan and earlier saves."""
+    # Every file of `saves` and not those of JSON alone: some are empty marks. Without the mark of
+    # an early report, a worker on another host took it for the end of an epoch.
     files = [directory.path / "plan.json", *directory.saves.glob("[!.]*")]
     return {str(f.relative_to(directory.path)): read_record(f) for f in files if f.is_file()}
 

@@ -84,6 +84,8 @@ def attend(folder: Path) -> None:
 @contextlib.contextmanager
 def belonging_to(folder: Path) -> Iterator[None]:
     """Bind the processes started in this context, and their children, to the life of a folder."""
+    # In the environment only while the processes are started: within pytest others start processes
+    # while a cluster is kept, and those would be ended with it.
     before = os.environ.get(HELD_ENV)
     os.environ[HELD_ENV] = str(folder)
     try:
@@ -96,6 +98,7 @@ def belonging_to(folder: Path) -> Iterator[None]:
 
 def remove(folder: Path) -> None:
     """End the processes that belong to a folder, remove it, and release it."""
+    # The process that attends is ended before the lock is released, which it waits for.
     _end(folder)
     attending = _attending.pop(folder, None)
     if attending is not None:

@@ -209,6 +209,10 @@ class Search:
 
     def _draw(self, batch: int, drawn: hypothesis.strategies.SearchStrategy[Ops]) -> None:
         """Draw plans until one fails by a new cause."""
+        # Hypothesis draws, and does not shrink (`phases`): it needs more tries than runs of seconds
+        # allow. Nor does it keep examples: findings are scenario files (docs/notes, 21). It must
+        # not run a plan twice and call a job flaky that is wrong by chance, so rows are kept by
+        # plan in `_row`; and a cause that is known does not fail, or each batch would end with it.
         known = frozenset(self._best)
 
         @hypothesis.seed(_number(self.seed, batch))
