@@ -85,6 +85,8 @@ class _Command(TyperCommand):
 class _Lazy(TyperCommand):
     """A command that is not imported yet; it makes the context of the real one."""
 
+    # Each command imports what it needs when it is called: `chaos --help` took 1.2 CPU seconds with
+    # all of them, and takes 0.26.
     def __init__(self, entry: Entry) -> None:
         super().__init__(entry.name, help=entry.line, hidden=entry.panel is None)
         self._function = entry.function
@@ -173,6 +175,8 @@ def top(
 
 def main() -> None:
     """Run the command line; turn the errors of chaos into a message and a code."""
+    # Not typer's standalone mode: it ends with 1 for an error of its own, which is this command's
+    # word for a job that failed. Every way out is turned into a code of ours here.
     code: int
     try:
         code = app(prog_name="chaos", standalone_mode=False) or EXIT_PASS

@@ -25,6 +25,8 @@ class _Outlet(io.FileIO):
     lost: OSError | None = None
 
     def write(self, content: "ReadableBuffer", /) -> int:
+        # Taken for written, whatever became of it: a reader that has gone, or a full disk, would
+        # otherwise end the command with an exit code that stands for a verdict.
         try:
             while (count := super().write(content)) is None:  # it does not block: wait for room
                 select.select([], [self], [])

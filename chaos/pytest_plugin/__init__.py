@@ -121,6 +121,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Make one test per seed, if several are requested."""
     seeds = metafunc.config.getoption(Option.SEEDS.dest)
+    # A test that is parametrized over seeds by itself stays so; twice would be an error of
+    # pytest's.
     own = any("chaos_seed" in m.args[0] for m in metafunc.definition.iter_markers("parametrize"))
     if "chaos_seed" in metafunc.fixturenames and len(seeds) > 1 and not own:
         metafunc.parametrize("chaos_seed", seeds, ids=[f"seed-{seed}" for seed in seeds])
@@ -129,6 +131,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Order scenarios so that those for one cluster follow each other; other tests stay."""
+    # A cluster is kept while its shape stays the same. Only the places that scenarios have are
+    # dealt out anew among them: where a project's own tests stand is its own matter.
     note_groups(config, items)
     places = [n for n, item in enumerate(items) if GROUP in item.stash and _is_file(item)]
     groups = list(dict.fromkeys(items[n].stash[GROUP] for n in places))

@@ -70,6 +70,8 @@ class Runs:
 
     def close(self) -> None:
         self._open.close()
+        # The processes that jobs are forked from outlive a backend, for the next one of this
+        # process.
         if self._backend is not None and self._config.getoption(Option.BACKEND.dest) == "fork":
             from chaos.launch.forked.root_handle import end_roots
 

@@ -34,6 +34,8 @@ class Suite:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
         """Write the suite's page and JUnit file, if any scenario ran."""
+        # A worker of pytest-xdist has rows too; its reports have brought them to the process that
+        # writes the page, in which they are alone whole.
         if not self._rows or hasattr(self._config, "workerinput"):
             return
         from chaos.harness import write_suite

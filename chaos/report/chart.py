@@ -46,14 +46,16 @@ class Key:
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart for a page; `label` names its content, `caption` explains how to read it.
+    """A chart for a page.
 
     The legend is part of the page, which can break its lines on a narrow screen.
     """
 
     name: str
     title: str
+    #: names its content, for those who do not see it
     label: str
+    #: explains how to read it
     caption: str
     keys: tuple[Key, ...]
     spec: dict[str, Any]
@@ -62,14 +64,15 @@ class Chart:
 
 @dataclass(frozen=True)
 class Drawing:
-    """Marks to draw and their rows by name; `hover` is laid over them if scripts run.
+    """Marks to draw and their rows by name.
 
-    Rows are kept apart from marks because Altair copies and validates what it
-    holds, which takes seconds for some thousand rows.
+    Rows are kept apart from marks because Altair copies and validates what it holds, which takes
+    seconds for some thousand rows.
     """
 
     chart: alt.LayerChart
     rows: Mapping[str, Rows]
+    #: laid over the marks if scripts run
     hover: alt.Chart | None = None
 
 

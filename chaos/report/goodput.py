@@ -43,12 +43,14 @@ class PhaseRow:
 
 @dataclass(frozen=True)
 class Goodput:
-    """The ledger for a page; `attempts` are those with a column of their own."""
+    """The ledger for a page."""
 
     sentence: str
     wall: str
     baseline_wall: str
+    #: those with a column of their own
     attempts: tuple[int, ...]
+    #: the number of the others
     hidden: int
     rows: tuple[PhaseRow, ...]
     chart: ch.Chart

@@ -39,22 +39,24 @@ _FIRST = "starting"
 
 @dataclass(frozen=True)
 class LiveFault:
-    """One fault, by the events so far; `status` is None until it has ended."""
+    """One fault, by the events so far."""
 
     op: int
     what: str
+    #: None until it has ended
     status: Status | None = None
     detail: str = ""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress of a run. `places` maps a rank of this attempt to its (epoch, step)."""
+    """The progress of a run."""
 
     begin_ns: int | None = None
     now_ns: int = 0
     attempt: int | None = None
     state: str = _FIRST
+    #: the (epoch, step) of each rank of this attempt
     places: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     faults: tuple[LiveFault, ...] = ()
     commits: int = 0

@@ -21,7 +21,7 @@ Series: TypeAlias = Literal["baseline", "this run", "lost work"]
 
 @dataclass(frozen=True, slots=True)
 class StepPoint:
-    """One step of one rank in the chart; `loss` is None if the loss is no number."""
+    """One step of one rank in the chart."""
 
     series: Series
     attempt: int
@@ -29,6 +29,7 @@ class StepPoint:
     epoch: int
     step: int
     position: int
+    #: None if the loss is no number
     loss: float | None
 
     @property
@@ -39,10 +40,12 @@ class StepPoint:
 
 @dataclass(frozen=True)
 class StepSeries:
-    """The steps of some ranks; `before` counts the steps before each epoch, `steps` all."""
+    """The steps of some ranks."""
 
     points: tuple[StepPoint, ...]
+    #: the number of steps before each epoch
     before: Mapping[int, int]
+    #: the number of all steps
     steps: int
 
     def at(self, epoch: int, step: int) -> int:

@@ -21,18 +21,17 @@ Tone: TypeAlias = Literal["good", "bad", "calm", "open"]
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """One executed and judged plan. `directory` is its path for display.
-
-    `judged`: the tables that it was judged by, if it was judged in this process.
-    """
+    """One executed and judged plan."""
 
     plan: Plan
     env: dict[str, Any]
     history: History
     baseline: History | None
     verdict: Verdict
+    #: its path for display
     directory: str
     duration_s: float
+    #: the tables that it was judged by, if it was judged in this process
     judged: RunAnalysis | None = field(default=None, repr=False, compare=False)
 
     @cached_property
@@ -48,11 +47,7 @@ class FinishedRun:
 
 @dataclass(frozen=True)
 class SuiteRow:
-    """One scenario of a suite: its verdict, or the caller's error that prevented one.
-
-    `skipped`: the reason why it was skipped, which is neither. `repeat`: the number
-    of this run of its scenario, from 1, if there are to be several.
-    """
+    """One scenario of a suite: its verdict, or the caller's error that prevented one."""
 
     scenario: str
     file: str
@@ -67,7 +62,9 @@ class SuiteRow:
     backend: str | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     phases_s: Mapping[str, float] = field(default_factory=dict)
+    #: the reason why it was skipped, which is neither
     skipped: str | None = None
+    #: the number of this run of its scenario, from 1, if there are to be several
     repeat: int | None = None
 
     @property

@@ -26,9 +26,10 @@ NOTABLE_EVENTS = 300
 
 @dataclass(frozen=True)
 class Line:
-    """One event in words; `at_s` counts from the first event."""
+    """One event in words."""
 
     number: int
+    #: counts from the first event
     at_s: float
     source: str
     text: str
@@ -119,14 +120,13 @@ class RestartRow:
 
 @dataclass(frozen=True)
 class AnomalyRow:
-    """One broken promise with the events that show it, in words; `more` are not listed.
+    """One broken promise with the events that show it, in words."""
 
-    `name` is its id in the page.
-    """
-
+    #: its id in the page
     name: str
     message: str
     lines: tuple[Line, ...]
+    #: the number of events that are not listed
     more: int
 
 
@@ -269,10 +269,11 @@ def _seconds(value: float | None) -> str:
 
 @dataclass(frozen=True)
 class Setting:
-    """One named value; `before` is the script's own, if chaos replaced it."""
+    """One named value."""
 
     name: str
     value: str
+    #: the script's own, if chaos replaced it
     before: str | None = None
 
 

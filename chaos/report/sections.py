@@ -186,12 +186,13 @@ _TONES: dict[PartStanding, str] = {
 
 @dataclass(frozen=True)
 class PartRow:
-    """One part of the state, as it was on the ranks in `who`."""
+    """One part of the state, as it was on some ranks."""
 
     group: str
     component: str
     standing: str
     tone: str
+    #: the ranks, in words
     who: str
     ours: str
     baseline: str

@@ -17,11 +17,12 @@ from chaos.report.goodput import COLORS
 
 @dataclass(frozen=True, slots=True)
 class LivedStep:
-    """A finished step with its time; `is_lost`: a later attempt began before it."""
+    """A finished step with its time."""
 
     time_ns: int
     epoch: int
     step: int
+    #: a later attempt began before it
     is_lost: bool
 
 
@@ -110,11 +111,12 @@ class Mark:
 
 @dataclass(frozen=True)
 class Swimlane:
-    """The rows of one chart; `hidden` counts the ranks that are left out."""
+    """The rows of one chart."""
 
     lanes: tuple[str, ...]
     bars: tuple[Bar, ...]
     marks: tuple[Mark, ...]
+    #: the number of ranks that are left out
     hidden: int
 
 
