@@ -120,6 +120,9 @@ class EvictNode(Fault):
 
     def _terminate(self, world: World, node_id: str, release: Release) -> int | None:
         """Send SIGTERM, after the hook; return when it was sent, None if the run ended before."""
+        # With a hook Ray learns of the loss by the hook's drain, and SIGTERM comes when that is
+        # over: Ray Train has given the attempt up by then, while the node is still there. Without
+        # one, SIGTERM itself makes Ray drain the node (docs/notes, 23).
         if self.hook_s:
             deadline_ns = world.give_notice(node_id, notice_s=self.hook_s)
             release(deadline_ns)
@@ -142,6 +145,8 @@ class EvictNode(Fault):
         left_s = self.grace_s - self._term_s
         if not world.wait_until(term_ns + int(min(self.drain_s, left_s) * NS)):
             return False
+        # Ray 2.60 ends the node itself when its drain is over. Only a node that outlives that, or
+        # whose grace is over before, is killed.
         more_s = left_s - self.drain_s
         if more_s <= 0 or not world.node_is_dead(node_id, within_s=min(more_s, PROOF_WITHIN_S)):
             world.end_node(node_id)

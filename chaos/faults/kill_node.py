@@ -73,6 +73,8 @@ class KillNode(Fault):
     def inject(self, world: World, target: Target, release: Release) -> Outcome:
         """Lose the nodes while the worker is held."""
         del release  # the gate goes down with the node
+        # The targets are read before the first node goes: their workers are of the group that was
+        # there, and of two on one node, which is lost once, each is a proof of its own.
         targets = self._targets(world) or [target]
         for node_id in dict.fromkeys(v.node_id for v in targets):
             world.lose_node(node_id, raylet_only=self.raylet_only)

@@ -89,6 +89,9 @@ class KillWorker(Fault):
         if self.to == "tree" and not any(below):
             ranks = ", ".join(str(one.rank) for one in targets)
             raise RefusedError(f"no process was started by rank {ranks}, of which `to: tree` is")
+        # All are signalled before any is waited for: a group that goes at once does not go one by
+        # one, with the survivors' broken connections in between. The processes below are listed
+        # before the first signal, since the ends of their parents hide them.
         for one, processes in zip(targets, below, strict=True):
             self._kill(world, one, processes)
         if self.trains_on:
@@ -120,6 +123,8 @@ class KillWorker(Fault):
 
     def _proof(self, world: World, target: Target) -> Outcome:
         name = f"pid {target.pid} of rank {target.rank}"
+        # Landed is what was seen to end, and not what was sent: a process may ignore SIGTERM, and a
+        # fault that did nothing must not make a verdict.
         if self.grace_s is None:
             if world.worker_is_gone(target, within_s=PROOF_WITHIN_S):
                 return Outcome("ok", f"{name} is gone")

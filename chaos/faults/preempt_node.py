@@ -88,6 +88,8 @@ class PreemptNode(Fault):
         release(deadline_ns)
         loss_ns = self.loss_ns(deadline_ns)
         reached = world.wait_until(deadline_ns if loss_ns is None else loss_ns)
+        # A cloud stops a machine when the deadline is over, not at the millisecond. Ray gives the
+        # attempt up at the deadline by itself, and is let do so first.
         if reached and self.reclaim == "on_time" and self.notice_s:
             world.failure_of(target, within_s=RULING_S)
             reached = world.let_pass(0.0)

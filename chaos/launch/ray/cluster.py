@@ -100,6 +100,8 @@ class LocalCluster:
 
         The latter were drained, and Ray cannot undo that.
         """
+        # The next run finds the shape that its plan names, whatever this one did to the nodes: more
+        # of them would let an elastic job grow, and fewer would make it wait.
         self._forget_dead(lost)
         for node in list(self._nodes)[self.shape.nodes :]:
             self._remove(node)
@@ -177,6 +179,7 @@ class LocalCluster:
                 "this process is connected to a Ray cluster already",
                 "chaos starts one of its own; run it in a process that has not called ray.init()",
             )
+        # A user's RAY_ADDRESS names a cluster of theirs, which is none for this process to join.
         for name, value in CLUSTER_ENV.items():
             os.environ.setdefault(name, value)
         elsewhere = os.environ.pop("RAY_ADDRESS", None)

@@ -63,6 +63,7 @@ class Leftovers:
         files: bool,
     ) -> None:
         """Wait a little until all has ended by itself; record and remove what has not."""
+        # Only what does not end by itself is a leftover: Ray's own cleaning takes seconds.
         for pid, command in _patiently(self._processes):
             journal.add(Leftover(kind="process", what=f"pid {pid}: {command}"))
             _end_process(pid)

@@ -123,6 +123,8 @@ class RayWorld(RunWorld):
 
     def worker_is_gone(self, target: Target, *, within_s: float) -> bool:
         """Return the answer of the target's node agent, or the head's if that node is dead."""
+        # All nodes of a local cluster are processes of one host, so the head's agent sees the pid
+        # when the node's own has gone with it.
         agent = self._agents[target.node_id if self._is_alive(target.node_id) else HEAD]
         return bool(call(agent.is_gone.remote(target.pid, within_s), more_s=within_s))
 
@@ -146,6 +148,8 @@ class RayWorld(RunWorld):
 
     def lose_node(self, node_id: str, *, raylet_only: bool = False) -> None:
         """End the node, and its agent, through the agent."""
+        # Noted before the harm: the harness looks at the cluster's processes all the time, and
+        # would take the end of this one for a disturbance from outside.
         agent = self._agent_on(node_id)
         self.struck.add(node_id)
         try:

@@ -7,7 +7,7 @@ from chaos.preflight.estimate import in_hours, in_s
 from chaos.preflight.question import Question
 from chaos.preflight.rules.rule import Predictions, advises, stops, wastes
 
-# The share of the time in which fewer nodes may be up than a job that never shrinks is told of.
+# Of the time: a job that never shrinks should have its nodes in all but this share of it.
 LOW = 0.05
 # A node that is back within a minute is no absence that spares are for.
 SHORT_H = 1 / 60

@@ -68,6 +68,8 @@ class LeasedAgent(NodeHands):
 
     def send_signal(self, pid: int, signal_name: str) -> None:
         """Send a signal to a process of the run on this node; remember those that it stops."""
+        # Twice: it must be below this node's raylet, and carry the run's token. On a cluster of
+        # others a pid that was used again could be anybody's.
         process = self._own(pid)
         try:
             token = process.environ().get(TOKEN_ENV)
@@ -75,6 +77,8 @@ class LeasedAgent(NodeHands):
             raise ProcessLookupError(f"pid {pid}") from error
         if token != self._token:
             raise RefusedError(f"pid {pid} is no process of this run")
+        # Remembered before it is stopped: an agent that ends in between lets one process too many
+        # go on, and not one too few.
         if signal_name == "STOP":
             self._stopped.append(pid)
         process.send_signal(signal.Signals[f"SIG{signal_name}"])
@@ -155,6 +159,8 @@ class LeasedAgent(NodeHands):
     # -- inside ----------------------------------------------------------------------------------
 
     def _await_lapse(self) -> None:
+        # Nobody heals a cluster of others after a harness that was killed or cut off. So an agent
+        # lives on a lease, and what it does at its end needs no word from outside.
         while not self._lease.has_lapsed:
             self._clock.sleep(POLL_S)
         self.retire()
@@ -237,6 +243,8 @@ class AgentPool:
 
     def collect(self, node_id: str) -> bool:
         """Fetch the run's files from a node; return whether all of them have come."""
+        # One at a time for a node: the thread that collects, a fault that fetches what its target
+        # has written, and the end of the run would fetch the same pieces.
         with self._locks[node_id]:
             try:
                 copies = self._copies_of(node_id)
@@ -262,6 +270,9 @@ class AgentPool:
     # -- inside ------------------------------------------------------------------------------
 
     def _retire(self, node_id: str) -> tuple[list[str], list[JournalCut]]:
+        # In this order: no process writes any more, then the rest of the files is fetched, then
+        # they are removed there. Each step is taken even if the node does not answer to the one
+        # before.
         left: list[str] = []
         with contextlib.suppress(ray.exceptions.RayError):
             left = self._ask(node_id, "end_leftovers", LEFTOVERS_S, more_s=LEFTOVERS_S)

@@ -145,6 +145,9 @@ class StorageInjector:
 
     def _takes(self, op: Op) -> bool:
         """Return whether an op's fault applies to this upload, whose files share one turn."""
+        # Uploads of several ranks run in several processes, so a fault is claimed by a file that
+        # can be made once, and not by a counter. An upload has many files: the answer for the first
+        # holds for all of them.
         armed_for = self._armed.armed_for(op.index)
         is_ours = HERE.rank is None or armed_for == HERE.rank
         if armed_for is None or not is_ours:
@@ -180,6 +183,8 @@ _INJECTORS: dict[tuple[Layer, int], StorageInjector] = {}
 
 def injector_of(layer: Layer) -> StorageInjector:
     """Return this process's injector for a run, however often its storage was unpickled."""
+    # pyarrow unpickles the file system again and again, in Ray's controller and in workers, and a
+    # process may be forked: what is remembered of an upload belongs to the process.
     key = (layer, os.getpid())
     if key not in _INJECTORS:
         _INJECTORS[key] = StorageInjector(layer)
