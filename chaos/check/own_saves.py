@@ -88,7 +88,7 @@ class _Sources:
         for rank, (number, load) in self.loads.items():
             # A checkpoint may be several files, and several ranks' files: model here, optimizer
             # there, a part for each rank. To take the newest of each series would invent a save
-            # that nobody could load; so the files that were read for one place are one save, and a
+            # that no rank could load; so the files that were read for one place are one save, and a
             # newer one must be whole in all of their series.
             of_one_place = (
                 other

@@ -159,8 +159,8 @@ class LeasedAgent(NodeHands):
     # -- inside ----------------------------------------------------------------------------------
 
     def _await_lapse(self) -> None:
-        # Nobody heals a cluster of others after a harness that was killed or cut off. So an agent
-        # lives on a lease, and what it does at its end needs no word from outside.
+        # No process heals a cluster of others after a harness that was killed or cut off. So an
+        # agent lives on a lease, and what it does at its end needs no word from outside.
         while not self._lease.has_lapsed:
             self._clock.sleep(POLL_S)
         self.retire()
