@@ -118,6 +118,8 @@ class _Charges:
             for number, event in analysis.history.of(FailureDecided)
             if event.decision != "NOOP" and number not in orphaned
         ]
+        # One charge per attempt, however many faults hit it: Ray decides once on a group that is
+        # lost. If one of them was announced, the decision may be by that one.
         budgets = {a: {s.budget for s in hits} - {None} for a, hits in analysis.hits.items()}
         self.due = {
             attempt: "preemptions" if "preemptions" in of else "failures"
@@ -127,6 +129,8 @@ class _Charges:
 
     def to(self, budget: str) -> list[tuple[int, FailureDecided]]:
         """Return the decisions charged to one budget, one for all of torchrun's agents."""
+        # Each of torchrun's agents decides on the same round and spends a restart of its own; of
+        # Ray every decision is a charge, also two in one attempt, which is a finding (`surplus`).
         found: dict[tuple[int, str | None], tuple[int, FailureDecided]] = {}
         for number, event in self.rows:
             if event.charged == budget:

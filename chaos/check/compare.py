@@ -141,6 +141,8 @@ def surviving(
 
 def before(attempts: Iterable[Attempt], theirs: Lineage, *, began: int) -> tuple[Aligned, ...]:
     """Align the steps made before the first fault, discarded by a later restart or not."""
+    # By attempts and not by the lineage: a step that a later restart discarded was computed before
+    # any fault all the same, and is as good a control.
     found = []
     for attempt in attempts:
         for steps in attempt.by_epoch.values():

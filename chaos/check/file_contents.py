@@ -162,6 +162,9 @@ class FileContents:
     def _proven_pairs(
         self, mine: WrittenFile, due: WrittenFile, *, is_last: bool = False
     ) -> Iterator[EntryPair]:
+        # Most of what a job writes need not repeat itself: times, paths, versions, orders of a
+        # hash. Only an entry that was the baseline's wherever no fault had come before can show
+        # anything after one.
         for name, theirs in due.parts.items():
             entry = due.file, name
             if entry in self._proven and name in mine.parts:
@@ -204,6 +207,8 @@ class FileContents:
             and mine.number < self.until
             and mine.counts.get(entry, value) != value
         ]
+        # A restart that went on from such a file has shown what comes of its counts: if that was
+        # wrong, another check has said so, and if not, the count misleads nothing.
         odd = {other.mine.number for other in found}
         tried = {entry for kept in self._gone_on_from(odd) for entry in kept.counts}
         yield from (other for other in found if other.entry not in tried)
@@ -219,6 +224,8 @@ class FileContents:
     @cached_property
     def _counting(self) -> frozenset[_Entry]:
         """The counts of the baseline that were seen once more before the fault."""
+        # Of whole numbers in a file only those that grow from save to save count training. Others
+        # are settings, sizes or versions, from which no restart takes a place.
         series: dict[_Entry, dict[Place, int]] = {}
         for kept in self._due.values():
             for entry, value in kept.counts.items():

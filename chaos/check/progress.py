@@ -186,6 +186,10 @@ def _lost_bound(restart: Restart, analysis: RunAnalysis, rank: int) -> float:
     if analysis.plan.expect.lost_steps is not None:
         return analysis.plan.expect.lost_steps.max
     assert analysis.reference is not None
+    # What a restart may lose follows from how often is saved, and in three cases it is more: where
+    # fewer workers make more steps of an epoch; where a fault came by the clock, so that the report
+    # before it may not be committed; where an upload was under way, behind which nothing that was
+    # saved later can be recorded.
     if took_all_there_was(analysis, restart):
         return math.inf  # a save that comes late, as by a copy beside training, is the job's own
     way = _way_between_saves(analysis.reference)
@@ -335,6 +339,8 @@ def _in_circles(analysis: RunAnalysis) -> Iterator[Anomaly]:
     # Without reports, a file of the job's own that was written to its end is the sign of progress.
     files = analysis.run.files.saves if analysis.run.reports_nothing else ()
     saving = {save.attempt for save in files if save.digest is not None}
+    # From the end: earlier attempts may have made progress. The last one is cut off by the limit
+    # and has no decision, which is no failure of it; it is passed over, and not counted.
     vain: list[Attempt] = []
     for attempt in reversed(analysis.run.attempts):
         is_last = attempt is analysis.run.attempts[-1]

@@ -153,6 +153,8 @@ def whole_parts(ranks: Sequence[StateSeen]) -> dict[str, Component]:
 
 
 def _whole(parts: Sequence[Component]) -> Component | None:
+    # Shares add up to the whole only if each element is held once: ranks without a common mesh hold
+    # more, or less, which the number of elements shows. Nothing is known of the whole then.
     first = parts[0]
     if first.share is None:
         return first if all(part.digest == first.digest for part in parts) else None
@@ -180,6 +182,9 @@ def is_elsewhere(part: Component, others: Mapping[str, Component]) -> bool:
 
 def _owners(seen: StateSeen) -> Iterator[tuple[str, _Owner]]:
     """Yield each owner of parts, with the name that the worker gave it."""
+    # A worker numbers owners by the order in which they were made, which differs between attempts:
+    # an optimizer of an earlier phase, or a model that was tried out, shifts the numbers. So an
+    # owner is known by its kind and structure, and among equals by its place and their count.
     found = {owner_of(part.name): part.structure for part in seen.components if part.structure}
     kinds = {name: (_base(name), structure) for name, structure in found.items()}
     count, met = Counter(kinds.values()), Counter[tuple[str, str]]()
@@ -244,6 +249,8 @@ def agree(
     assert due is not None
     if ours.digest == due.digest:
         return True
+    # Within a tolerance digests say nothing, and the size must do: the norm of tensors. What has no
+    # size, such as a generator, is not equal then, and callers leave it out.
     if allowance.is_exact or not isinstance(ours.size, float) or not isinstance(due.size, float):
         return not allowance.is_exact and ours.size == due.size
     return allowance.allows_size(due.name, place, ours.size, due.size)

@@ -54,6 +54,9 @@ class NodeDisk:
 
     def use(self) -> None:
         """Let this process, and all forked from it, use this node's disk."""
+        # Three things remember the temporary folder: the environment, for processes that are
+        # started; `tempfile`, once it was asked; and multiprocessing, for its sockets. In a fork
+        # all of them have the parent's.
         before = tempfile.gettempdir()
         self.tmp.mkdir(parents=True, exist_ok=True)
         self._folder.mkdir(parents=True, exist_ok=True)

@@ -151,6 +151,7 @@ _is_hooked = False
 
 def record(ledger: Ledger | None) -> None:
     """Record from now on the writes of this process and of those forked from it."""
+    # None in between: opening a ledger is an event too, and would be written to the one before.
     global _ledger  # noqa: PLW0603 - what a process writes is written to one ledger
     before, _ledger = _ledger, None
     if before is not None:
@@ -314,6 +315,9 @@ def _told(event: str, arguments: tuple[Any, ...], *, is_output: bool = False) ->
 
 def _write_down(ledger: Ledger, event: str, arguments: tuple[Any, ...], *, is_output: bool) -> None:
     try:
+        # An audit event comes before its operation: only then can it still be refused, and only
+        # then is it seen whether a file was there before. All are asked before any is noted, so
+        # that nothing is recorded of an operation that does not happen.
         touched = list(_EVENTS[event](*arguments))
         for path, how, is_harm in touched:
             if is_harm:

@@ -69,6 +69,9 @@ class Exhaustion:
 
         One run at a time does so: before the next looks, the ended process has freed its memory.
         """
+        # Runs go side by side, and the machine has one memory. Asked again under the lock, since
+        # another run may have ended a process meanwhile. The largest of all runs goes,
+        # and its own run records it: to the others it is no event.
         with self._turn:
             if not self.is_near():
                 return
