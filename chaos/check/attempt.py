@@ -170,6 +170,11 @@ class Attempt:
         """The earliest place of its ranks."""
         return min((start.place for start in self.starts.values() if start.settled), default=None)
 
+    def resumed_at(self, rank: int) -> Place | None:
+        """Return where a rank continues; the earliest place of all where its own is not known."""
+        start = self.starts.get(rank)
+        return start.place if start is not None and start.settled else self.place
+
     @property
     def grounds(self) -> str:
         """The evidence for its place, in words; empty where none of its ranks made a step."""

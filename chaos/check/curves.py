@@ -40,8 +40,8 @@ def curves(analysis: RunAnalysis, *, rank: int = 0) -> Curves:
     origins = _origins([step for of in steps for step in of])
     lines = []
     for course, done in zip(courses, steps, strict=True):
-        kept = {s.number for (of, _), on in course.lineage.steps.items() if of == rank for s in on}
-        lines.append(tuple(_point(s, origins, lost=s.number not in kept) for s in done))
+        survives = course.lineage.survives
+        lines.append(tuple(_point(s, origins, lost=not survives(s)) for s in done))
     return Curves(run=lines[0], baseline=lines[1] if analysis.reference is not None else ())
 
 

@@ -11,7 +11,6 @@ from pathlib import PurePath
 from typing import TypeAlias
 
 from chaos.check.analysis import RunAnalysis, RunTables
-from chaos.check.attempt import Attempt
 from chaos.check.files import is_below as is_below_folder
 from chaos.check.files import series_of
 from chaos.check.storage import stored_checkpoints
@@ -343,20 +342,7 @@ def written(course: RunTables) -> Iterator[WrittenFile]:
 
 def surviving(course: RunTables) -> Iterator[WrittenFile]:
     """Yield the files of work that no later attempt repeated."""
-    starts = [a for a in course.attempts if a.place is not None]
-    for kept in written(course):
-        later = (a for a in starts if a.index > kept.what.attempt)
-        if not any(is_redone(kept.what, attempt) for attempt in later):
-            yield kept
-
-
-def is_redone(what: FileSaved | FileWritten, attempt: Attempt) -> bool:
-    """Return whether a later attempt repeated the work after which a file was written."""
-    start = attempt.starts.get(what.rank)
-    place = start.place if start is not None and start.settled else attempt.place
-    assert place is not None
-    at = Place(what.epoch, what.step)
-    return at > place or (at == place and what.step == 0)
+    return (kept for kept in written(course) if course.lineage.survives(kept.what))
 
 
 def _final(

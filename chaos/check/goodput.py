@@ -5,7 +5,7 @@ history. Where that was not seen, its time counts to the phase that comes next, 
 add up to the wall time.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 from weakref import WeakKeyDictionary
@@ -55,37 +55,39 @@ class Mark:
 
 def marks(course: RunTables, injections: Sequence[Injection]) -> Mapping[int, Sequence[Mark]]:
     """Return every attempt's marks in order of time, by its index."""
-    survivors = {step.number for step in course.lineage.all_steps()}
     kept = {(commit.attempt, commit.epoch) for commit in course.lineage.commits}
     last = course.attempts[-1].index if course.attempts else 0
     reader = _Reader(
-        survivors, kept, last, {s.op.index for s in injections if s.op.fault.stops_progress}
+        course.lineage.survives,
+        kept,
+        last,
+        {s.op.index for s in injections if s.op.fault.stops_progress},
     )
     entries = course.history.entries
     for number in course.history.numbers_of(*_KINDS):
-        reader.read(number, entries[number].time_ns, entries[number].what)
+        reader.read(entries[number].time_ns, entries[number].what)
     return reader.found
 
 
 class _Reader:
     def __init__(
         self,
-        survivors: set[int],
+        survives: Callable[[StepDone], bool],
         kept: set[tuple[int, int]],
         last: int,
         standstills: Collection[int],
     ) -> None:
-        self.survivors, self.kept, self.last = survivors, kept, last
+        self.survives, self.kept, self.last = survives, kept, last
         self.standstills = standstills
         self.found: dict[int, list[Mark]] = {}
         self.of_steps: dict[int, Spent] = {}
         self.struck: dict[int, int] = {}
 
-    def read(self, number: int, time_ns: int, what: Event) -> None:
+    def read(self, time_ns: int, what: Event) -> None:
         """Add the mark of one event."""
         match what:
             case StepDone():
-                phase: Spent = "productive" if number in self.survivors else "replay"
+                phase: Spent = "productive" if self.survives(what) else "replay"
                 self.of_steps[what.attempt] = phase
                 self._add(what.attempt, Mark(time_ns, phase, is_step=True))
             case ReportBegun():

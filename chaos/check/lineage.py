@@ -16,7 +16,9 @@ from functools import cached_property
 from itertools import chain
 
 from chaos.check.attempt import Attempt, Commit, Step
-from chaos.model.places import Place, RankEpoch
+from chaos.model.event import FileSaved, FileWritten, StateSeen
+from chaos.model.events.base import StepEvent
+from chaos.model.places import AttemptRank, Place, RankEpoch
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,27 @@ class Lineage:
     lost: Mapping[int, Mapping[int, int]]
     #: the (rank, epoch) that are the first of a resumed attempt
     resumed: frozenset[RankEpoch]
+    attempts: Sequence[Attempt]
+    _back: dict[AttemptRank, Place | None] = field(default_factory=dict, repr=False, compare=False)
+
+    def survives(self, what: Step | StepEvent) -> bool:
+        """Return whether no later attempt did again what an event tells of.
+
+        Every reader asks here, so a step, a state and a file of one place share one answer.
+        """
+        back = self._goes_back_to(what.attempt, what.rank)
+        if back is None:
+            return True
+        place = Place(what.epoch, what.step)
+        return place < back or (place == back and not _is_done_at_resume(what))
+
+    def _goes_back_to(self, attempt: int, rank: int) -> Place | None:
+        """Return the earliest place to which a rank goes back after an attempt."""
+        key = AttemptRank(attempt, rank)
+        if key not in self._back:
+            later = (a.resumed_at(rank) for a in self.attempts if a.index > attempt)
+            self._back[key] = min((at for at in later if at is not None), default=None)
+        return self._back[key]
 
     def at(self, rank: int, epoch: int, step: int) -> Step | None:
         """Return the step at one place, None where none survived there."""
@@ -94,72 +117,79 @@ class Lineage:
         )
 
 
+def _is_done_at_resume(what: Step | StepEvent) -> bool:
+    """Return whether an attempt that resumes at the place of an event does the same once more.
+
+    It enters the epoch, or leaves it, with a state as the one before did, and writes a file that is
+    written before any step. Steps, and the files after them, it does not repeat: the save that it
+    resumed from is one of these.
+    """
+    match what:
+        case StateSeen():
+            return what.moment != "step"
+        case FileSaved() | FileWritten():
+            return what.step == 0
+        case _:
+            return False
+
+
 def lineage(attempts: Sequence[Attempt]) -> Lineage:
     """Return the surviving part of the attempts, oldest first."""
-    fold = _Fold()
+    commits, resumed = list[Commit](), set[RankEpoch]()
     for attempt in attempts:
-        fold.cut(attempt)
-        fold.add(attempt)
-    return Lineage(
-        steps=fold.steps,
-        commits=tuple(fold.commits),
-        lost=fold.lost,
-        resumed=frozenset(fold.resumed),
-    )
+        if attempt.place is not None:
+            commits = _standing(commits, attempt, attempt.place)
+            resumed = _first_epochs(resumed, attempt)
+        commits += attempt.commits
+    steps, lost = _steps(attempts)
+    return Lineage(steps, tuple(commits), lost, frozenset(resumed), attempts)
 
 
-@dataclass
-class _Fold:
-    steps: dict[RankEpoch, list[Step]] = field(default_factory=dict)
-    commits: list[Commit] = field(default_factory=list)
-    lost: dict[int, dict[int, int]] = field(default_factory=dict)
-    resumed: set[RankEpoch] = field(default_factory=set)
+def _steps(
+    attempts: Sequence[Attempt],
+) -> tuple[dict[RankEpoch, list[Step]], dict[int, dict[int, int]]]:
+    """Return the surviving steps, and for each attempt how many of each rank it discarded."""
+    steps: dict[RankEpoch, list[Step]] = {}
+    lost: dict[int, dict[int, int]] = {a.index: {} for a in attempts if a.place is not None}
+    for nth, attempt in enumerate(attempts):
+        for key, made in attempt.by_epoch.items():
+            kept = made
+            for later in attempts[nth + 1 :]:
+                back = later.resumed_at(key.rank)
+                if back is None or key.epoch < back.epoch:
+                    continue
+                before = len(kept)
+                kept = [s for s in kept if s.step <= back.step] if key.epoch == back.epoch else []
+                if before > len(kept):
+                    thrown = lost[later.index]
+                    thrown[key.rank] = thrown.get(key.rank, 0) + before - len(kept)
+            if kept:
+                steps.setdefault(key, []).extend(kept)
+    return steps, lost
 
-    def cut(self, attempt: Attempt) -> None:
-        """Drop the steps that `attempt` repeats."""
-        if attempt.place is None:
-            return
-        # A rank whose own place is not known is cut at the earliest place of the others.
-        earliest = attempt.place
-        settled = {rank: start for rank, start in attempt.starts.items() if start.settled}
-        since = {rank: start.place for rank, start in settled.items()}
-        thrown = self.lost.setdefault(attempt.index, {})
-        for key in list(self.steps):
-            gone = self._cut_one(key, since.get(key.rank, earliest))
-            if gone:
-                thrown[key.rank] = thrown.get(key.rank, 0) + gone
-        # A commit is cut by the epoch that it ends, but the one that was resumed from stands: with
-        # saves beside training its content is older than its report, so that the attempt trains
-        # within an epoch whose report has come, and does not report it again. Cut, its next report
-        # would be counted as that epoch's (25 of 26 places of a right job with dcp.async_save).
-        handed = {start.checkpoint for start in attempt.starts.values()} - {None}
-        last = max((c.number for c in self.commits if c.checkpoint in handed), default=-1)
-        self.commits = [c for c in self.commits if c.epoch < earliest.epoch or c.number <= last]
-        # A restart that goes back beyond an earlier resume repeats that one's first epoch.
-        places = {RankEpoch(rank, place.epoch) for rank, place in since.items()}
-        self.resumed = {
-            key for key in self.resumed if key.epoch < since.get(key.rank, earliest).epoch
-        }
-        if attempt.index > 0:
-            self.resumed |= places
 
-    def _cut_one(self, key: RankEpoch, place: Place) -> int:
-        """Drop one rank's steps of one epoch beyond a place; return their number."""
-        if key.epoch < place.epoch:
-            return 0
-        steps = self.steps[key]
-        kept = [s for s in steps if s.step <= place.step] if key.epoch == place.epoch else []
-        if kept:
-            self.steps[key] = kept
-        else:
-            del self.steps[key]
-        return len(steps) - len(kept)
+def _standing(commits: list[Commit], attempt: Attempt, place: Place) -> list[Commit]:
+    """Return the commits that an attempt does not take the place of."""
+    # A commit is cut by the epoch that it ends, but the one that was resumed from stands: with
+    # saves beside training its content is older than its report, so that the attempt trains
+    # within an epoch whose report has come, and does not report it again. Cut, its next report
+    # would be counted as that epoch's (25 of 26 places of a right job with dcp.async_save).
+    handed = {start.checkpoint for start in attempt.starts.values()} - {None}
+    last = max((c.number for c in commits if c.checkpoint in handed), default=-1)
+    kept = [c for c in commits if c.epoch < place.epoch or c.number <= last]
+    if not attempt.commits:
+        return kept
+    # What it reports itself takes the place of what was reported before.
+    until = max(place.epoch, min(commit.epoch for commit in attempt.commits))
+    return [c for c in kept if c.epoch < until]
 
-    def add(self, attempt: Attempt) -> None:
-        for key, steps in attempt.by_epoch.items():
-            self.steps.setdefault(key, []).extend(steps)
-        if attempt.epoch is not None and attempt.commits:
-            # What it reports itself takes the place of what was reported before; see `cut`.
-            until = max(attempt.epoch, min(commit.epoch for commit in attempt.commits))
-            self.commits = [c for c in self.commits if c.epoch < until]
-        self.commits.extend(attempt.commits)
+
+def _first_epochs(resumed: set[RankEpoch], attempt: Attempt) -> set[RankEpoch]:
+    """Return the first epochs of resumed attempts, with those of one more."""
+    # A restart that goes back beyond an earlier resume repeats that one's first epoch.
+    back = {key.rank: attempt.resumed_at(key.rank) for key in resumed}
+    kept = {key for key in resumed if (at := back[key.rank]) and key.epoch < at.epoch}
+    if attempt.index == 0:
+        return kept
+    settled = (start for start in attempt.starts.values() if start.settled)
+    return kept | {RankEpoch(start.rank, start.epoch) for start in settled}

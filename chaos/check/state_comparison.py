@@ -5,11 +5,10 @@ follows. Random numbers are left out: a generator that nothing draws from may di
 where one matters, losses show it (`state`, `rank-randomness`).
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from chaos.check.attempt import Attempt
 from chaos.check.compare import Tally, compare
 from chaos.check.state_at_resume import group_of
 from chaos.check.state_snapshots import (
@@ -22,7 +21,7 @@ from chaos.check.state_snapshots import (
 )
 from chaos.model.diagnosis import GROUPS
 from chaos.model.event import Component, StateSeen
-from chaos.model.places import Place, RankName, StatePlace
+from chaos.model.places import RankName, StatePlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,27 +139,6 @@ def _moving(reference: StateSnapshots) -> frozenset[RankName]:
             if first.setdefault(name, part.digest) != part.digest:
                 found.add(name)
     return frozenset(found)
-
-
-def surviving_snapshots(
-    run: StateSnapshots, attempts: Sequence[Attempt], *, without: frozenset[int]
-) -> list[tuple[int, StateSeen]]:
-    """Return the snapshots that no later attempt repeated, apart from the attempts `without`."""
-    of: dict[int, list[tuple[int, StateSeen]]] = {}
-    for number, seen in run.all:
-        of.setdefault(seen.attempt, []).append((number, seen))
-    kept: list[tuple[int, StateSeen]] = []
-    for attempt in attempts:
-        if attempt.place is not None:
-            since = {r: start.place for r, start in attempt.starts.items() if start.settled}
-            kept = [item for item in kept if not _is_redone(item[1], since, attempt.place)]
-        kept += of.get(attempt.index, [])
-    return [(number, seen) for number, seen in kept if seen.attempt not in without]
-
-
-def _is_redone(seen: StateSeen, since: Mapping[int, Place], earliest: Place) -> bool:
-    start, place = since.get(seen.rank, earliest), Place(seen.epoch, seen.step)
-    return place > start or (place == start and seen.moment != "step")
 
 
 def _same(pair: PartPair) -> bool:

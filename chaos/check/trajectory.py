@@ -16,7 +16,7 @@ from chaos.check.result import (
     own_check,
 )
 from chaos.check.state_at_resume import SHIPPED, group_of
-from chaos.check.state_comparison import StateComparison, compare_states, surviving_snapshots
+from chaos.check.state_comparison import StateComparison, compare_states
 from chaos.check.values import NumberPair
 from chaos.model.launcher import LauncherWords
 from chaos.model.verdict import Anomaly, CheckResult
@@ -87,8 +87,9 @@ def states_of(analysis: RunAnalysis) -> StateComparison | None:
     if analysis.reference is None or not analysis.allowance.is_exact:
         return None
     seen, others = analysis.run.snapshots, (course.snapshots for course in analysis.repeats)
+    survives, resized = analysis.run.lineage.survives, analysis.resized
     return compare_states(
-        surviving_snapshots(seen, analysis.run.attempts, without=analysis.resized),
+        [(n, state) for n, state in seen.all if survives(state) and state.attempt not in resized],
         analysis.reference.snapshots,
         clean=[
             *(state for number, state in seen.all if number < analysis.began),

@@ -44,11 +44,10 @@ class WorkerSpan:
 
 def worker_spans(course: RunTables) -> tuple[WorkerSpan, ...]:
     """Return every worker's life, by attempt and rank."""
-    survivors = {step.number for steps in course.lineage.steps.values() for step in steps}
     seen = _seen(course.history)
     found = []
     for attempt in course.attempts:
-        steps = _lived_steps(course.history, attempt, survivors)
+        steps = _lived_steps(course, attempt)
         for rank in sorted({*attempt.starts, *steps}):
             begin_ns, end_ns = seen[attempt.index, rank]
             rows = tuple(steps.get(rank, ()))
@@ -56,13 +55,11 @@ def worker_spans(course: RunTables) -> tuple[WorkerSpan, ...]:
     return tuple(found)
 
 
-def _lived_steps(
-    history: History, attempt: Attempt, survivors: set[int]
-) -> dict[int, list[LivedStep]]:
+def _lived_steps(course: RunTables, attempt: Attempt) -> dict[int, list[LivedStep]]:
     rows: dict[int, list[LivedStep]] = {}
     for step in attempt.steps:
-        time_ns, is_lost = history.time_ns(step.number), step.number not in survivors
-        row = LivedStep(time_ns, step.epoch, step.step, is_lost)
+        is_lost = not course.lineage.survives(step)
+        row = LivedStep(course.history.time_ns(step.number), step.epoch, step.step, is_lost)
         rows.setdefault(step.rank, []).append(row)
     return rows
 

@@ -1,8 +1,16 @@
 """The commits that count, where a checkpoint is older than the report that it came with."""
 
+from typing import Literal
+
+from hypothesis import given
+
 from chaos.check.attempt import Attempt, Commit, Start, Step
 from chaos.check.lineage import lineage
+from chaos.model.event import FileWritten, StateSeen
 from chaos.model.places import Place
+from tests.check.story import Story
+from tests.check.tamper import analysis_of
+from tests.check.test_properties import stories
 
 FIRST = Commit(20, 0, 0, "ckpt-0", (), older=Place(0, 2))
 
@@ -62,3 +70,32 @@ def test_epochs_that_are_reported_once_more_stand_in_their_order() -> None:
     found = lineage([before, resumed])
 
     assert found.commits == (first[0], again)
+
+
+@given(stories())
+def test_a_step_survives_if_it_is_in_the_lineage(story: Story) -> None:
+    run = analysis_of(story).run
+    kept = {step.number for step in run.lineage.all_steps()}
+
+    every = [step for attempt in run.attempts for step in attempt.steps]
+
+    assert {step.number for step in every if run.lineage.survives(step)} == kept
+
+
+def test_what_is_done_at_the_place_of_a_resume_is_done_again_unless_it_led_there() -> None:
+    survives = lineage([BEFORE, attempt(1, RESUMED, [(0, 3)])]).survives
+
+    def state(moment: Literal["entered", "step", "left"], step: int) -> StateSeen:
+        return StateSeen(attempt=0, rank=0, epoch=0, step=step, moment=moment, components=())
+
+    def file(step: int) -> FileWritten:
+        return FileWritten(
+            attempt=0, rank=0, epoch=0, step=step, path="log.txt", digest="aa", bytes=1
+        )
+
+    assert survives(state("step", 2))
+    assert survives(file(2))
+    assert not survives(state("entered", 2))
+    assert not survives(file(3))
+    at_head = lineage([BEFORE, attempt(1, Start(30, 0, "ckpt-0", 0), [(0, 1)])]).survives
+    assert not at_head(file(0))
