@@ -7,8 +7,7 @@ from msgspec import structs
 
 from chaos.model import event as ev
 from chaos.model.history import Entry, History
-from tests.check.script import loss
-from tests.check.story import Story
+from tests.check.story import Story, loss
 from tests.check.tamper import rows
 from tests.check.watching import components, inputs
 

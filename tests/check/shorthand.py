@@ -1,32 +1,43 @@
-"""Histories in one line: two ranks, one word for each thing that happens.
+"""Histories in one line: a letter or a name for each thing that happens.
 
-    g  g<c0  g<c0/-   a worker group opens; what it is handed (per rank)
-    @model=7,rng=1/2  the state that the ranks enter with (per rank); `opt=`: empty
-    s  s:ab/cd  s*2   the next step; its samples (per rank); its micro-batches
-    s!  s1            with another loss than elsewhere; on rank 1 alone
-    r                 report() is entered, and returns, on both ranks
-    u                 both ranks' parts of this epoch's checkpoint are uploaded
-    c  c-  c,n=3      the report is committed: with its checkpoint, without, with a metric
-    d:c0              Ray removes a checkpoint
-    L:c0,c1~  L       what storage holds: `~` is damaged; when the run is over
-    w:f  w:f=3  v:f   a file is written; `ship` in it is 3; its writing begins and does not end
-    m:f>g  k:f>g      it is renamed; it is copied
-    q:f,g-,h~  q      what a rank finds of these as it begins: `-` is gone, `~` lies elsewhere
-    l:f  l:f!  l:f/   a file is read; it cannot be; rank 0 alone reads it
-    x  y  i           rank 1 is killed; Ray does not decide; what came of it is not seen
-    z                 rank 1 of the attempt before makes a step
-    n  X              notice for rank 1's node, one second ahead; it is lost
-    n:g               the same, and Ray opens a group on that node
-    +30               that many seconds pass
-    end:0  end:1      rank's train function returned
-    left              a process is left behind
-    t:a               the other trial of the experiment, with these losses
-    .  .c0  H         the run ends; with that result; it is hung, and ended by us
+    g group      g  g<c0  g<c0/-   a worker group opens; what it is handed
+    @ state      @model=7,rng=1/2  the state that the ranks enter with; `opt=`: empty
+    s step       s  s:ab/cd  s*2   the next step; its samples; its micro-batches
+                 s!  s1            with another loss than elsewhere; on rank 1 alone
+    r report     r                 report() is entered, and returns, on all ranks
+    u upload     u                 all ranks' parts of this epoch's checkpoint are uploaded
+    c commit     c  c-  c,n=3      the report is committed; without a checkpoint; with a metric
+    d delete     d:c0              Ray removes a checkpoint
+    L storage    L:c0,c1~  L       what storage holds when the run is over: `~` is damaged
+    w write      w:f  w:f=3        a file is written; `ship` in it is 3
+    v begin      v:f               its writing begins and does not end
+    m rename     m:f>g             it is renamed
+    k copy       k:f>g             it is copied
+    q find       q:f,g-,h~  q      what a rank finds as it begins: `-` is gone, `~` lies elsewhere
+    l load       l:f  l:f!  l:f/   a file is read; it cannot be; rank 0 alone reads it
+    x kill       x  x0             rank 1 is killed; rank 0
+    y stall      y                 the same, and Ray does not decide
+    i unseen     i                 the same, and what came of it is not seen
+    z late       z                 rank 1 of the attempt before makes a step
+    n notice     n  n:g            a second's notice for rank 1's node; Ray opens a group on it
+    X lose       X                 that node is lost
+    + wait       +30               that many seconds pass
+    end          end:0             rank 0's train function returned
+    left         left              a process is left behind
+    t trial      t:a               the other trial of the experiment, with these losses
+    . return     .  .c0            the run ends; with that result
+    H hang       H                 it is hung, and ended by us
+    ranks        ranks3            before all else: there are three ranks, and not two
 
-Checkpoints are named by their epoch. `plan` has an op for each strike.
+`a/b` is a value of each rank's own; the last holds for the ranks after it. A word is a letter or a
+name, the rank that it is about, and what belongs to it, after a colon or not: `x0` is `kill0`,
+`w:f=3` is `write:f=3`, `.c0` is `return:c0`.
+Checkpoints are named by their epoch. `plan_of` has an op for each fault. `story.Story` tells of a
+job that is right but for what is done to it, where a line would need every step of it.
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,10 +45,39 @@ from chaos.faults.kill_worker import KillWorker
 from chaos.faults.preempt_node import PreemptNode
 from chaos.model import event as ev
 from chaos.model.history import History
-from chaos.model.plan import Plan
-from tests.check.scribe import RANKS, Scribe
+from chaos.model.plan import Op, Plan
+from chaos.model.trigger import AtStep
+from tests.check.scribe import Scribe
 from tests.check.story import Story
 from tests.check.watching import digest
+
+LETTERS = {
+    "g": "group",
+    "@": "state",
+    "s": "step",
+    "r": "report",
+    "u": "upload",
+    "c": "commit",
+    "d": "delete",
+    "L": "storage",
+    "w": "write",
+    "v": "begin",
+    "m": "rename",
+    "k": "copy",
+    "q": "find",
+    "l": "load",
+    "x": "kill",
+    "y": "stall",
+    "i": "unseen",
+    "z": "late",
+    "n": "notice",
+    "X": "lose",
+    "+": "wait",
+    "t": "trial",
+    ".": "return",
+    "H": "hang",
+}
+_WORD = re.compile(r"(?P<name>[a-zA-Z]+|[@+.])(?P<number>\d*)(?P<rest>.*)")
 
 
 def told_in(line: str) -> History:
@@ -46,258 +86,226 @@ def told_in(line: str) -> History:
 
 
 def plan_of(line: str, **expect: Any) -> Plan:
-    """Return the plan whose ops are the strikes of a line."""
+    """Return the plan whose ops are the faults of a line."""
     telling = _Telling()
     telling.tell(line)
-    plan = Story().plan(**expect)
-    job = plan.job.model_copy(update={"trial": 0 if " t:" in line else None})
+    plan = Story(ranks=telling.ranks).plan(**expect)
+    job = plan.job.model_copy(update={"trial": 0 if telling.has_others else None})
     return plan.model_copy(update={"ops": tuple(telling.ops), "job": job})
 
 
 @dataclass
 class _Telling(Scribe):
-    """`saves`: where each file of the job's own was last saved, by path and rank.
-
-    `origins`: the paths under which renamed and copied files were written.
-    """
-
+    #: The ops of the plan, one for each fault.
+    ops: list[Op] = field(default_factory=list)
+    #: Where each file of the job's own was last saved, by path and rank: attempt, epoch and step.
     saves: dict[tuple[str, int], tuple[int, int, int]] = field(default_factory=dict)
-
+    #: The paths under which renamed and copied files were written.
     origins: dict[str, str] = field(default_factory=dict)
+    has_others: bool = False
 
     def tell(self, line: str) -> History:
         for word in line.split():
-            name = re.match(r"\w+|[.@+]", word)
-            assert name is not None, word
-            known = {"@": "state", "+": "wait", ".": "over"}
-            head = known.get(name.group(), name.group())
-            head = "step" if head in ("s", "s1") else head
-            getattr(self, f"on_{head}")(word)
+            found = _WORD.fullmatch(word)
+            assert found is not None, word
+            name = LETTERS.get(found["name"], found["name"])
+            number = int(found["number"]) if found["number"] else None
+            tell: Callable[[str, int | None], None] = getattr(self, f"on_{name}")
+            tell(found["rest"].removeprefix(":"), number)
         return History(self.entries)
 
-    def on_g(self, word: str) -> None:
-        self.attempt += 1
-        handed = _each(word.partition("<")[2] or "-")
-        names = tuple(None if name == "-" else name for name in handed)
-        self.epoch = max((int(name[1:]) + 1 for name in names if name), default=0)
-        self.step = 0
-        self.open(f"node-{self.attempt}")
-        epochs = tuple(0 if name is None else int(name[1:]) + 1 for name in names)
-        for rank in RANKS:
-            started = ev.WorkerStarted(
-                attempt=self.attempt,
-                rank=rank,
-                world_size=2,
-                pid=self.attempt * 10 + rank,
-                node_id=f"node-{self.attempt}-{rank}",
-                checkpoint=names[rank],
-                epoch=epochs[rank],
-            )
-            self.say(f"worker-{rank}", started)
-        self.ranks(ev.CheckpointRead, checkpoint=names)
+    def on_ranks(self, of: str, number: int | None) -> None:
+        self.ranks = number or self.ranks
 
-    def on_state(self, word: str) -> None:
-        named = [part.split("=") for part in word[1:].split(",")]
+    # -- training ------------------------------------------------------------------------------
+
+    def on_group(self, of: str, number: int | None) -> None:
+        names = tuple(None if n == "-" else n for n in self.per_rank(of.removeprefix("<") or "-"))
+        epochs = [0 if name is None else int(name[1:]) + 1 for name in names]
+        self.epoch, self.step = max(epochs), 0
+        for place in self.open():
+            self.start(place, names[place.rank], epochs[place.rank])
+
+    def on_state(self, of: str, number: int | None) -> None:
+        short = {"opt": "optimizer.momentum_buffer", "rng": "rng.torch"}
+        named = [part.split("=") for part in of.split(",")]
         parts = tuple(
             tuple(
-                ev.Component(
-                    name={"opt": "optimizer.momentum_buffer", "rng": "rng.torch"}.get(n, n),
-                    digest=_each(value)[rank],
-                    count=int(bool(_each(value)[rank])),
-                )
-                for n, value in named
+                ev.Component(name=short.get(name, name), digest=mine, count=int(bool(mine)))
+                for name, value in named
+                for mine in (self.per_rank(value)[rank],)
             )
-            for rank in RANKS
+            for rank in range(self.ranks)
         )
-        self.ranks(ev.StateSeen, **self.place, moment="entered", components=parts)
+        self.each(ev.StateSeen, **self.place, moment="entered", components=parts)
 
-    def on_step(self, word: str) -> None:
+    def on_step(self, of: str, number: int | None) -> None:
         self.step += 1
-        only = RANKS if not word.startswith("s1") else (1,)
-        parts = int(word.partition("*")[2] or 1)
-        given = _each(word.partition(":")[2].partition("*")[0])
-        for rank in only:
-            loss = 2 / (1 + self.epoch + self.step + rank) + ("!" in word)
-            samples = "".join(f"{ord(letter):08x}" for letter in given[rank].rstrip("!"))
-            done = ev.StepDone(
-                attempt=self.attempt,
-                rank=rank,
-                **self.place,
-                losses=(loss,) * parts,
-                inputs=_inputs(samples) if samples else None,
-            )
-            self.say(f"worker-{rank}", done)
+        given, _, parts = of.partition("*")
+        samples = self.per_rank(given)
+        for rank in range(self.ranks) if number is None else (number,):
+            loss = 2 / (1 + self.epoch + self.step + rank) + ("!" in of)
+            inputs = _inputs("".join(f"{ord(letter):08x}" for letter in samples[rank].rstrip("!")))
+            losses = ((loss,) * int(parts or 1),) * self.ranks
+            self.each(ev.StepDone, [rank], **self.place, losses=losses, inputs=inputs)
 
-    def on_r(self, word: str) -> None:
-        self.ranks(ev.ReportBegun, epoch=self.epoch)
-        self.ranks(ev.ReportReturned, epoch=self.epoch)
+    def on_report(self, of: str, number: int | None) -> None:
+        self.each(ev.ReportBegun, epoch=self.epoch)
+        self.each(ev.ReportReturned, epoch=self.epoch)
         self.epoch, self.step = self.epoch + 1, 0
 
-    def on_u(self, word: str) -> None:
-        files = tuple({f"{rank}.pt": digest(self.epoch, rank)} for rank in RANKS)
-        name = f"c{self.epoch}"
-        self.ranks(ev.PartUploaded, epoch=self.epoch, checkpoint=name, files=files)
+    def on_upload(self, of: str, number: int | None) -> None:
+        files = tuple({f"{rank}.pt": digest(self.epoch, rank)} for rank in range(self.ranks))
+        self.each(ev.PartUploaded, epoch=self.epoch, checkpoint=f"c{self.epoch}", files=files)
 
-    def on_c(self, word: str) -> None:
-        ended = self.epoch - 1
-        metric = word.partition(",")[2].partition("=")
-        record = {metric[0]: int(metric[2])} if metric[0] else {}
-        self.say(
-            "controller",
-            ev.Committed(
-                attempt=self.attempt,
-                epoch=ended,
-                checkpoint=None if word.startswith("c-") else f"c{ended}",
-                metrics=(record, record),
-            ),
+    def on_commit(self, of: str, number: int | None) -> None:
+        metric, _, value = of.partition(",")[2].partition("=")
+        metrics = ({metric: int(value)} if metric else {},) * self.ranks
+        name = None if of.startswith("-") else f"c{self.epoch - 1}"
+        committed = ev.Committed(
+            attempt=self.attempt, epoch=self.epoch - 1, checkpoint=name, metrics=metrics
         )
+        self.say("controller-9", committed)
 
-    def on_d(self, word: str) -> None:
-        gone = word.partition(":")[2]
-        self.say("controller", ev.CheckpointDeleted(attempt=self.attempt, checkpoint=gone))
+    def on_delete(self, of: str, number: int | None) -> None:
+        self.say("controller-9", ev.CheckpointDeleted(attempt=self.attempt, checkpoint=of))
 
-    def on_L(self, word: str) -> None:  # noqa: N802 (the word's own letter)
-        named = [name for name in word.partition(":")[2].split(",") if name]
+    def on_storage(self, of: str, number: int | None) -> None:
         found = tuple(
             ev.StoredCheckpoint(
                 name=name.rstrip("~"),
                 files={
-                    f"{r}.pt": digest(int(name[1:].rstrip("~")), r if "~" not in name else "torn")
-                    for r in RANKS
+                    f"{r}.pt": digest(int(name[1:].rstrip("~")), "torn" if "~" in name else r)
+                    for r in range(self.ranks)
                 },
             )
-            for name in named
+            for name in filter(None, of.split(","))
         )
         self.say("harness", ev.StorageSeen(op=None, checkpoints=found))
 
-    def on_w(self, word: str) -> None:
-        path, _, ship = word.partition(":")[2].partition("=")
-        self.on_v(f"v:{path}")
-        for rank in RANKS:
+    def on_late(self, of: str, number: int | None) -> None:
+        late = ev.StepDone(attempt=self.attempt - 1, rank=1, epoch=1, step=2, losses=(1.0,))
+        self.say(f"worker-{self.pid(1) - 1000}", late)
+
+    # -- files of the job's own ----------------------------------------------------------------
+
+    def on_begin(self, of: str, number: int | None) -> None:
+        self.each(ev.FileSaveBegun, **self.place, path=of)
+
+    def on_write(self, of: str, number: int | None) -> None:
+        path, _, ship = of.partition("=")
+        self.on_begin(path, None)
+        for rank in range(self.ranks):
             self.saves[path, rank] = (self.attempt, self.epoch, self.step)
         saved: dict[str, Any] = {"digest": digest(path, self.epoch, self.step), "bytes": 10}
         if ship:
             part = ev.SavedPart(name="ship", kind="numbers", digest=ship, size=float(ship))
-            saved["parts"] = ((part,), (part,))
-        self.ranks(ev.FileSaved, **self.place, path=path, **saved)
+            saved["parts"] = ((part,),) * self.ranks
+        self.each(ev.FileSaved, **self.place, path=path, **saved)
 
-    def on_v(self, word: str) -> None:
-        self.ranks(ev.FileSaveBegun, **self.place, path=word.partition(":")[2])
-
-    def on_m(self, word: str) -> None:
-        path, _, to = word.partition(":")[2].partition(">")
+    def on_rename(self, of: str, number: int | None) -> None:
+        path, _, to = of.partition(">")
         self.origins[to] = path
-        self.ranks(ev.FileRenamed, **self.place, path=path, to=to)
+        self.each(ev.FileRenamed, **self.place, path=path, to=to)
 
-    def on_k(self, word: str) -> None:
-        path, _, to = word.partition(":")[2].partition(">")
+    def on_copy(self, of: str, number: int | None) -> None:
+        path, _, to = of.partition(">")
         self.origins[to] = path
         _, epoch, step = self.saves[path, 0]
-        done = {"path": to, "digest": digest(path, epoch, step)}
-        self.ranks(ev.FileCopied, epoch=epoch, step=step, **done)
+        self.each(ev.FileCopied, epoch=epoch, step=step, path=to, digest=digest(path, epoch, step))
 
-    def on_q(self, word: str) -> None:
+    def on_find(self, of: str, number: int | None) -> None:
+        states: dict[str, Any] = {"-": "gone", "~": "elsewhere"}
         files = []
-        for name in filter(None, word.partition(":")[2].split(",")):
+        for name in filter(None, of.split(",")):
             path = name.rstrip("-~")
             written = self.origins.get(path, path)
             _, epoch, step = self.saves[written, 0]
-            states: dict[str, Any] = {"-": "gone", "~": "elsewhere"}
             state = states.get(name[-1], "there")
-            found = ev.SeenFile(path=path, digest=digest(written, epoch, step), state=state)
-            files.append(found)
-        for rank in RANKS:
-            seen = ev.FilesSeen(attempt=self.attempt, rank=rank, files=tuple(files))
-            self.say(f"worker-{rank}", seen)
+            files.append(ev.SeenFile(path=path, digest=digest(written, epoch, step), state=state))
+        self.each(ev.FilesSeen, files=(tuple(files),) * self.ranks)
 
-    def on_l(self, word: str) -> None:
-        path = word.partition(":")[2].rstrip("!/")
+    def on_load(self, of: str, number: int | None) -> None:
+        path, failed = of.rstrip("!/"), of.endswith("!")
         written = self.origins.get(path, path)
-        for rank in RANKS[: 1 if word.endswith("/") else 2]:
+        for rank in range(1 if of.endswith("/") else self.ranks):
             attempt, epoch, step = self.saves.get((written, rank), (None, None, None))
-            failed = word.endswith("!")
-            loaded = ev.FileLoaded(
-                attempt=self.attempt,
-                rank=rank,
+            is_known = attempt is not None and not failed
+            self.each(
+                ev.FileLoaded,
+                [rank],
                 **self.place,
                 path=path,
                 digest=digest(written, epoch, step),
-                saved_attempt=None if failed else attempt,
-                saved_rank=None if failed or attempt is None else rank,
-                saved_epoch=None if failed else epoch,
-                saved_step=None if failed else step,
+                saved_attempt=attempt if is_known else None,
+                saved_rank=rank if is_known else None,
+                saved_epoch=epoch if is_known else None,
+                saved_step=step if is_known else None,
                 error="EOFError: ran out of input" if failed else None,
             )
-            self.say(f"worker-{rank}", loaded)
 
-    def on_x(self, word: str) -> None:
-        self.strike(KillWorker())
+    # -- faults, and what comes of them --------------------------------------------------------
+
+    def on_kill(self, of: str, number: int | None) -> None:
+        self.on_stall(of, number)
         self.decide("failures")
 
-    def on_y(self, word: str) -> None:
-        self.strike(KillWorker())
+    def on_stall(self, of: str, number: int | None) -> None:
+        self.on_unseen(of, number)
+        self.gone(len(self.ops) - 1, f"rank {self.ops[-1].at.rank} is gone")
 
-    def on_i(self, word: str) -> None:
-        self.strike(KillWorker(), is_seen=False)
+    def on_unseen(self, of: str, number: int | None) -> None:
+        self.inject("kill_worker", KillWorker(), 1 if number is None else number)
 
-    def on_z(self, word: str) -> None:
-        late = ev.StepDone(attempt=self.attempt - 1, rank=1, epoch=1, step=2, losses=(1.0,))
-        self.say("worker-1", late)
-
-    def on_n(self, word: str) -> None:
-        self.strike(PreemptNode(notice_s=1.0))
-        op, node = len(self.ops) - 1, f"node-{self.attempt}-1"
-        at_ns = self.now_ns + 1_000_000_000
-        self.say("chaos", ev.NoticeGiven(op=op, node_id=node, deadline_ns=at_ns))
-        self.say("chaos", ev.GateReleased(op=op, attempt=self.attempt, rank=1))
-        if word == "n:g":
-            self.attempt += 1
-            self.open(f"node-{self.attempt - 1}")
+    def on_notice(self, of: str, number: int | None) -> None:
+        rank = 1 if number is None else number
+        self.inject("preempt_node", PreemptNode(notice_s=1.0), rank)
+        self.notice(len(self.ops) - 1, rank, ahead_ms=1000)
+        if of == "g":
+            self.open(on=self.attempt)
             self.attempt -= 1
 
-    def on_X(self, word: str) -> None:  # noqa: N802 (the word's own letter)
-        self.gone(len(self.ops) - 1)
+    def on_lose(self, of: str, number: int | None) -> None:
+        self.gone(len(self.ops) - 1, "the node is dead")
         self.decide("preemptions")
 
-    def on_wait(self, word: str) -> None:
-        self.now_ns += int(float(word[1:]) * 1e9)
+    def inject(self, kind: str, fault: KillWorker | PreemptNode, rank: int) -> None:
+        at = AtStep(epoch=self.epoch, step=max(1, self.step), rank=rank)
+        done: dict[str, Any] = {kind: fault}
+        self.ops.append(Op(index=len(self.ops), at=at, **done))
+        self.invoke(len(self.ops) - 1, kind, rank)
 
-    def on_end(self, word: str) -> None:
-        rank = int(word.partition(":")[2])
-        ended = ev.TrainFnEnded(attempt=self.attempt, rank=rank, epoch=self.epoch, step=0)
-        self.say(f"worker-{rank}", ended)
+    # -- the end -------------------------------------------------------------------------------
 
-    def on_left(self, word: str) -> None:
+    def on_wait(self, of: str, number: int | None) -> None:
+        self.now_ns += int(float(f"{number or 0}{of}") * 1e9)
+
+    def on_end(self, of: str, number: int | None) -> None:
+        self.each(ev.TrainFnEnded, [int(of)], epoch=self.epoch, step=0)
+
+    def on_left(self, of: str, number: int | None) -> None:
         self.say("harness", ev.Leftover(kind="process", what="pid 7"))
 
-    def on_t(self, word: str) -> None:
-        seen = ev.BystanderSeen(
-            trial=1,
-            began_ns=0,
-            ended_ns=self.now_ns,
-            attempts=1,
-            failures=0,
-            steps=2,
-            losses={"rank 0, epoch 0": word.partition(":")[2]},
-            finished=True,
-        )
+    def on_trial(self, of: str, number: int | None) -> None:
+        self.has_others = True
         self.say("driver", ev.ExperimentEnded(trials=2))
-        self.say("harness", seen)
+        self.bystander(1, steps=2, losses=of)
 
-    def on_over(self, word: str) -> None:
-        self.say("driver", ev.FitReturned(metrics={}, checkpoint=word[1:] or None))
+    def on_return(self, of: str, number: int | None) -> None:
+        self.say("driver", ev.FitReturned(metrics={}, checkpoint=of or None))
         self.close()
 
-    def on_H(self, word: str) -> None:  # noqa: N802 (the word's own letter)
+    def on_hang(self, of: str, number: int | None) -> None:
         self.say("harness", ev.DeadlinePassed(limit_s=240))
         self.close()
 
+    def per_rank(self, value: str) -> list[str]:
+        """Return a value for each rank: of `a/b` each its own, the last for those after it."""
+        given = value.split("/")
+        return [given[min(rank, len(given) - 1)] for rank in range(self.ranks)]
 
-def _each(value: str) -> tuple[str, str]:
-    """Return a value for each rank: the one before the slash, and the one after it."""
-    first, slash, second = value.partition("/")
-    return first, second if slash else first
 
-
-def _inputs(samples: str) -> ev.Inputs:
+def _inputs(samples: str) -> ev.Inputs | None:
+    if not samples:
+        return None
     return ev.Inputs(count=len(samples) // 8, digest=digest(samples), samples=samples)
