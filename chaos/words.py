@@ -9,6 +9,11 @@ def plural(count: int, noun: str, many: str = "") -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {many or noun + 's'}"
 
 
+def begun(text: str) -> str:
+    """Return a text that begins with a capital."""
+    return text[:1].upper() + text[1:]
+
+
 def and_more(count: int, where: str = "in the report") -> str:
     """Return the line that stands for what a list leaves out, and where the whole of it is."""
     return f"and {count} more, {where}"

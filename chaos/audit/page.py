@@ -26,9 +26,8 @@ from chaos.audit.table import (
 from chaos.check.headline import as_sentence
 from chaos.report.html import drawings, pages
 from chaos.report.markdown import SIGNS, bullet, code, fitted, plain, table
-from chaos.report.outcome import Tone
-from chaos.report.page import Fact
-from chaos.words import and_more, plural
+from chaos.report.outcome import Tone, known
+from chaos.words import and_more, begun, plural
 
 PLACES_SHOWN, PLACES_IN_MARKDOWN = 12, 6
 _TONES: dict[Word, Tone] = {"pass": "good", "fail": "bad", "inconclusive": "open"}
@@ -104,25 +103,25 @@ def tone(card: Card) -> Tone:
     return _TONES[card.word]
 
 
-def facts(card: Card) -> tuple[Fact, ...]:
-    """Return the figures at the top of the page."""
+def facts(card: Card) -> dict[str, str]:
+    """Return the figures at the top of the page, by name."""
     landed, planned = card.landed
     tried, places = card.places
-    lost = max(lost_steps(card.runs), default=None)
-    return (
-        Fact("resumes right", f"{card.resumed_right} of {card.resumed}"),
-        Fact("places tried", f"{tried} of {places}"),
-        Fact("wrong", str(card.broken)),
-        *([Fact("severity", card.severity)] if card.severity else []),
-        Fact("inconclusive", str(len(card.inconclusive))),
-        Fact("began anew", str(card.from_scratch)),
-        Fact("faults landed", f"{landed} of {planned}"),
-        Fact("recomputed steps, worst", "-" if lost is None else str(lost)),
-        Fact("runs with faults", str(card.run_count)),
-        *([Fact("places in shared runs", str(card.shared))] if card.shared else []),
-        Fact("took", f"{card.seconds:.0f} s"),
-        Fact("seed", str(card.seed)),
-    )
+    found = {
+        "resumes right": f"{card.resumed_right} of {card.resumed}",
+        "places tried": f"{tried} of {places}",
+        "wrong": str(card.broken),
+        "severity": card.severity,
+        "inconclusive": str(len(card.inconclusive)),
+        "began anew": str(card.from_scratch),
+        "faults landed": f"{landed} of {planned}",
+        "recomputed steps, worst": known(max(lost_steps(card.runs), default=None), "{}"),
+        "runs with faults": str(card.run_count),
+        "places in shared runs": str(card.shared) if card.shared else None,
+        "took": f"{card.seconds:.0f} s",
+        "seed": str(card.seed),
+    }
+    return {name: value for name, value in found.items() if value is not None}
 
 
 KIND_HEAD = ("fault", "tried", "right", "wrong", "inconclusive", "began anew")
@@ -178,7 +177,7 @@ def badge_svg(card: Card) -> str:
 
 def summary_svg(card: Card) -> str:
     """Return the summary: the answer, faults by kind with those not tried, and the causes."""
-    answer = card.sentence.partition(": ")[2]
+    answer = begun(card.sentence.partition(": ")[2])
     lines = wrap(answer, COLUMNS_OF_ANSWER, max_lines=LINES_OF_ANSWER, placeholder=" …")
     found = [
         shorten(f"{cause.title}: {cause.sentence}", COLUMNS_OF_FINDING) for cause in causes(card)
@@ -191,7 +190,7 @@ def summary_svg(card: Card) -> str:
         script=shorten(card.job.script.rsplit("/", maxsplit=1)[-1], 46),
         word=card.word,
         ink=_INKS[tone(card)],
-        answer=[line[:1].upper() + line[1:] if n == 0 else line for n, line in enumerate(lines)],
+        answer=lines,
         kinds=_lines(card),
         found=found,
         covered=f"{tried} of {places} places, {coverage_share(card):.0%}",
@@ -218,7 +217,7 @@ def card_in_markdown(card: Card) -> str:
         f"# {SIGNS[tone(card)]} {script}: {plain(card.sentence)}",
         "",
     ]
-    lines += [*table([fact.name for fact in shown], [[plain(fact.value) for fact in shown]]), ""]
+    lines += [*table([*shown], [[plain(value) for value in shown.values()]]), ""]
     lines += [*table(KIND_HEAD, kind_cells(card)), ""]
     lines += [*map(bullet, remarks(card)), ""]
     for cause in causes(card):

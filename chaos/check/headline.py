@@ -14,7 +14,7 @@ from chaos.check.trajectory import TRAJECTORY
 from chaos.model.scenario import VerdictStatus
 from chaos.model.trigger import AtMoment, AtRecovery, AtStart, AtState, AtStep, AtTime
 from chaos.model.verdict import CheckResult
-from chaos.words import plural
+from chaos.words import begun, plural
 
 FAULTS_NAMED = 3  # of a run with more, the first alone: the rest are in its report
 _PLACES = {
@@ -49,7 +49,7 @@ def headline(
 
 def as_sentence(text: str) -> str:
     """Return a text with a capital and a full stop."""
-    return text[:1].upper() + text[1:].removesuffix(".") + "."
+    return begun(text).removesuffix(".") + "."
 
 
 def _sentence(

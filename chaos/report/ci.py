@@ -69,7 +69,7 @@ def _case(row: SuiteRow) -> ET.Element:
 def properties(row: SuiteRow) -> dict[str, str]:
     """Return the properties of a test case beside its verdict, as far as they are known."""
     values = {
-        "verdict": row.verdict.status if row.verdict else None,
+        "verdict": row.status,
         "expectation": row.verdict.expectation if row.verdict else None,
         "seed": row.seed,
         "attempts": row.attempts,
@@ -147,7 +147,7 @@ def _commands(
 ) -> Iterator[str]:
     shown = placed if len(placed) <= SHOWN else placed[: SHOWN - 1]
     for row, place in shown:
-        kind = row.verdict.status if row.verdict else row.word
+        kind = row.status or row.word
         again = f"\n{replay(row.directory)}" if row.directory else ""
         yield _command(level, place, f"{kind}: {row.scenario}", row.why + again)
     if len(shown) < len(placed):
@@ -178,7 +178,7 @@ def summary_of(row: SuiteRow, *, folder: str | None = None) -> RunSummary:
     return RunSummary(
         scenario=row.scenario,
         file=row.file,
-        status=verdict.status if verdict else None,
+        status=row.status,
         standing=row.standing,
         headline=row.why,
         directory=directory,

@@ -15,6 +15,7 @@ from urllib.parse import quote
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from chaos.check.headline import as_sentence
 from chaos.report import page
 from chaos.report.outcome import (
     FIGURES,
@@ -22,7 +23,6 @@ from chaos.report.outcome import (
     FinishedRun,
     Runs,
     SuiteRow,
-    Tone,
     by_scenario,
     tone,
     tone_of,
@@ -30,6 +30,7 @@ from chaos.report.outcome import (
 )
 from chaos.report.page import excerpt, settings
 from chaos.report.sections import in_words, resume_table, suite_in_words
+from chaos.words import begun
 
 if TYPE_CHECKING:
     from chaos.report import chart as ch
@@ -41,13 +42,15 @@ FINDINGS_LINKED = 8  # in the banner; the section of each check has all of them
 
 def pages(*packages: str) -> Environment:
     """Return the templates of these packages, in the frame, style and words of a run's report."""
-    return Environment(
+    env = Environment(
         loader=ChoiceLoader([PackageLoader(name) for name in (*packages, "chaos.report")]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    env.filters |= {"sentence": as_sentence, "begun": begun}
+    return env
 
 
 _env = pages()
@@ -103,7 +106,7 @@ def render_suite(
     rows = [row for runs in groups for row in runs.rows]
     return _env.get_template("suite.html.j2").render(
         title=title,
-        tone=_tone_of_all(rows),
+        tone=tone_of_all(rows),
         headline=suite_in_words(groups),
         started=started,
         versions=next((row.versions for row in rows if row.versions), {}),
@@ -131,12 +134,6 @@ def drawings(charts: "Sequence[ch.Chart]") -> dict[str, Any]:
         "specs": {chart.name: _as_script(chart.spec) for chart in charts},
         "bundle": Markup(bundle()) if charts else None,  # noqa: S704 (a library)
     }
-
-
-def _tone_of_all(rows: Sequence[SuiteRow]) -> Tone:
-    return tone_of_all(
-        [(row.standing, row.verdict.status if row.verdict else None) for row in rows]
-    )
 
 
 def _word(row: SuiteRow) -> str:

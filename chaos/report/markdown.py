@@ -17,7 +17,7 @@ from chaos.report.outcome import (
 )
 from chaos.report.screen import on_one_line
 from chaos.report.sections import Brevity, Line, Section, in_words, replay, sections, suite_in_words
-from chaos.words import and_more
+from chaos.words import and_more, begun
 
 LIMIT_BYTES = 1_000_000  # GitHub refuses a step summary of more than 1 MiB
 BREVITY = Brevity(anomalies=10, events=10, parts=20)
@@ -39,7 +39,7 @@ def run_in_markdown(run: FinishedRun) -> str:
         lines += ["", plain(as_sentence(verdict.expectation))]
     lines += [
         "",
-        *table([fact.name for fact in facts], [[plain(fact.value) for fact in facts]]),
+        *table([*facts], [[plain(value) for value in facts.values()]]),
         "",
     ]
     lines += _ops(run)
@@ -129,8 +129,8 @@ def _ops(run: FinishedRun) -> list[str]:
 
 
 def _section(section: Section) -> list[str]:
-    title = section.title[:1].upper() + section.title[1:]
-    return [f"## {plain(title or 'What was found')}", "", *map(bullet, section.lines), ""]
+    title = plain(begun(section.title) or "What was found")
+    return [f"## {title}", "", *map(bullet, section.lines), ""]
 
 
 def bullet(line: Line) -> str:

@@ -13,6 +13,7 @@ from chaos.errors import ChaosError, UnmetNeedError
 from chaos.model.history import History
 from chaos.model.plan import Plan
 from chaos.model.scenario import VerdictStatus
+from chaos.model.summary import RunSummary
 from chaos.model.verdict import Standing, Verdict
 
 Figure = TypeVar("Figure", int, float)
@@ -73,6 +74,11 @@ class SuiteRow:
         if self.verdict is None:
             return "not_run" if self.skipped is None else "skipped"
         return standing(self.verdict)
+
+    @property
+    def status(self) -> VerdictStatus | None:
+        """The status of its verdict, None without one."""
+        return None if self.verdict is None else self.verdict.status
 
     @property
     def goodput(self) -> float | None:
@@ -189,12 +195,12 @@ def tone_of(row: SuiteRow) -> Tone:
     return tone(row.verdict)
 
 
-def tone_of_all(runs: Collection[tuple[Standing, VerdictStatus | None]]) -> Tone:
-    """Return the look of a suite, by the standing of its runs and the status of their verdicts."""
-    standings = {standing for standing, _ in runs}
+def tone_of_all(runs: Collection[SuiteRow | RunSummary]) -> Tone:
+    """Return the look of a suite."""
+    standings = {run.standing for run in runs}
     if standings & {"unexpected", "not_run"}:
         return "bad"
-    is_open = standings <= {"skipped"} or any(status == "inconclusive" for _, status in runs)
+    is_open = standings <= {"skipped"} or any(run.status == "inconclusive" for run in runs)
     return "open" if is_open else "good"
 
 

@@ -85,14 +85,6 @@ BEGUN_WITH: tuple[Phase, ...] = ("schedule", "start", "restore")
 
 
 @dataclass(frozen=True)
-class Fact:
-    """One figure at the top of the page."""
-
-    name: str
-    value: str
-
-
-@dataclass(frozen=True)
 class OpRow:
     """The result of one op; times are seconds since the run began."""
 
@@ -143,24 +135,25 @@ class CheckRow:
         return self.result.status != "pass" or bool(self.anomalies)
 
 
-def facts(run: FinishedRun) -> tuple[Fact, ...]:
-    """Return the figures at the top of the page."""
+def facts(run: FinishedRun) -> dict[str, str]:
+    """Return the figures at the top of the page, by name."""
     row = row_of(run)
     landed = sum(injection.landed for injection in run.analysis.injections)
-    spent, severity = ledger_of(run.analysis), run.verdict.severity
+    spent = ledger_of(run.analysis)
     share = spent.goodput if spent.wall_ns >= SHORT_NS else None
-    return (
-        Fact("faults landed", f"{landed} of {len(run.plan.ops)}"),
-        Fact("resumes", _resumes(run.verdict.restarts)),
-        *([] if severity is None else [Fact("severity", severity)]),
-        Fact("attempts", str(row.attempts)),
-        Fact("steps lost", "-" if row.lost_steps is None else str(row.lost_steps)),
-        Fact("slowest recovery", _seconds(row.recovery_s)),
-        *([] if share is None else [Fact("goodput", f"{share:.0%}")]),
-        Fact("run took", _seconds(run.duration_s)),
-        Fact("seed", str(run.plan.seed)),
-        Fact("backend", run.plan.backend),
-    )
+    found = {
+        "faults landed": f"{landed} of {len(run.plan.ops)}",
+        "resumes": _resumes(run.verdict.restarts),
+        "severity": run.verdict.severity,
+        "attempts": str(row.attempts),
+        "steps lost": known(row.lost_steps, "{}"),
+        "slowest recovery": _seconds(row.recovery_s),
+        "goodput": None if share is None else f"{share:.0%}",
+        "run took": _seconds(run.duration_s),
+        "seed": str(run.plan.seed),
+        "backend": run.plan.backend,
+    }
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _resumes(restarts: Restarts) -> str:

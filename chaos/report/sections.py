@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from chaos.check.headline import as_sentence
 from chaos.model.diagnosis import Part, Resume
 from chaos.model.diagnosis import Standing as PartStanding
 from chaos.model.launcher import FACTS, USUAL, Launcher
@@ -227,7 +228,7 @@ def resume_table(resume: Resume, launcher: Launcher = USUAL) -> ResumeTable:
         tone, word = ("good", "sound") if is_known else ("open", "unknown")
     return ResumeTable(
         title=f"Attempt {resume.attempt} resumed at {_place(resume)}{start}{grounds}",
-        sentence=resume.sentence[:1].upper() + resume.sentence[1:].removesuffix(".") + ".",
+        sentence=as_sentence(resume.sentence),
         tone=tone,
         word=word,
         rows=rows(resume),

@@ -89,7 +89,7 @@ def trend(suites: Suites) -> Trend:
     newest = suites[-1][1] if suites else None
     return Trend(
         sentence=_sentence(suites),
-        tone=_tone(newest.runs) if newest else "open",
+        tone=tone_of_all(newest.runs) if newest else "open",
         charts=tuple(charts),
         columns=tuple((_when(suite.started), _page(f"suites/{name}")) for name, suite in shown),
         rows=tuple(_row(name, shown) for name in names),
@@ -107,15 +107,11 @@ def _sentence(suites: Suites) -> str:
     stood = sum(run.standing == "expected" for run in runs)
     clean = 0
     for _, suite in reversed(suites):
-        if _tone(suite.runs) != "good":
+        if tone_of_all(suite.runs) != "good":
             break
         clean += 1
     tail = f", as in the {clean - 1} before it" if clean > 1 else ""
     return f"newest suite: {stood} of {plural(len(runs), 'run')} as expected{tail}"
-
-
-def _tone(runs: Sequence[RunSummary]) -> Tone:
-    return tone_of_all([(run.standing, run.status) for run in runs])
 
 
 def _row(scenario: str, shown: Suites) -> TrendRow:

@@ -347,7 +347,7 @@ def test_steps_that_nobody_saw_are_not_counted_as_none_lost(card: Card) -> None:
     [row, *_] = [row for row in group_rows(unseen) if row.tried]
     assert (row.lost_max, row.lost_mean) == (None, None)
     assert all(cell.lost_max is None for cell in cells(unseen))
-    assert {fact.name: fact.value for fact in facts(unseen)}["recomputed steps, worst"] == "-"
+    assert facts(unseen)["recomputed steps, worst"] == "-"
     assert re.search(r"\d of \d+ +\d of \d +-", printed(unseen))
     assert 'data-name="recomputed, worst">-</td>' in render_card(unseen)
 
