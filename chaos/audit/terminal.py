@@ -17,6 +17,7 @@ from chaos.audit.sections import Cause, causes, remarks
 from chaos.audit.table import Cell, Fate, cells, group_rows, kind_rows
 from chaos.check.grade import ACCEPTED
 from chaos.report.live import MovingLine
+from chaos.report.outcome import Tone
 from chaos.report.screen import bare_table, labelled, numbers
 from chaos.report.sections import Line
 from chaos.report.terminal import once
@@ -30,6 +31,7 @@ _MARKS: dict[Fate, tuple[str, str]] = {
     "not tried": ("·", "dim"),
 }
 _LEGEND = "✓ resumed, right   ✗ wrong   ? inconclusive   o began anew   · not tried"
+_INKS: dict[Tone, str] = {"open": "yellow", "calm": "dim"}
 _LAMPS = {"pass": ("✓", "green"), "fail": ("✗", "bold red"), "inconclusive": ("?", "yellow")}
 _Row = tuple[str, str, str]  # a label, its style, and a text
 
@@ -55,7 +57,7 @@ def _parts(card: Card, *, framed: bool) -> Iterator[RenderableType]:
         yield Text("")
     for cause in causes(card):
         yield from _cause(cause, card, framed=framed)
-    tail = [*once(line for line in remarks(card) if not _was_shown(line))]
+    tail = [*once((line for line in remarks(card) if not _was_shown(line)), _INKS)]
     yield from [labelled(tail)] if framed else _commands(tail)
     yield from _commands(
         [

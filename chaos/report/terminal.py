@@ -2,7 +2,7 @@
 
 import io
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
@@ -24,6 +24,7 @@ from chaos.report.sections import Brevity, Line, broken, in_words, sections, way
 from chaos.words import plural
 
 IN_A_SUITE = Brevity(anomalies=5, events=8, parts=12, notes=False)
+BELOW_A_TEST = Brevity(anomalies=3, events=0, parts=8)
 WIDE = 10_000  # columns of a log, whose lines are not broken
 
 _STYLES: dict[Standing, str] = {
@@ -40,7 +41,7 @@ _MARKS: dict[Standing, str] = {
     "not_run": "!",
     "skipped": "-",
 }
-_INKS: dict[Tone, str] = {"bad": "red", "open": "yellow", "calm": "yellow", "good": "green"}
+_INKS: dict[Tone, str] = {"bad": "red", "open": "yellow", "calm": "bold"}
 
 
 def verdict_table(rows: Sequence[SuiteRow]) -> Table:
@@ -90,16 +91,84 @@ def findings(rows: Sequence[SuiteRow]) -> Iterator[RenderableType]:
 
 def explain(verdict: Verdict, scenario: str, *, directory: str) -> Group:
     """Return the reasons why a run did not pass; `directory` is its folder."""
-    mark = "?" if verdict.status == "inconclusive" else _MARKS[standing(verdict)]
-    lines = [Text.assemble((f"{mark} {in_words(verdict)}", _style(verdict)), f" · {scenario}")]
-    lines.append(Text(f"  {verdict.headline}", style="bold"))
+    word = Text(f"{_mark(verdict)} {in_words(verdict)}", style=_style(verdict))
+    parts: list[RenderableType] = [Text.assemble(word, f" · {scenario}"), _in(verdict.headline)]
     if not verdict.as_expected:
-        lines.append(Text(f"  {verdict.expectation}"))
-    for section in sections(verdict, IN_A_SUITE):
-        lines += [Text(f"  {section.title}:", style="bold")] if section.title else []
-        lines += [_bullet(line, "    " if section.title else "  ") for line in section.lines]
-    lines += [Text(f"  {name}  {value}", no_wrap=True) for name, value in ways(directory)]
-    return Group(*lines)
+        parts.append(_in(verdict.expectation))
+    return Group(*parts, *_below(verdict, IN_A_SUITE, directory))
+
+
+def explanation(run: FinishedRun) -> Group:
+    """Return the verdict, the broken promises, the lost state, and the next commands."""
+    verdict = run.verdict
+    below = _below(verdict, BELOW_A_TEST, run.directory)
+    return Group(Text(verdict.expectation, style="bold"), _in(verdict.headline), *below)
+
+
+def broken_off(run: FinishedRun, why: str) -> Group:
+    """Return the progress of a run that was ended from outside, and the promises broken by then.
+
+    Inconclusive checks are not listed: nearly all are.
+    """
+    lines = broken(run.verdict, BELOW_A_TEST, said=why)
+    found: list[RenderableType] = [Text(""), _columns(lines)] if lines else []
+    (page, *_) = _ways(run.directory)
+    return Group(Text(why, style="bold"), _in(_how_far(run)), *found, Text(""), page)
+
+
+def _below(verdict: Verdict, brevity: Brevity, directory: str) -> Iterator[RenderableType]:
+    """Yield what stands below the headline: the sections, and the ways on."""
+    for section in sections(verdict, brevity):
+        yield Text("")
+        if section.title:
+            yield _in(section.title)
+        yield _columns(section.lines, indent=4 if section.title else 2)
+    yield Text("")
+    yield from _ways(directory)
+
+
+def _ways(directory: str) -> list[Text]:
+    """Return a command and a path, which are never broken, so that they can be copied."""
+    return [
+        Text.assemble((f"  {name}  ", "bold"), value, no_wrap=True, overflow="ignore")
+        for name, value in ways(directory)
+    ]
+
+
+def _columns(lines: Sequence[Line], indent: int = 2) -> Padding:
+    return Padding(labelled(once(lines, _INKS)), (0, 0, 0, indent))
+
+
+def once(lines: Iterable[Line], inks: Mapping[Tone, str]) -> Iterator[tuple[str, str, str]]:
+    """Yield the label, its style and the text of each line; of equal labels only the first."""
+    before = None
+    for line in lines:
+        label = "" if line.label == before else line.label
+        events = f"  [{line.events}]" if line.events else ""
+        yield label, inks[line.tone], f"{line.text}{events}"
+        before = line.label
+
+
+def _in(words: str) -> Padding:
+    return Padding(Text(words), (0, 0, 0, 2))
+
+
+def _how_far(run: FinishedRun) -> str:
+    reached = advance_all(Progress(), run.history)
+    alone = "" if run.plan.ops else "the job was running without faults, to be compared with; "
+    if reached.place is None or reached.attempt is None:
+        return f"{alone}training had not begun".capitalize()
+    epoch, step = reached.place
+    landed = f"; {plural(len(reached.faults), 'fault')} had been injected" if reached.faults else ""
+    where = f"training stood at epoch {epoch}, step {step} of attempt {reached.attempt}"
+    return f"{alone}{where}, after {reached.elapsed_s:.1f} s{landed}".capitalize()
+
+
+def plain_text(words: RenderableType, *, width: int) -> str:
+    """Return text without colours, wrapped but for what is never broken."""
+    page = io.StringIO()
+    screen(file=page, width=width, color_system=None).print(words, crop=False)
+    return "\n".join(line.rstrip() for line in page.getvalue().splitlines())
 
 
 def print_suite(rows: Sequence[SuiteRow], console: Console) -> None:
@@ -111,12 +180,15 @@ def print_suite(rows: Sequence[SuiteRow], console: Console) -> None:
     for each in ("", *findings(rows)):
         parts = each.renderables if isinstance(each, Group) else [each]
         for part in parts:
-            console.print(part, soft_wrap=is_log or bool(getattr(part, "no_wrap", False)))
+            if isinstance(part, Padding):
+                print_whole(part, console)
+            else:
+                console.print(part, soft_wrap=is_log or bool(getattr(part, "no_wrap", False)))
     print_whole(verdict_table(rows), console)
     console.print(closing_line(rows))
 
 
-def print_whole(table: Table, console: Console) -> None:
+def print_whole(table: RenderableType, console: Console) -> None:
     """Print a table; without a terminal no cell of it is broken, so that paths can be copied."""
     if console.is_terminal:
         console.print(table)
@@ -143,14 +215,8 @@ def closing_line(rows: Sequence[SuiteRow]) -> Text:
     return Text("   ").join(Text(text, style=style) for text, style in parts)
 
 
-def _bullet(line: Line, indent: str) -> Text:
-    return Text.assemble(
-        f"{indent}· ",
-        (line.label, _INKS[line.tone]),
-        ": " if line.label else "",
-        line.text,
-        (f"  [{line.events}]" if line.events else "", "dim"),
-    )
+def _mark(verdict: Verdict) -> str:
+    return "?" if verdict.status == "inconclusive" else _MARKS[standing(verdict)]
 
 
 def _style(verdict: Verdict) -> str:
@@ -161,73 +227,6 @@ def _style(verdict: Verdict) -> str:
 def _verdict(row: SuiteRow) -> Text:
     if row.verdict is None:
         return Text(f"{_MARKS[row.standing]} {row.word}", style=_STYLES[row.standing])
-    mark = "?" if row.verdict.status == "inconclusive" else _MARKS[row.standing]
     status, words = row.verdict.status, in_words(row.verdict, brief=True)
-    head = (f"{mark} {status}", _style(row.verdict))
+    head = (f"{_mark(row.verdict)} {status}", _style(row.verdict))
     return Text.assemble(head, words.removeprefix(status))
-
-
-# -- in brief -----------------------------------------------------------------------------------
-
-BELOW_A_TEST = Brevity(anomalies=3, events=0, parts=8)
-
-
-def explanation(run: FinishedRun) -> RenderableType:
-    """Return the verdict, the broken promises, the lost state, and the next commands."""
-    verdict = run.verdict
-    parts: list[RenderableType] = [Text(verdict.expectation, style="bold"), _in(verdict.headline)]
-    for section in sections(verdict, BELOW_A_TEST):
-        parts += [Text(""), *([_in(section.title)] if section.title else [])]
-        table = _columns(section.lines)
-        parts.append(_in(table) if section.title else table)
-    return Group(*parts, Text(""), _table(ways(run.directory)))
-
-
-def broken_off(run: FinishedRun, why: str) -> RenderableType:
-    """Return the progress of a run that was ended from outside, and the promises broken by then.
-
-    Inconclusive checks are not listed: nearly all are.
-    """
-    parts: list[RenderableType] = [Text(why, style="bold"), _in(_how_far(run))]
-    if lines := broken(run.verdict, BELOW_A_TEST, said=why):
-        parts += [Text(""), _columns(lines)]
-    return Group(*parts, Text(""), _table(ways(run.directory)[:1]))
-
-
-def _how_far(run: FinishedRun) -> str:
-    reached = advance_all(Progress(), run.history)
-    alone = "" if run.plan.ops else "the job was running without faults, to be compared with; "
-    if reached.place is None or reached.attempt is None:
-        return f"{alone}training had not begun".capitalize()
-    epoch, step = reached.place
-    landed = f"; {plural(len(reached.faults), 'fault')} had been injected" if reached.faults else ""
-    where = f"training stood at epoch {epoch}, step {step} of attempt {reached.attempt}"
-    return f"{alone}{where}, after {reached.elapsed_s:.1f} s{landed}".capitalize()
-
-
-def plain_text(words: RenderableType, *, width: int) -> str:
-    """Return text without colours, wrapped."""
-    page = io.StringIO()
-    screen(file=page, width=width, color_system=None).print(words)
-    return "\n".join(line.rstrip() for line in page.getvalue().splitlines())
-
-
-def _columns(lines: Sequence[Line]) -> RenderableType:
-    return _in(labelled((label, "bold", text) for label, _, text in once(lines)))
-
-
-def once(lines: Iterable[Line]) -> Iterator[tuple[str, str, str]]:
-    """Yield the label, its style and the text of each line; of equal labels only the first."""
-    before = None
-    for line in lines:
-        label = "" if line.label == before else line.label
-        yield label, "yellow" if line.tone == "open" else "dim", line.text
-        before = line.label
-
-
-def _table(rows: Iterable[tuple[str, str]]) -> RenderableType:
-    return _in(labelled((name, "bold", what) for name, what in rows))
-
-
-def _in(words: RenderableType) -> Padding:
-    return Padding(Text(words) if isinstance(words, str) else words, (0, 0, 0, 2))
