@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -218,6 +218,39 @@ class ForkingProcess:
         self._process.kill()
         self._process.wait()
         self.forks.close()
+
+
+class KeptWarm:
+    """Processes that fork on request, by a key: what they were started with, and cannot change."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._kept: dict[object, ForkingProcess] = {}
+
+    def get(self, key: object, start: Callable[[], ForkingProcess]) -> ForkingProcess:
+        """Return the process of a key, which may still be at its imports; start it if need be."""
+        with self._guard:
+            kept = self._kept.get(key)
+            if kept is not None and not kept.is_alive:
+                kept.end()  # its end of the connection is still open
+                kept = None
+            if kept is None:
+                kept = self._kept[key] = start()
+            return kept
+
+    def end(self, key: object) -> None:
+        """End the process of a key, if there is one: it holds the memory of its imports."""
+        with self._guard:
+            kept = self._kept.pop(key, None)
+            if kept is not None:
+                kept.end()
+
+    def close(self) -> None:
+        """End all, and what was forked from them; a key may be asked for again."""
+        with self._guard:
+            for kept in self._kept.values():
+                kept.end()
+            self._kept.clear()
 
 
 def gone(what: str, code: int | None = None) -> HarnessError:

@@ -8,7 +8,7 @@ import pytest
 
 from chaos.audit.plans import base_plan
 from chaos.faults.kill_driver import KillDriver
-from chaos.launch.forked import root_handle, zygote_handle
+from chaos.launch.forked import roots, zygote_handle
 from chaos.launch.forked.backend import ForkBackend
 from chaos.model.event import DriverExited, FitCalled, ScriptRaised, StepDone
 from chaos.model.fault_entry import FaultEntry
@@ -64,10 +64,10 @@ def test_a_new_start_has_the_same_hash_seed_unless_another_is_asked_for(
         ours = execute(first, tmp_path, "first", BY_HASH)
         again = execute(same, tmp_path, "same", BY_HASH)
         theirs = execute(other, tmp_path, "other", BY_HASH)
-        roots = len(root_handle._roots)
+        before = len(roots.ROOTS._kept)
 
     assert losses(again) == losses(ours) != losses(theirs)
-    assert len(root_handle._roots) == roots - 1  # the other one's holds the memory of its imports
+    assert len(roots.ROOTS._kept) == before - 1  # the other one's holds the memory of its imports
 
 
 def test_a_lane_that_is_closed_leaves_the_others_at_work(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_the_run_after_somebody_killed_what_it_is_forked_from_has_a_new_one(
         assert backend._lane is not None
         zygote = backend._lane.zygote
         pids = {
-            "root": zygote._root._process._process.pid,
+            "root": next(iter(roots.ROOTS._kept.values()))._process.pid,
             "start": zygote.pid,
             "lane": backend._lane.pid,
         }

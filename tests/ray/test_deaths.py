@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from chaos.launch.ray.deaths import Death, Deaths, JobDeaths, is_gone
+from chaos.launch.ray.deaths import Death, Deaths, JobDeaths
 from chaos.model.event import (
     AnyEvent,
     ControllerState,
@@ -20,6 +20,7 @@ from chaos.model.event import (
     WorkerGroupStarted,
     WorkerPlace,
 )
+from chaos.processes.tree import is_running
 
 KILLED = Death("raylet", "0a1b2c3d4e5f", 42, -signal.SIGKILL, is_heads=False)
 OTHER = Death("raylet", "ffffffffffff", 43, -signal.SIGKILL, is_heads=False)
@@ -161,7 +162,7 @@ def test_what_was_read_is_not_read_again() -> None:
 
 
 def test_a_process_is_gone_once_it_has_ended() -> None:
-    assert not is_gone(os.getpid())
+    assert is_running(os.getpid())
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         process.wait()
-    assert is_gone(process.pid)
+    assert not is_running(process.pid)

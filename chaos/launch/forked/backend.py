@@ -7,7 +7,7 @@ from pathlib import Path
 
 from chaos.launch.environment import HASH_SEED, OTHER_HASH_SEED
 from chaos.launch.forked.lane_handle import LaneHandle
-from chaos.launch.forked.root_handle import end_root, root_for
+from chaos.launch.forked.roots import end_root, root_for
 from chaos.launch.forked.run import ForkedRun
 from chaos.launch.forked.zygote_handle import ZygoteHandle
 from chaos.launch.frame import carry_out

@@ -3,8 +3,9 @@
 import threading
 
 from chaos.launch.environment import HASH_SEED
-from chaos.launch.forked.messages import Failed, ForkLane, Ready
-from chaos.launch.forked.root_handle import root_for
+from chaos.launch.forked.messages import Failed, ForkLane, ForkZygote, Ready
+from chaos.launch.forked.roots import root_for
+from chaos.launch.forked.settings import zygote_env
 from chaos.launch.frame import START_S
 from chaos.model.plan import Plan
 from chaos.processes.forks import Forks, gone
@@ -30,8 +31,11 @@ class ZygoteHandle:
         limit_s: float | None = None,
     ) -> None:
         self.job = job
-        self._root = root_for(plan, log=directory.logs / "root.log", hash_seed=hash_seed)
-        self.pid, self._wire = self._root.fork_zygote(plan, directory)
+        root = root_for(plan, log=directory.logs / "root.log", hash_seed=hash_seed)
+        self._root = root.forks
+        log, env = str(directory.logs / "zygote.log"), zygote_env(plan, hash_seed)
+        request = ForkZygote(str(directory.path), plan.cwd, log, env)
+        self.pid, self._wire = self._root.fork(request)
         self._forks = Forks(self._wire, SCRIPT)
         self._limit_s = plan.limits.run_s + START_S if limit_s is None else limit_s
         self._why = "" if limit_s else f" (limits.run_s and {START_S:g} s more)"

@@ -7,8 +7,6 @@ machine; another program may end one by mistake. The job's reaction to it is no 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
-import psutil
-
 from chaos.model.event import (
     AnyEvent,
     ControllerState,
@@ -19,6 +17,7 @@ from chaos.model.event import (
     TrainFnEnded,
     WorkerGroupStarted,
 )
+from chaos.processes.tree import is_running
 from chaos.run.signals import MEMORY, is_foreign, killed
 
 
@@ -81,14 +80,6 @@ class Deaths:
         return not death.is_heads and death.node_id in self.struck()
 
 
-def is_gone(pid: int) -> bool:
-    """Return whether a process of this host has ended."""
-    try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
-
-
 @dataclass
 class JobDeaths:
     """Workers and Ray Train's controller of one run that are gone while they should train.
@@ -99,7 +90,7 @@ class JobDeaths:
     injected in its attempt, the run is no evidence about the job.
     """
 
-    is_gone: Callable[[int], bool] = is_gone
+    is_gone: Callable[[int], bool] = lambda pid: not is_running(pid)
     _read: int = 0
     _controller: int | None = None
     _workers: dict[int, int] = field(default_factory=dict[int, int])  # pid by rank, while it trains

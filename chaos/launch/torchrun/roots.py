@@ -1,15 +1,14 @@
 """The processes that embedded runs are forked from, and the jobs that cannot be."""
 
 import os
-import threading
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import TypeAlias
 
 from chaos.launch.torchrun.settings import environment_of, sees_gpu
 from chaos.model.plan import Plan
 from chaos.probe.address import RunAddress
-from chaos.processes.forks import ForkingProcess
+from chaos.processes.forks import ForkingProcess, KeptWarm
 from chaos.processes.start import ForkedProcess, Process, Start
 
 ROOT = Path(__file__).with_name("root.py")
@@ -17,7 +16,6 @@ ROOT = Path(__file__).with_name("root.py")
 NOWHERE = RunAddress(Path(os.devnull), "0" * 8, "none:")
 OMP_ENV = "OMP_NUM_THREADS"
 TEST_ENV = "PYTEST_CURRENT_TEST"  # pytest's: another in each test, and nothing is imported by it
-_Key: TypeAlias = tuple[tuple[str, ...], str]
 
 
 class Roots:
@@ -28,35 +26,20 @@ class Roots:
     """
 
     def __init__(self) -> None:
-        self._guard = threading.Lock()
-        self._roots: dict[_Key, ForkingProcess] = {}
+        self._roots = KeptWarm()
+        self.close = self._roots.close
 
     def warm_up(self, plan: Plan, *, hash_seed: str, log: Path) -> ForkingProcess:
         """Return the root of a plan's job, which may still be at its imports."""
         env = _root_env(plan, hash_seed)
         stated = (f"{name}={value}" for name, value in sorted(env.items()) if name != TEST_ENV)
-        key = tuple(stated), plan.cwd
-        with self._guard:
-            root = self._roots.get(key)
-            if root is not None and not root.is_alive:
-                root.end()  # its end of the connection is still open
-                root = None
-            if root is None:
-                command = ["-u", str(ROOT)]
-                root = self._roots[key] = ForkingProcess(command, env=env, cwd=plan.cwd, log=log)
-            return root
+        start = partial(ForkingProcess, ["-u", str(ROOT)], env=env, cwd=plan.cwd, log=log)
+        return self._roots.get((tuple(stated), plan.cwd), start)
 
     def start(self, plan: Plan, start: Start, *, hash_seed: str, log: Path) -> Process:
         """Fork an agent; raises `HarnessError` if that is not possible."""
         root = self.warm_up(plan, hash_seed=hash_seed, log=log)
         return ForkedProcess(root.forks, start, what="torchrun")
-
-    def close(self) -> None:
-        """End all roots, and what was forked from them."""
-        with self._guard:
-            for root in self._roots.values():
-                root.end()
-            self._roots.clear()
 
 
 def _root_env(plan: Plan, hash_seed: str) -> dict[str, str]:

@@ -12,19 +12,19 @@ from tests.forked.conftest import ROOT
 BEGIN = """
 from pathlib import Path
 from types import SimpleNamespace as Plan
-from chaos.launch.forked.root_handle import root_for
+from chaos.launch.forked.roots import root_for
 plan = Plan(cwd=".", job=Plan(env={}))
 root = root_for(plan, log=Path("root.log"))
 """
 KILL = """
-root._process._process.kill()
-root._process._process.wait()
+root._process.kill()
+root._process.wait()
 second = root_for(plan, log=Path("root.log"))
 assert second is not root and second.is_alive
 assert root_for(plan, log=Path("root.log")) is second
 root = second
 """
-TELL = "print(root._process._process.pid)"
+TELL = "print(root._process.pid)"
 
 
 @pytest.mark.parametrize("code", [BEGIN, BEGIN + KILL], ids=["one", "the one after a dead one"])
