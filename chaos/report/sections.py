@@ -189,7 +189,6 @@ _TONES: dict[PartStanding, str] = {
 class PartRow:
     """One part of the state, as it was on some ranks."""
 
-    group: str
     component: str
     standing: str
     tone: str
@@ -238,25 +237,24 @@ def resume_table(resume: Resume, launcher: Launcher = USUAL) -> ResumeTable:
 def rows(resume: Resume) -> tuple[PartRow, ...]:
     """Return the parts of one resume, in the order of its diagnosis; equal ranks share a row."""
     everyone = {part.rank for part in resume.parts}
-    alike: dict[tuple[str, str, PartStanding, bool, str, str], list[int]] = {}
+    alike: dict[Part, list[int]] = {}
     for part in resume.parts:
         alike.setdefault(_look(part), []).append(part.rank)
     return tuple(
         PartRow(
-            group=group,
-            component=component,
-            standing=standing if matters else f"{standing}, no consequence seen",
-            tone=_TONES[standing] if matters else "open",
+            component=part.component,
+            standing=part.standing if part.matters else f"{part.standing}, no consequence seen",
+            tone=_TONES[part.standing] if part.matters else "open",
             who="all ranks" if set(who) == everyone and len(who) > 1 else ranks(who),
-            ours=ours,
-            baseline=baseline,
+            ours=part.ours,
+            baseline=part.baseline,
         )
-        for (group, component, standing, matters, ours, baseline), who in alike.items()
+        for part, who in alike.items()
     )
 
 
-def _look(part: Part) -> tuple[str, str, PartStanding, bool, str, str]:
-    """Return the key by which ranks share a row; norms of restored shards may differ."""
+def _look(part: Part) -> Part:
+    """Return what ranks share that have a row together; norms of restored shards may differ."""
     same = part.standing in ("restored", "not compared")
-    values = ("", "") if same else (part.ours, part.baseline)
-    return (part.group, part.component, part.standing, part.matters, *values)
+    values = {"ours": "", "baseline": ""} if same else {}
+    return part.model_copy(update={"rank": 0, **values})
