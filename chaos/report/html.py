@@ -79,7 +79,7 @@ def render_run(run: FinishedRun) -> str:
         timeline=in_time,
         goodput=spent,
         restarts=page.restart_rows(run),
-        recovery=(*page.ENDED_IN, *page.BEGUN_WITH),
+        recovery=[*page.ENDED_IN, *page.BEGUN_WITH],
         FINDINGS_LINKED=FINDINGS_LINKED,
         resumes=[resume_table(resume, run.plan.job.launcher) for resume in run.verdict.diagnosis],
         checks=checks,
