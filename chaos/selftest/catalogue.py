@@ -128,16 +128,6 @@ IN_REPORTS: tuple[Place, ...] = (
     "reported",
     "committed",
 )
-_FILES: dict[Saves, str] = {
-    "every epoch": "in_reports",
-    "every few steps": "in_reports",
-    "in its own directory": "own_directory",
-}
-_LIKE: dict[Saves, str] = {
-    "every epoch": "N01",
-    "every few steps": "N02",
-    "in its own directory": "N03",
-}
 IN_ITS_OWN: tuple[Place, ...] = ("step", "step", "saving", "reported", "committed")
 
 
@@ -146,10 +136,11 @@ class Exhibit:
     """One train loop, a planted bug or a control."""
 
     id: str
+    #: the name by which its train loop knows it
     title: str
-    #: its function
-    name: str
     saves: Saves
+    #: decides whether faults can show the bug
+    reveals: Reveals = never
     #: the checks of which one must come first
     first: tuple[str, ...] = ()
     #: the parts of the state of which one must be named as well
@@ -158,8 +149,6 @@ class Exhibit:
     places: tuple[Place, ...] = IN_REPORTS
     #: the ranks that write files
     savers: tuple[int, ...] = (0, 1)
-    #: decides whether faults can show the bug
-    reveals: Reveals = never
     #: the limit of a run with a fault, if the bug makes the job hang
     run_s: float = 60.0
     #: the range that their number is drawn from
@@ -173,14 +162,22 @@ class Exhibit:
         return self.reveals is never
 
     @property
-    def like(self) -> str:
-        """The control that a bug differs from; of a control its own id."""
-        return self.id if self.is_control else _LIKE[self.saves]
+    def slug(self) -> str:
+        """Its title as a file is named."""
+        return self.title.replace(",", "").replace(" ", "_")
 
     @property
     def train_loop(self) -> str:
         """The name of the function in a scenario."""
-        return f"chaos.selftest.planted.{_FILES[self.saves]}:{self.name}"
+        file = "own_directory" if self.saves == "in its own directory" else "in_reports"
+        return f"chaos.selftest.planted.{file}:train_loop"
+
+    def args(self, variant: Variant) -> dict[str, str | int]:
+        """Return the config of its train loop."""
+        chosen = {"job": self.title, **variant.model_dump()}
+        return chosen | (
+            {"cadence": variant.steps_per_epoch} if self.saves == "every epoch" else {}
+        )
 
     def layout(self, variant: Variant) -> Layout:
         """Return its reports and steps with these choices."""
@@ -192,135 +189,57 @@ class Exhibit:
         return any(self.reveals(course, op) for op in ops)
 
 
+EPOCHS: Saves = "every epoch"
+STEPS: Saves = "every few steps"
+OWN: Saves = "in its own directory"
+
 CONTROLS: tuple[Exhibit, ...] = (
-    Exhibit("N01", "saves every epoch", "saves_every_epoch", "every epoch"),
-    Exhibit("N02", "saves mid-epoch", "saves_mid_epoch", "every few steps"),
-    Exhibit(
-        "N03",
-        "saves atomically, itself",
-        "saves_atomically",
-        "in its own directory",
-        places=IN_ITS_OWN,
-        savers=(0,),
-    ),
-    Exhibit(
-        "N04",
-        "stops early",
-        "stops_early",
-        "every epoch",
-        epochs=(6, 8),
-        stops_after=5,
-    ),
+    Exhibit("N01", "saves every epoch", EPOCHS),
+    Exhibit("N02", "saves mid-epoch", STEPS),
+    Exhibit("N03", "saves atomically, itself", OWN, places=IN_ITS_OWN, savers=(0,)),
+    Exhibit("N04", "stops early", EPOCHS, epochs=(6, 8), stops_after=5),
 )
 
+_MOMENTUM = ("optimizer.exp_avg", "optimizer.momentum_buffer")
+_IN_SAVES: tuple[Place, ...] = ("saving", "saving", "step")
 BUGS: tuple[Exhibit, ...] = (
-    Exhibit(
-        "Z01",
-        "forgets its checkpoint",
-        "forgets_checkpoint",
-        "every epoch",
-        first=("resume-point", "lost-work"),
-        reveals=after_a_save,
-    ),
-    Exhibit(
-        "Z03",
-        "repeats the finished epoch",
-        "repeats_epoch",
-        "every epoch",
-        first=("cursor", "samples"),
-        reveals=after_a_save,
-    ),
-    Exhibit(
-        "Z05",
-        "restarts the epoch",
-        "restarts_epoch",
-        "every few steps",
-        first=("cursor", "samples"),
-        reveals=inside_an_epoch,
-    ),
-    Exhibit(
-        "Z07",
-        "loses momentum",
-        "loses_momentum",
-        "every epoch",
-        first=("state",),
-        parts=("optimizer.exp_avg", "optimizer.momentum_buffer"),
-        reveals=between_saves,
-    ),
-    Exhibit(
-        "Z09",
-        "restarts its schedule",
-        "restarts_schedule",
-        "every epoch",
-        first=("state",),
-        parts=("schedule",),
-        reveals=between_saves,
-    ),
-    Exhibit(
-        "Z11",
-        "forgets its random state",
-        "forgets_random_state",
-        "every epoch",
-        first=("state",),
-        parts=("rng.torch",),
-        reveals=between_saves,
-    ),
-    Exhibit(
-        "Z13",
-        "resets its average",
-        "resets_average",
-        "every epoch",
-        first=("state",),
-        parts=("declared.ema",),
-        reveals=between_saves,
-    ),
-    Exhibit(
-        "Z15",
-        "reshuffles from its start",
-        "reshuffles_from_start",
-        "every epoch",
-        first=("sample-order",),
-        reveals=between_saves,
-    ),
+    Exhibit("Z01", "forgets its checkpoint", EPOCHS, after_a_save, ("resume-point", "lost-work")),
+    Exhibit("Z03", "repeats the finished epoch", EPOCHS, after_a_save, ("cursor", "samples")),
+    Exhibit("Z05", "restarts the epoch", STEPS, inside_an_epoch, ("cursor", "samples")),
+    Exhibit("Z07", "loses momentum", EPOCHS, between_saves, ("state",), _MOMENTUM),
+    Exhibit("Z09", "restarts its schedule", EPOCHS, between_saves, ("state",), ("schedule",)),
+    Exhibit("Z11", "forgets its random state", EPOCHS, between_saves, ("state",), ("rng.torch",)),
+    Exhibit("Z13", "resets its average", EPOCHS, between_saves, ("state",), ("declared.ema",)),
+    Exhibit("Z15", "reshuffles from its start", EPOCHS, between_saves, ("sample-order",)),
     Exhibit(
         "Z17",
         "trusts a torn file",
-        "trusts_torn_file",
-        "in its own directory",
-        first=("checkpoints", "retry-budget"),
-        places=("saving", "saving", "step"),
+        OWN,
+        inside_a_save,
+        ("checkpoints", "retry-budget"),
+        places=_IN_SAVES,
         savers=(0,),
-        reveals=inside_a_save,
     ),
     Exhibit(
         "Z19",
         "sorts names as text",
-        "sorts_as_text",
-        "in its own directory",
-        first=("resume-point",),
+        OWN,
+        after_more_digits,
+        ("resume-point",),
         places=IN_ITS_OWN,
         savers=(0,),
-        reveals=after_more_digits,
         epochs=(4, 5),  # three of four steps are over before a step of two digits is searched for
     ),
     Exhibit(
         "Z21",
         "saves without a barrier",
-        "saves_without_barrier",
-        "in its own directory",
-        first=("agreement",),
-        places=("saving", "saving", "step"),
-        reveals=inside_a_save,
+        OWN,
+        inside_a_save,
+        ("agreement",),
+        places=_IN_SAVES,
         run_s=12.0,
     ),
-    Exhibit(
-        "Z23",
-        "restarts its log",
-        "restarts_log",
-        "every epoch",
-        first=("metrics",),
-        reveals=between_saves,
-    ),
+    Exhibit("Z23", "restarts its log", EPOCHS, between_saves, ("metrics",)),
 )
 
 EXHIBITS: tuple[Exhibit, ...] = (*BUGS, *CONTROLS)

@@ -223,14 +223,14 @@ def plan_of(case: Case, ops: Ops, *, backend: BackendName, cwd: Path) -> Plan:
     spares = max(1, sum(op.fault.nodes_lost for op in ops))
     return Plan(
         scenario=f"{exhibit.id} {exhibit.title}",
-        slug=exhibit.name,
-        file=str(cwd / f"{exhibit.name}.chaos.yaml"),
+        slug=exhibit.slug,
+        file=str(cwd / f"{exhibit.slug}.chaos.yaml"),
         seed=case.variant.seed,
         backend=backend,
         cwd=str(cwd),
         job=Job(
             train_loop=exhibit.train_loop,
-            args=case.variant.model_dump(),
+            args=exhibit.args(case.variant),
             workers=WORKERS,
             failure=FailureBudget(max_failures=MAX_FAILURES),
         ),

@@ -1,5 +1,5 @@
-"""Train loops with a planted bug each, and right ones that look suspicious.
+"""Train loops for Ray Train that can be wrong in one thing: the one that `config["job"]` names.
 
-Ordinary loops for Ray Train; the bug of each is in its docstring and in one argument.
-A file holds the loops with the same saves: the right one first, then its bugs.
+The name is a job's title in the catalogue. Where a loop compares with it, there is the bug; a loop
+that is named by none of its bugs is right.
 """

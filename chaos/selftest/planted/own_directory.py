@@ -1,4 +1,4 @@
-"""Jobs that keep their states in a directory of their own, and report only metrics."""
+"""A job that keeps its states in a directory of its own, and reports only metrics."""
 
 import os
 from collections.abc import Callable
@@ -12,26 +12,6 @@ import torch
 from chaos.selftest.planted.training import Training, validate
 
 State: TypeAlias = dict[str, Any]
-
-
-def saves_atomically(config: dict[str, Any]) -> None:
-    """Keep each state whole or not at all: a job that is right."""
-    _train(config)
-
-
-def trusts_torn_file(config: dict[str, Any]) -> None:
-    """Write states in place, and trust the newest."""
-    _train(config, save=save_in_place, newest=newest_file)
-
-
-def sorts_as_text(config: dict[str, Any]) -> None:
-    """Look for the newest state by name, by which 8 comes after 16."""
-    _train(config, newest=lambda directory: newest_whole(directory, order=str))
-
-
-def saves_without_barrier(config: dict[str, Any]) -> None:
-    """Keep states of each rank's own, and resume with its own newest."""
-    _train(config, is_shared=False)
 
 
 def step_of(file: Path) -> int:
@@ -74,23 +54,24 @@ def newest_file(directory: Path) -> State | None:
     return state
 
 
-def _train(
-    config: dict[str, Any],
-    *,
-    save: Callable[[Path, State], None] = save_whole,
-    newest: Callable[[Path], State | None] = newest_whole,
-    is_shared: bool = True,
-) -> None:
-    context = ray.train.get_context()
+def train_loop(config: dict[str, Any]) -> None:
+    """Save the state of an epoch after its report; all ranks wait until it is saved."""
+    context, job = ray.train.get_context(), config["job"]
     rank, world = context.get_world_rank(), context.get_world_size()
     directory = Path(context.get_storage().experiment_fs_path, "states")
+    is_shared = job != "saves without a barrier"  # it keeps states of each rank's own
     if not is_shared:
         directory /= f"rank-{rank}"
     directory.mkdir(parents=True, exist_ok=True)
     training = Training(config)
+    save = save_in_place if job == "trusts a torn file" else save_whole
+    # As text, 8 comes after 16.
+    order = str if job == "sorts names as text" else step_of
 
     first_epoch = global_step = 0
-    state = newest(directory)
+    state = (
+        newest_file(directory) if save is save_in_place else newest_whole(directory, order=order)
+    )
     if state:
         training.load_state_dict(state)
         torch.set_rng_state(state["random"][rank])

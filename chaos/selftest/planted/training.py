@@ -5,7 +5,7 @@ that nothing needs to be installed or fetched.
 """
 
 import copy
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import ray.train
 import ray.train.torch
@@ -17,10 +17,6 @@ from torch.utils.data.distributed import DistributedSampler
 
 import chaos
 
-# The parts that a wrong loop leaves out when it resumes from a checkpoint.
-Forgotten: TypeAlias = Literal[
-    "checkpoint", "optimizer", "schedule", "average", "random", "epoch", "order", "global_step"
-]
 PIXELS, CLASSES = 64, 10
 HELD_OUT = 64
 
@@ -99,6 +95,7 @@ class Training:
     """One rank's network, optimizer, schedule, average and batches."""
 
     def __init__(self, config: dict[str, Any]) -> None:
+        self.job = config["job"]
         rank = ray.train.get_context().get_world_rank()
         torch.manual_seed(config["seed"])
         self.model = ray.train.torch.prepare_model(network())
@@ -138,14 +135,14 @@ class Training:
             "average": self.average.state_dict(),
         }
 
-    def load_state_dict(self, state: dict[str, Any], *, forgets: Forgotten | None = None) -> None:
-        """Resume from a checkpoint, without the parts in `forgotten`."""
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Resume from a checkpoint."""
         self.model.module.load_state_dict(state["model"])
-        if forgets != "optimizer":
+        if self.job != "loses momentum":
             self.optimizer.load_state_dict(state["optimizer"])
-        if forgets != "schedule":
+        if self.job != "restarts its schedule":
             self.schedule.load_state_dict(state["schedule"])
-        if forgets == "average":
+        if self.job == "resets its average":
             self.average.follow(self.model.module)
         else:
             self.average.load_state_dict(state["average"])
