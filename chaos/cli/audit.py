@@ -45,8 +45,7 @@ from chaos.launch.open import (
     nodes_at,
     open_backend,
     open_lanes,
-    open_scripts,
-    open_torchrun,
+    open_launcher,
     why_not_forked,
 )
 from chaos.model.bounds import Tolerance
@@ -266,7 +265,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
                 sampling,
                 tolerance,
             ),
-            opened.enter_context(open_scripts(console) if states_size else open_torchrun()),
+            opened.enter_context(open_launcher(facts.name, console)),
             folder,
             SystemClock(),
             Choice(seed, exhaustive, STEP_PLACES_MAX, groups, question, one_by_one),

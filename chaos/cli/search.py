@@ -32,7 +32,7 @@ from chaos.cli.audit import (
 from chaos.cli.documents import Document, Format, Output, plain
 from chaos.cli.options import REPORTS, Reports, Seed, StartedBy, Words, launcher_told
 from chaos.errors import MissingExtraError, UsageError
-from chaos.launch.open import open_scripts, open_torchrun
+from chaos.launch.open import open_launcher
 from chaos.model.launcher import FACTS
 from chaos.model.masked import masked_words
 from chaos.model.plan import Plan
@@ -103,7 +103,7 @@ def search(  # noqa: PLR0913 - one parameter per option
     with ExitStack() as opened:
         result = _searched(
             plan.model_copy(update={"confined": confined}),
-            opened.enter_context(open_scripts(console) if states_size else open_torchrun()),
+            opened.enter_context(open_launcher(launcher, console)),
             folder,
             opened.enter_context(AuditDisplay(console)),
             kept=reports / "searches" / f"{plan.slug}-found",

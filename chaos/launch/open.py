@@ -1,6 +1,7 @@
 """The choice of a backend by its name, imported only then: the import of Ray takes a second."""
 
 import contextlib
+import importlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -9,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from chaos.errors import MissingExtraError
+from chaos.model.launcher import USUAL, Launcher
 from chaos.model.plan import BackendName, Plan, PlanBackend
 from chaos.plan.permitted import NodeFacts, Permissions
 from chaos.run.directory import RunDirectory
@@ -19,19 +21,22 @@ from chaos.run.ports import Backend, OpenBackend, Say, ScriptBackend, Show
 class ByLauncher(OpenBackend):
     """A backend of Ray Train's jobs, beside which jobs of other launchers run in their own."""
 
-    def __init__(self, rays: OpenBackend) -> None:
-        self._rays = rays
-        self._torchrun = open_torchrun()
+    def __init__(self, rays: OpenBackend, console: Console) -> None:
+        self._console = console
+        self._opened: dict[Launcher, OpenBackend] = {USUAL: rays}
 
     def close(self) -> None:
         """End the processes that are kept warm."""
-        self._torchrun.close()
-        self._rays.close()
+        with contextlib.ExitStack() as closing:  # each is ended, even if the end of one raises
+            for opened in self._opened.values():
+                closing.callback(opened.close)
 
     def execute(self, plan: Plan, directory: RunDirectory, show: Show) -> None:
         """Execute one plan, on the backend of its launcher."""
-        is_torchruns = plan.job.launcher == "torchrun"
-        (self._torchrun if is_torchruns else self._rays).execute(plan, directory, show)
+        launcher = plan.job.launcher
+        if launcher not in self._opened:
+            self._opened[launcher] = open_launcher(launcher, self._console)
+        self._opened[launcher].execute(plan, directory, show)
 
 
 def open_backend(
@@ -49,8 +54,8 @@ def open_backend(
     cluster's workers are started before they are needed.
     """
     if name == "torchrun" or not has_ray():
-        return open_torchrun()
-    return ByLauncher(_open_rays(name, console, permissions, prestart=prestart))
+        return open_launcher("torchrun", console)
+    return ByLauncher(_open_rays(name, console, permissions, prestart=prestart), console)
 
 
 def _open_rays(
@@ -58,22 +63,26 @@ def _open_rays(
 ) -> OpenBackend:
     say = _ready(console)
     if name == "fork":
-        from chaos.launch.forked.backend import ForkBackend
-
         if prestart:
             say("--prestart-workers: off, forked workers have their imports done already")
-        return ForkBackend()
+        return _opened_by(USUAL)
     from chaos.launch.ray.backend import RayBackend
 
     return RayBackend(permissions, say, prestart=prestart)
 
 
-def open_scripts(console: Console) -> ScriptBackend:
-    """Return the embedded backend, of which several may share one start of a script."""
-    _ready(console)
-    from chaos.launch.forked.backend import ForkBackend
+def open_launcher(launcher: Launcher, console: Console) -> ScriptBackend:
+    """Return the embedded backend of a launcher's jobs; others may share its start of a script."""
+    if launcher == USUAL:
+        _ready(console)
+    return _opened_by(launcher)
 
-    return ForkBackend()
+
+def _opened_by(launcher: Launcher) -> ScriptBackend:
+    """Call `open_scripts` of the launcher's folder; a job of Ray Train's is embedded in forks."""
+    folder = "forked" if launcher == USUAL else launcher
+    opened: ScriptBackend = importlib.import_module(f"chaos.launch.{folder}.backend").open_scripts()
+    return opened
 
 
 def why_not_forked(env: Mapping[str, str]) -> str | None:
@@ -81,13 +90,6 @@ def why_not_forked(env: Mapping[str, str]) -> str | None:
     from chaos.launch.torchrun import roots
 
     return roots.why_not_forked(env)
-
-
-def open_torchrun() -> ScriptBackend:
-    """Return the backend of jobs that torchrun starts; Ray is not imported."""
-    from chaos.launch.torchrun.backend import TorchrunBackend
-
-    return TorchrunBackend()
 
 
 def open_lanes(

@@ -23,7 +23,7 @@ from chaos.audit.lanes import lanes_for
 from chaos.audit.plans import base_plan, under_launcher
 from chaos.audit.retries import SETTINGS
 from chaos.errors import ChaosError, UsageError
-from chaos.launch.open import open_scripts, open_torchrun
+from chaos.launch.open import open_launcher
 from chaos.model.launcher import FACTS, USUAL, Launcher
 from chaos.model.plan import Confined, Plan
 from chaos.model.severity import Severity
@@ -273,7 +273,7 @@ class CorpusAudits:
         plan = plan.model_copy(update={"confined": confined})
         of_crashes = Choice(self.seed, groups=chosen_groups((), "crash"), question="crash")
         try:
-            with open_scripts(self.console) if states_size else open_torchrun() as backend:
+            with open_launcher(job.launcher, self.console) as backend:
                 card = Audit(
                     plan,
                     backend,

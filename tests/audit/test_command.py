@@ -42,7 +42,7 @@ class Backends:
 def audit(folder: Path, backends: Backends, patch: pytest.MonkeyPatch, *words: str) -> Done:
     (folder / "train.py").write_text("import ray.train\n")
     patch.setattr(chaos.cli.audit, "open_backend", backends.open)
-    patch.setattr(chaos.cli.audit, "open_scripts", lambda _: backends.open("fork"))
+    patch.setattr(chaos.cli.audit, "open_launcher", lambda *_: backends.open("fork"))
     options = ["--max-runs", "7", "--jobs", "1", *words]
     return called("audit", "train.py", *options, folder=folder)
 

@@ -122,3 +122,6 @@ class ForkBackend(ScriptBackend):
         lane, self._lane = self._lane, None
         if lane is not None:
             lane.end()
+
+
+open_scripts = ForkBackend

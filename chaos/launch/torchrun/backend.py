@@ -64,3 +64,6 @@ class TorchrunBackend(ScriptBackend):
             raise UsageError(why, "Add --backend torchrun: every process is started anew.")
         log = directory.logs / "root.log"
         return partial(self._roots.start, plan, hash_seed=self._hash_seed, log=log)
+
+
+open_scripts = TorchrunBackend
