@@ -6,7 +6,6 @@ from pathlib import PurePath
 
 from chaos.audit.job_profile import saves_of_training
 from chaos.check.analysis import RunTables
-from chaos.check.attempt import Step
 from chaos.check.compare import Aligned
 from chaos.check.divergence import difference
 from chaos.check.files import series_of
@@ -14,6 +13,7 @@ from chaos.check.lineage import Lineage
 from chaos.check.numbers import NumberComparison, Sides
 from chaos.check.prediction_band import HIDDEN_MAX
 from chaos.check.regrid import Grid
+from chaos.check.steps import Step
 from chaos.check.tolerance import EXACT, Bands
 from chaos.model.event import FileSaveBegun, WroteOutside
 from chaos.model.history import History

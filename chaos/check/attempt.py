@@ -1,26 +1,21 @@
 """The life of one worker group, as a row."""
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Self
 
-import msgspec
-
+from chaos.check.steps import NO_STEPS, Steps, steps_by_attempt
 from chaos.model.event import (
     CheckpointRead,
     Committed,
     EpochEnded,
     FailureDecided,
-    Inputs,
-    LossResolved,
     NoticeGiven,
     ReportBegun,
     Repositioned,
     ResumeEvidence,
-    StepDone,
     WorkerGroupStarted,
     WorkerPlace,
     WorkerStarted,
@@ -28,8 +23,6 @@ from chaos.model.event import (
 )
 from chaos.model.history import History
 from chaos.model.places import START, AttemptRank, Place, RankEpoch
-
-Losses = tuple[float | str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +33,6 @@ class Resumed:
     by: ResumeEvidence
     #: the places that fit equally well
     others: tuple[Place, ...] = ()
-
-
-class Step(msgspec.Struct, frozen=True, gc=False):
-    """A finished optimizer step."""
-
-    number: int
-    attempt: int
-    rank: int
-    epoch: int
-    step: int
-    #: None where they were never resolved
-    losses: Losses | None
-    inputs: Inputs | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +125,7 @@ class Attempt:
     opened: int | None
     places: tuple[WorkerPlace, ...]
     starts: Mapping[int, Start]
-    steps: tuple[Step, ...]
+    steps: Steps
     commits: tuple[Commit, ...]
     #: the (rank, epoch) that entered `report()` or, without one, ended with a save of the job's own
     reported: frozenset[RankEpoch]
@@ -182,35 +162,14 @@ class Attempt:
         first = min(settled, key=lambda start: start.place, default=None)
         return "" if first is None or first.by is None else resume_grounds(first.by, first.path)
 
-    @cached_property
-    def by_epoch(self) -> Mapping[RankEpoch, Sequence[Step]]:
-        """The steps of each rank in each epoch."""
-        # Bare tuples: this runs once for each step, and they are made five times as fast.
-        found: dict[tuple[int, int], list[Step]] = {}
-        for step in self.steps:
-            key = (step.rank, step.epoch)
-            if key in found:
-                found[key].append(step)
-            else:
-                found[key] = [step]
-        return {RankEpoch(*key): steps for key, steps in found.items()}
-
-    def steps_of(self, rank: int, epoch: int) -> Sequence[Step]:
+    def steps_of(self, rank: int, epoch: int) -> Steps:
         """Return the steps of one rank in one epoch."""
-        return self.by_epoch.get(RankEpoch(rank, epoch), ())
-
-    @cached_property
-    def by_rank(self) -> Mapping[int, Sequence[Step]]:
-        """Its steps by rank."""
-        found: defaultdict[int, list[Step]] = defaultdict(list)
-        for step in self.steps:
-            found[step.rank].append(step)
-        return dict(found)
+        return self.steps.by_epoch.get(RankEpoch(rank, epoch), NO_STEPS)
 
     @property
     def first_steps(self) -> Mapping[int, int]:
         """The number of each rank's first step."""
-        return {rank: steps[0].number for rank, steps in self.by_rank.items()}
+        return {rank: steps[0].number for rank, steps in self.steps.by_rank.items()}
 
     def ended_epoch(self, rank: int, epoch: int) -> bool:
         """Return whether a rank has made every step of an epoch in this attempt."""
@@ -233,7 +192,8 @@ def attempts(
     for (index, rank), evidence in found.items():
         starts = rows[index].starts
         starts[rank] = starts[rank].resumed(*evidence.place, evidence.by, others=evidence.others)
-    _add_steps(history, rows)
+    for index, steps in steps_by_attempt(history).items():
+        rows.setdefault(index, _Rows()).steps = steps
     # The place at a rank's start is preliminary where Ray handed it nothing: its first step shows
     # where it resumed. A rank that made none may have ended before that.
     if not any(done.checkpoint is not None for _, done in history.of(Committed)):
@@ -255,7 +215,7 @@ class _Rows:
     opened: int | None = None
     places: tuple[WorkerPlace, ...] = ()
     starts: dict[int, Start] = field(default_factory=dict)
-    steps: list[Step] = field(default_factory=list)
+    steps: Steps = NO_STEPS
     commits: list[Commit] = field(default_factory=list)
     reported: set[RankEpoch] = field(default_factory=set)
     asked: set[int] = field(default_factory=set)
@@ -268,7 +228,7 @@ class _Rows:
             opened=self.opened,
             places=self.places,
             starts=self.starts,
-            steps=tuple(self.steps),
+            steps=self.steps,
             commits=self._placed_commits(),
             reported=frozenset(self.reported),
             asked=frozenset(self.asked),
@@ -349,18 +309,3 @@ def _add_workers(history: History, rows: dict[int, _Rows]) -> None:
         rows.setdefault(ended.attempt, _Rows()).reported.add(RankEpoch(ended.rank, ended.epoch))
     for _, read in history.of(CheckpointRead):
         rows.setdefault(read.attempt, _Rows()).asked.add(read.rank)
-
-
-def _add_steps(history: History, rows: dict[int, _Rows]) -> None:
-    resolved = {(e.attempt, e.rank, e.epoch, e.step): e for _, e in history.of(LossResolved)}
-    index, steps = -1, list[Step]()
-    for number, done in history.of(StepDone):
-        if done.attempt != index:
-            index = done.attempt
-            steps = rows.setdefault(index, _Rows()).steps
-        losses, inputs = done.losses, done.inputs
-        later = resolved.get((index, done.rank, done.epoch, done.step)) if resolved else None
-        if later is not None:
-            losses = later.losses if losses is None else losses
-            inputs = inputs or later.inputs
-        steps.append(Step(number, index, done.rank, done.epoch, done.step, losses, inputs))

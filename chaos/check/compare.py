@@ -16,8 +16,9 @@ from functools import cached_property
 from itertools import takewhile
 from typing import Any, Generic, Protocol, Self, TypeVar
 
-from chaos.check.attempt import Attempt, Step
+from chaos.check.attempt import Attempt
 from chaos.check.lineage import Lineage
+from chaos.check.steps import Step, Steps
 from chaos.model.places import RankEpoch
 
 
@@ -106,7 +107,7 @@ class Aligned:
     Almost all are equal, so whole epochs are compared at once.
     """
 
-    ours: Sequence[Step]
+    ours: Steps
     theirs: Sequence[Step | None]
 
     @property
@@ -116,14 +117,14 @@ class Aligned:
     @cached_property
     def has_equal_losses(self) -> bool:
         """Whether all losses are there, and equal to the last bit."""
-        mine = [step.losses for step in self.ours]
-        return all(mine) and mine == [None if s is None else s.losses for s in self.theirs]
+        due = [None if s is None else s.done.losses for s in self.theirs]
+        return all(self.ours.losses) and self.ours.losses == due
 
     @cached_property
     def has_equal_inputs(self) -> bool:
         """Whether all inputs were watched, and are equal."""
-        mine = [step.inputs for step in self.ours]
-        return None not in mine and mine == [None if s is None else s.inputs for s in self.theirs]
+        due = [None if s is None else s.done.inputs for s in self.theirs]
+        return self.ours.are_watched and self.ours.inputs == due
 
     def pairs(self) -> Iterator[tuple[Step, Step | None]]:
         return zip(self.ours, self.theirs, strict=True)
@@ -133,9 +134,9 @@ def surviving(
     ours: Lineage, theirs: Lineage, *, without: Collection[int] = ()
 ) -> tuple[Aligned, ...]:
     """Align the steps of a lineage, in its order, apart from those of the attempts `without`."""
-    groups: Iterable[Sequence[Step]] = ours.steps.values()
+    groups: Iterable[Steps] = ours.steps.values()
     if without:
-        groups = ([s for s in steps if s.attempt not in without] for steps in groups)
+        groups = (Steps(s for s in steps if s.attempt not in without) for steps in groups)
     return tuple(_aligned(steps, theirs) for steps in groups if steps)
 
 
@@ -145,16 +146,16 @@ def before(attempts: Iterable[Attempt], theirs: Lineage, *, began: int) -> tuple
     # any fault all the same, and is as good a control.
     found = []
     for attempt in attempts:
-        for steps in attempt.by_epoch.values():
+        for steps in attempt.steps.by_epoch.values():
             early = steps
             if steps[-1].number >= began:
-                early = list(takewhile(lambda step: step.number < began, steps))
+                early = Steps(takewhile(lambda step: step.number < began, steps))
             if early:
                 found.append(_aligned(early, theirs))
     return tuple(found)
 
 
-def _aligned(steps: Sequence[Step], theirs: Lineage) -> Aligned:
+def _aligned(steps: Steps, theirs: Lineage) -> Aligned:
     rank, epoch, first = steps[0].rank, steps[0].epoch, steps[0].step
     there = theirs.steps_of(rank, epoch)
     # Where both count up one by one, the counterparts are one slice; else each is looked up.
@@ -167,9 +168,6 @@ def _aligned(steps: Sequence[Step], theirs: Lineage) -> Aligned:
     return Aligned(steps, due)
 
 
-def _is_unbroken(steps: Sequence[Step]) -> bool:
+def _is_unbroken(steps: Steps) -> bool:
     """Return whether steps count up one by one."""
-    if not steps:
-        return True
-    first = steps[0].step
-    return [step.step for step in steps] == list(range(first, first + len(steps)))
+    return steps.numbers == list(range(steps[0].step, steps[0].step + len(steps)))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from chaos.check.analysis import RunAnalysis
-from chaos.check.attempt import Losses, Step
+from chaos.check.steps import Losses, Step
 from chaos.check.values import as_number
 
 

@@ -6,19 +6,18 @@ All other checks compare with the baseline, which has the same flaw.
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
-from chaos.check.attempt import Step
-from chaos.check.inputs import count_samples
 from chaos.check.lineage import Lineage
+from chaos.check.steps import Steps
 
 # Epochs that are needed to see whether their order repeats.
 SEVERAL = 2
 
-Epoch: TypeAlias = dict[int, Sequence[Step]]  # by rank
+Epoch: TypeAlias = dict[int, Steps]  # by rank
 
 
 def data_warnings(course: Lineage) -> Iterator[str]:
     """Yield warnings from the lineage of a whole run; none where some inputs were not seen."""
-    if any(step.inputs is None for step in course.all_steps()):
+    if not all(steps.are_watched for steps in course.steps.values()):
         return
     epochs = _epochs(course)
     if len(epochs) >= SEVERAL and _has_one_order(epochs):
@@ -45,7 +44,7 @@ def _epochs(course: Lineage) -> list[Epoch]:
 
 def _has_one_order(epochs: Sequence[Epoch]) -> bool:
     """Return whether each rank had equal inputs in every epoch, and not one batch at every step."""
-    orders = [{rank: _digests(steps) for rank, steps in of.items()} for of in epochs]
+    orders = [{rank: steps.digests for rank, steps in of.items()} for of in epochs]
     differs_within = any(len(set(order)) > 1 for order in orders[0].values())
     return differs_within and all(of == orders[0] for of in orders)
 
@@ -59,17 +58,11 @@ def _has_one_share(epochs: Sequence[Epoch]) -> bool:
 
 def _is_shared(of: Epoch) -> bool:
     first, *others = of.values()
-    if all(_digests(steps) == _digests(first) for steps in others):
+    if all(steps.digests == first.digests for steps in others):
         return True
-    due = count_samples(first)
-    return due is not None and all(count_samples(steps) == due for steps in others)
+    return first.samples is not None and all(steps.samples == first.samples for steps in others)
 
 
 def _varies(epochs: Sequence[Epoch]) -> bool:
-    steps = [step for of in epochs for one in of.values() for step in one]
-    samples = count_samples(steps)
-    return len(set(_digests(steps)) if samples is None else samples) > 1
-
-
-def _digests(steps: Sequence[Step]) -> list[str]:
-    return [step.inputs.digest for step in steps if step.inputs is not None]
+    steps = Steps(step for of in epochs for one in of.values() for step in one)
+    return len(set(steps.digests) if steps.samples is None else steps.samples) > 1

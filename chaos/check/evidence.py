@@ -271,7 +271,7 @@ def _unheard(attempt: Attempt) -> Iterator[str]:
 def _gaps(attempt: Attempt) -> Iterator[str]:
     """Yield gaps in the recorded steps: a worker counts from 1, or from where it continued."""
     places = {(rank, start.epoch): start.step for rank, start in attempt.starts.items()}
-    for (rank, epoch), steps in attempt.by_epoch.items():
+    for (rank, epoch), steps in attempt.steps.by_epoch.items():
         before = places.get((rank, epoch), 0)
         for step in steps:
             if step.step != before + 1:

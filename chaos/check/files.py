@@ -126,7 +126,7 @@ class Files:
         """The last step or report of each rank of each attempt."""
         found: dict[AttemptRank, int] = {}
         for attempt in self.attempts:
-            for steps in attempt.by_epoch.values():
+            for steps in attempt.steps.by_epoch.values():
                 key = AttemptRank(attempt.index, steps[-1].rank)
                 found[key] = max(found.get(key, -1), steps[-1].number)
         for number, e in self.history.of(ReportBegun):

@@ -10,13 +10,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Self
 
-from chaos.check.attempt import Step
 from chaos.check.compare import Aligned
 from chaos.check.lineage import Lineage
 from chaos.check.restarts import Restart
+from chaos.check.steps import Step, count_samples
 from chaos.model.places import RankEpoch
-
-_HEX = 8  # digits of a sample's digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +92,12 @@ class InputComparison:
     @cached_property
     def are_watched(self) -> bool:
         """Whether the run's inputs were recorded."""
-        return any(step.inputs is not None for step in self.ours.all_steps())
+        return any(steps.digests for steps in self.ours.steps.values())
 
     @cached_property
     def were_watched(self) -> bool:
         """Whether the baseline's inputs were recorded."""
-        return any(step.inputs is not None for step in self.theirs.all_steps())
+        return any(steps.digests for steps in self.theirs.steps.values())
 
     @cached_property
     def control(self) -> Counted:
@@ -197,8 +195,7 @@ class InputComparison:
     @cached_property
     def known(self) -> frozenset[str]:
         """Every sample of the baseline."""
-        steps = list(self.theirs.all_steps())
-        return frozenset(one for step in steps for one in samples_of(step) or ())
+        return frozenset(one for step in self.theirs.all_steps() for one in step.samples or ())
 
     def samples(self, course: Lineage, epoch: int) -> Counter[str] | None:
         """Return the samples of one epoch over all ranks, counted; None if some are not known."""
@@ -212,7 +209,7 @@ class InputComparison:
 
     def drawn_anew(self, apart: InputsApart) -> bool:
         """Return whether the baseline never saw these samples: augmented ones, or other ones."""
-        mine = samples_of(apart.first)
+        mine = apart.first.samples
         return mine is not None and not self.known.issuperset(mine)
 
     @cached_property
@@ -224,7 +221,7 @@ class InputComparison:
         """Return whether most batches mix known samples with others, of data not yet passed."""
         if not self._is_in_first_pass:
             return False
-        batches = [samples_of(step) for step in apart.stretch]
+        batches = [step.samples for step in apart.stretch]
         told = [set(batch) for batch in batches if batch is not None]
         mixed = [batch for batch in told if 0 < len(batch & self.known) < len(batch)]
         return len(told) == len(batches) and 2 * len(mixed) >= len(batches)
@@ -256,25 +253,6 @@ def _offset(restart: Restart, inputs: InputComparison) -> int | None:
         at = inputs.found_at(steps)
         seen.add(None if at is None else at - inputs.due_at(steps[0]))
     return seen.pop() if len(seen) == 1 else None
-
-
-def samples_of(step: Step) -> list[str] | None:
-    """Return the digests of a step's samples, in order."""
-    if step.inputs is None or step.inputs.samples is None:
-        return None
-    text = step.inputs.samples
-    return [text[at : at + _HEX] for at in range(0, len(text), _HEX)]
-
-
-def count_samples(steps: Iterable[Step]) -> Counter[str] | None:
-    """Return the samples of steps, counted; None if those of one step are not known."""
-    found: Counter[str] = Counter()
-    for step in steps:
-        mine = samples_of(step)
-        if mine is None:
-            return None
-        found.update(mine)
-    return found
 
 
 def _digests(steps: Sequence[Step], at: int, count: int) -> list[str | None]:

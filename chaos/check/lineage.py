@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 
-from chaos.check.attempt import Attempt, Commit, Step
+from chaos.check.attempt import Attempt, Commit
+from chaos.check.steps import NO_STEPS, Step, Steps
 from chaos.model.event import FileSaved, FileWritten, StateSeen
 from chaos.model.events.base import StepEvent
 from chaos.model.places import AttemptRank, Place, RankEpoch
@@ -26,7 +27,7 @@ class Lineage:
     """The surviving steps and commits, and the lost steps."""
 
     #: the survivors
-    steps: Mapping[RankEpoch, Sequence[Step]]
+    steps: Mapping[RankEpoch, Steps]
     #: the survivors
     commits: tuple[Commit, ...]
     #: for each resumed attempt, the finished steps per rank that its start discarded
@@ -66,9 +67,9 @@ class Lineage:
         """Return every surviving step, rank by rank and epoch by epoch as they began."""
         return chain.from_iterable(self.steps.values())
 
-    def steps_of(self, rank: int, epoch: int) -> Sequence[Step]:
+    def steps_of(self, rank: int, epoch: int) -> Steps:
         """Return the steps of one rank in one epoch."""
-        return self.steps.get(RankEpoch(rank, epoch), ())
+        return self.steps.get(RankEpoch(rank, epoch), NO_STEPS)
 
     def count(self, rank: int, epoch: int) -> int:
         return len(self.steps_of(rank, epoch))
@@ -147,24 +148,25 @@ def lineage(attempts: Sequence[Attempt]) -> Lineage:
 
 def _steps(
     attempts: Sequence[Attempt],
-) -> tuple[dict[RankEpoch, list[Step]], dict[int, dict[int, int]]]:
+) -> tuple[dict[RankEpoch, Steps], dict[int, dict[int, int]]]:
     """Return the surviving steps, and for each attempt how many of each rank it discarded."""
-    steps: dict[RankEpoch, list[Step]] = {}
+    steps: dict[RankEpoch, Steps] = {}
     lost: dict[int, dict[int, int]] = {a.index: {} for a in attempts if a.place is not None}
     for nth, attempt in enumerate(attempts):
-        for key, made in attempt.by_epoch.items():
+        for key, made in attempt.steps.by_epoch.items():
             kept = made
             for later in attempts[nth + 1 :]:
                 back = later.resumed_at(key.rank)
                 if back is None or key.epoch < back.epoch:
                     continue
                 before = len(kept)
-                kept = [s for s in kept if s.step <= back.step] if key.epoch == back.epoch else []
+                is_cut = key.epoch == back.epoch
+                kept = Steps(s for s in kept if is_cut and s.step <= back.step)
                 if before > len(kept):
                     thrown = lost[later.index]
                     thrown[key.rank] = thrown.get(key.rank, 0) + before - len(kept)
             if kept:
-                steps.setdefault(key, []).extend(kept)
+                steps[key] = Steps((*steps[key], *kept)) if key in steps else kept
     return steps, lost
 
 

@@ -7,10 +7,10 @@ from math import isfinite
 from statistics import fmean
 from typing import Self
 
-from chaos.check.attempt import Attempt, Losses, Step
+from chaos.check.attempt import Attempt
 from chaos.check.compare import Aligned, Tally, before, compare, surviving
-from chaos.check.inputs import count_samples
 from chaos.check.lineage import Lineage
+from chaos.check.steps import Losses, Step, count_samples
 from chaos.check.tolerance import Allowance
 from chaos.check.values import NumberPair, as_number, is_below, loss_pairs, metric_pairs
 from chaos.model.places import Place

@@ -104,7 +104,7 @@ def _first_steps(
     attempt: Attempt, rank: int, entered: Mapping[AttemptRank, StateSeen], *, is_resized: bool
 ) -> list[Seen]:
     """Return what was seen of a rank's first steps; with other ranks, it has other batches."""
-    steps = attempt.by_rank.get(rank, ())[:STEPS_MAX]
+    steps = attempt.steps.by_rank.get(rank, ())[:STEPS_MAX]
     seen = [Seen() if is_resized else seen_of(step) for step in steps]
     state = entered.get(AttemptRank(attempt.index, rank))
     if not seen or state is None:

@@ -222,8 +222,8 @@ def _steps_beside_uploads(restart: Restart, run: RunTables, rank: int) -> int:
     first = min(under_way, default=None)
     if first is None:
         return 0
-    later = (steps for (of, epoch), steps in ended.by_epoch.items() if of == rank and epoch > first)
-    return sum(map(len, later))
+    made = ended.steps.by_epoch.items()
+    return sum(len(steps) for (of, epoch), steps in made if of == rank and epoch > first)
 
 
 # -- progress --------------------------------------------------------------------------------------

@@ -21,8 +21,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
 
-from chaos.check.attempt import Resumed, Step, attempts
+from chaos.check.attempt import Resumed
 from chaos.check.state_at_resume import group_of
+from chaos.check.steps import Step, steps_by_attempt
 from chaos.model.event import Component, ResumeEvidence, StateSeen
 from chaos.model.history import History
 from chaos.model.places import START, Place
@@ -140,10 +141,10 @@ def indexes(history: History) -> Mapping[int, Index]:
 
 def _indexes(history: History) -> dict[int, Index]:
     found: dict[int, Index] = {}
-    for attempt in attempts(history):
-        for step in attempt.steps:
-            rows = found.setdefault(step.rank, Index()).steps
-            rows.append((Place(step.epoch, step.step - 1), seen_of(step)))
+    for made in steps_by_attempt(history).values():
+        for rank, steps in made.by_rank.items():
+            places = [(Place(step.epoch, step.step - 1), seen_of(step)) for step in steps]
+            found.setdefault(rank, Index()).steps.extend(places)
     for _, seen in history.of(StateSeen):
         found.setdefault(seen.rank, Index()).add_state(place_of(seen), seen.components)
     return {rank: index.heads() for rank, index in found.items()}

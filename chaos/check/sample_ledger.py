@@ -7,10 +7,10 @@ from functools import cached_property
 from statistics import multimode
 
 from chaos.check.analysis import RunAnalysis
-from chaos.check.attempt import Step
 from chaos.check.compare import Aligned
-from chaos.check.inputs import InputComparison, count_samples
+from chaos.check.inputs import InputComparison
 from chaos.check.lineage import Lineage
+from chaos.check.steps import Steps, count_samples
 from chaos.model.severity import Severity
 from chaos.model.verdict import Anomaly
 from chaos.words import plural
@@ -53,11 +53,11 @@ class SampleLedger:
         if attempts & self.analysis.resized:
             return self._of_other_size(epoch, attempts)
         groups = self._aligned.get(epoch, ())
-        is_due = all(s.inputs is not None for steps in self._theirs(epoch) for s in steps)
+        is_due = all(steps.are_watched for steps in self._theirs(epoch))
         found = EpochSamples(epoch, attempts, is_due=is_due)
         if groups and all(group.has_equal_inputs for group in groups):
             return found
-        if any(step.inputs is None for steps in self._ours(epoch) for step in steps) or not is_due:
+        if not is_due or not all(steps.are_watched for steps in self._ours(epoch)):
             return _left(found, NOT_SEEN)
         # Inputs that are equal as far as they go are steps too few or too many: see `epochs`.
         return self._beside(found) if epoch in self._apart else found
@@ -185,10 +185,7 @@ class SampleLedger:
         return len({self._order(epoch) for epoch in epochs}) > 1
 
     def _order(self, epoch: int) -> tuple[tuple[str, ...], ...]:
-        return tuple(
-            tuple(step.inputs.digest for step in steps if step.inputs is not None)
-            for steps in self._theirs(epoch)
-        )
+        return tuple(tuple(steps.digests) for steps in self._theirs(epoch))
 
     # -- by epoch ----------------------------------------------------------------------------
 
@@ -203,24 +200,24 @@ class SampleLedger:
             found.setdefault(group.key[1], []).append(group)
         return found
 
-    def _ours(self, epoch: int) -> Sequence[Sequence[Step]]:
+    def _ours(self, epoch: int) -> Sequence[Steps]:
         return self._of_ours.get(epoch, ())
 
-    def _theirs(self, epoch: int) -> Sequence[Sequence[Step]]:
+    def _theirs(self, epoch: int) -> Sequence[Steps]:
         return self._of_theirs.get(epoch, ())
 
     @cached_property
-    def _of_ours(self) -> Mapping[int, Sequence[Sequence[Step]]]:
+    def _of_ours(self) -> Mapping[int, Sequence[Steps]]:
         return steps_by_epoch(self.feeds.ours)
 
     @cached_property
-    def _of_theirs(self) -> Mapping[int, Sequence[Sequence[Step]]]:
+    def _of_theirs(self) -> Mapping[int, Sequence[Steps]]:
         return steps_by_epoch(self.feeds.theirs)
 
 
-def steps_by_epoch(course: Lineage) -> Mapping[int, Sequence[Sequence[Step]]]:
+def steps_by_epoch(course: Lineage) -> Mapping[int, Sequence[Steps]]:
     """Return the steps of each epoch, rank by rank."""
-    found: dict[int, list[Sequence[Step]]] = {}
+    found: dict[int, list[Steps]] = {}
     for (_, epoch), steps in sorted(course.steps.items()):
         found.setdefault(epoch, []).append(steps)
     return found
@@ -235,6 +232,6 @@ def _workers(sizes: Collection[int]) -> str:
     return " and ".join([*map(str, others), plural(last, "worker")])
 
 
-def _most(steps: Sequence[Step]) -> int:
-    counts = [step.inputs.count for step in steps if step.inputs is not None]
+def _most(steps: Steps) -> int:
+    counts = [inputs.count for inputs in steps.inputs if inputs is not None]
     return max(multimode(counts), default=0)

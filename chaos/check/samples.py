@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from chaos.check.analysis import RunAnalysis, RunTables
-from chaos.check.attempt import Step
 from chaos.check.blame import blamed
 from chaos.check.compare import Aligned
 from chaos.check.divergence import divergence
@@ -24,6 +23,7 @@ from chaos.check.result import (
 )
 from chaos.check.sample_ledger import NOT_KNOWN, NOT_REPEATED, EpochSamples, SampleLedger
 from chaos.check.state_snapshots import is_rng
+from chaos.check.steps import Step
 from chaos.model.event import StepDone
 from chaos.model.places import Place, RankEpoch
 from chaos.model.severity import Severity

@@ -13,7 +13,6 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
-from chaos.check.attempt import Losses
 from chaos.check.lineage import Lineage
 from chaos.check.restarts import Restart
 from chaos.check.state_snapshots import (
@@ -28,6 +27,7 @@ from chaos.check.state_snapshots import (
     parts_of,
     place_of,
 )
+from chaos.check.steps import Losses
 from chaos.check.tolerance import EXACT, Allowance
 from chaos.model.diagnosis import GROUPS, Standing
 from chaos.model.event import Component, StateSeen

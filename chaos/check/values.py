@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TypeAlias
 
-from chaos.check.attempt import Commit, Losses, Step
+from chaos.check.attempt import Commit
+from chaos.check.steps import Losses, Step
 from chaos.model.bounds import Tolerance
 from chaos.model.places import NumberPlace
 

@@ -316,7 +316,7 @@ def step_s(seen: Sequence[tuple[History, Attempt]]) -> float:
     """Return the mean time between two steps of a rank within one epoch, over all attempts."""
     apart = []
     for history, attempt in seen:
-        for steps in attempt.by_epoch.values():
+        for steps in attempt.steps.by_epoch.values():
             times = [history.time_ns(step.number) for step in steps]
             apart += [b - a for a, b in pairwise(times)]
     if not apart:
@@ -332,7 +332,7 @@ def _pauses_s(seen: Sequence[tuple[History, Attempt]]) -> list[float]:
     """
     pauses = []
     for history, attempt in seen:
-        for (rank, epoch), made in attempt.by_epoch.items():
+        for (rank, epoch), made in attempt.steps.by_epoch.items():
             steps = [*made, *attempt.steps_of(rank, epoch + 1)[:1]]
             saved = _saved_after(history, attempt, epoch)
             pauses += [
@@ -348,7 +348,7 @@ def _saved_after(history: History, attempt: Attempt, epoch: int) -> set[int]:
     if facts_seen(history).lacks_part("reports"):
         saves = (event for _, event in history.of(FileSaveBegun) if event.attempt == attempt.index)
         return {event.step for event in saves if event.epoch == epoch}
-    last = {steps[-1].step for (_, of), steps in attempt.by_epoch.items() if of == epoch}
+    last = {steps[-1].step for (_, of), steps in attempt.steps.by_epoch.items() if of == epoch}
     return last if any(commit.epoch == epoch for commit in _commits(attempt)) else set()
 
 

@@ -4,9 +4,10 @@ from typing import Literal
 
 from hypothesis import given
 
-from chaos.check.attempt import Attempt, Commit, Start, Step
+from chaos.check.attempt import Attempt, Commit, Start
 from chaos.check.lineage import lineage
-from chaos.model.event import FileWritten, StateSeen
+from chaos.check.steps import Step, Steps
+from chaos.model.event import FileWritten, StateSeen, StepDone
 from chaos.model.places import Place
 from tests.check.story import Story
 from tests.check.tamper import analysis_of
@@ -16,8 +17,9 @@ FIRST = Commit(20, 0, 0, "ckpt-0", (), older=Place(0, 2))
 
 
 def attempt(index: int, start: Start, places: list[tuple[int, int]], *commits: Commit) -> Attempt:
-    steps = tuple(
-        Step(n, index, 0, *place, losses=()) for n, place in enumerate(places, 30 * index)
+    steps = Steps(
+        Step(n, StepDone(attempt=index, rank=0, epoch=epoch, step=step, losses=()))
+        for n, (epoch, step) in enumerate(places, 30 * index)
     )
     return Attempt(
         index=index,

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from chaos.check.steps import Steps
 from chaos.model.event import (
     Event,
     FaultInvoked,
@@ -108,8 +109,8 @@ def test_the_band_of_lost_steps_begins_where_the_attempt_went_on(
 ) -> None:
     analysis = valid_run.analysis
     (restart,) = analysis.restarts
-    resumed = [step for step in restart.attempt.steps if step.step > 3 or step.epoch > 2]
-    later = replace(restart, attempt=replace(restart.attempt, steps=tuple(resumed)))
+    resumed = Steps(s for s in restart.attempt.steps if s.step > 3 or s.epoch > 2)
+    later = replace(restart, attempt=replace(restart.attempt, steps=resumed))
 
     begins = []
     for rows in (restart, later):
