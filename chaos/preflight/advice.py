@@ -136,6 +136,8 @@ def ladder(question: Question) -> tuple[int, ...]:
 
 def _value_of_spares(advice: Advice) -> tuple[float, float]:
     """Return a key by the chance of the goals; among equals, the cheapest is best."""
+    # Rounded, as chances differ in the third digit by luck, and the dearer number of spares would
+    # win by it.
     return -round(advice.chance.value, 2), math.inf if advice.cost is None else advice.cost.value
 
 
@@ -148,6 +150,7 @@ def _advice(
 ) -> Advice:
     """Compare the outcomes of a changed question with those of the question as it is."""
     other = changed(question, values)
+    # Run by run, both on the same losses: the spread of a difference is that of the change alone.
     price, price_other = costs_of(question, base), costs_of(other, outcomes)
     finite = np.isfinite(price) & np.isfinite(price_other)
     return Advice(
@@ -253,6 +256,8 @@ def improved(question: Question, effort: Effort, advised: Counsel, curve: Curve)
     sets = [kept_up(question, stage) for stage in advised.stages]
     sets += [mix for mix in _mixes(question, advised) if mix not in sets]
     few = [(values, forecast(*seen)) for values, seen in _tried(question, sets, effort)]
+    # Few runs sort out; what is answered has been simulated with all. Where no set meets the goals,
+    # the nearest is the answer, and it is not always the first.
     likely = [values for values, seen in few if _may_meet(question, seen)]
     nearest = max(few, key=_nearness)[0]  # the first of equals, which has the fewest changes
     tried: list[Improved] = []
@@ -337,6 +342,8 @@ def _smaller(
     better = [values for cost, values in sorted(singles, key=lambda one: one[0]) if cost < price]
     if not better:
         return found
+    # Two rounds of simulations, and no chain of one change after another, which took several times
+    # as long: each change by itself, then the better ones together, since they may not add up.
     joined = [better[0], *(_joined(stage, better[:n]) for n in range(2, len(better) + 1))]
     different = [values for n, values in enumerate(joined) if values not in joined[:n]]
     sets = [kept_up(question, values) for values in different]

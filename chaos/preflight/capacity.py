@@ -78,6 +78,9 @@ class Memoryless:
         return loss, shock, back
 
     def change(self) -> Counts:
+        # One uniform number chooses among three kinds laid end to end: a node's own loss, a shock,
+        # a return. All pools read the same one, so a pool with a node more mostly sees the same
+        # event, and the difference of two settings has little noise.
         point = self._spread(self._rng.random(self._runs)) * self._total
         single = point < self._losing
         lost: Counts = single.astype(np.int64)
@@ -86,6 +89,8 @@ class Memoryless:
             if len(struck):
                 lost[struck] = taken(self._shock, self.up[struck], self._rng)
         back = self._comes_back & (point >= self._losing + self._shock_rate)
+        # Where replacements come at once the count never changes: a loss is a loss and a return in
+        # one.
         self.up = self.up + back - lost * self._comes_back
         self._draw()
         return lost
@@ -155,6 +160,8 @@ class Ageing:
         now_s = self.next_s[rows, None]
         count = taken(self._shock, self.up[rows], self._rng)
         keys = np.where(self._is_up[rows, :-1], self._rng.random(shape), 1.0)
+        # The rank of a random key, with absent nodes behind all others: `count` of those that are
+        # up, each with equal chance, in one step for all rows.
         is_taken = keys.argsort(axis=1).argsort(axis=1) < count[:, None]
         if self._away == 0:
             then = lives_s(self._life, shape, self._rng)
@@ -285,6 +292,8 @@ def held_quantile(market: Market, pool: int, share: float) -> int:
     """Return the number of nodes that are up, of `pool`, in all but `share` of the time."""
     if not market.makes_wait:
         return pool
+    # A simulation begins with all nodes up. The share that is up settles at the pace of returns,
+    # and what lies before would be too good.
     settled_h = 5 * max(market.away_h, 0.01)
     span_h = market.replay.span_s / HOUR_S if market.replay else 20 * settled_h
     grid_s = np.linspace(settled_h * HOUR_S, (settled_h + span_h) * HOUR_S, 40)
@@ -304,6 +313,7 @@ def _sampled(market: Market, pool: int, grid_s: Floats, seed: int) -> tuple[Coun
         up = np.where((up < 0) & (grid_s[None, :] < at_s[:, None]), held[:, None], up)
         bin_of = np.searchsorted(grid_s, at_s) - 1
         is_in = (bin_of >= 0) & (bin_of < lost.shape[1])
+        # The bin is looked up before the change, which moves `next_s` to the one after.
         count = engine.change()
         np.add.at(lost, (rows[is_in], bin_of[is_in]), count[is_in])
     return np.where(up < 0, engine.up[:, None], up), lost

@@ -129,6 +129,7 @@ def _simulated(
     for places in groups.values():
         among = [asked[n] for n in places]
         parts += [(places, (among, *one, spares_starts)) for one in zip(sizes, seeds, strict=True)]
+    # Processes, since threads handed Python's lock to and fro, and two took longer than one.
     if min(jobs, len(parts)) < 2 or threading.active_count() > 1:  # noqa: PLR2004
         blocks = [_block(part) for _, part in parts]
     else:
@@ -150,6 +151,9 @@ def _pool(question: Question) -> tuple[Market, int]:
 
 def _together(question: Question) -> object:
     """Return a key; questions with the same key are simulated side by side."""
+    # Memoryless pools need one draw for the time of a change and one for its kind, whatever their
+    # size, so any number of them can share the draws, if they share the shocks. Engines with a
+    # clock for each node cannot: questions go side by side there only on the very same pool.
     is_simple = isinstance(question.market.lifetime, Exponential)
     return question.market.shock if is_simple else _pool(question)
 
@@ -174,6 +178,8 @@ def _block(part: _Part) -> list[Outcomes]:
     questions, horizons_s = zip(*asked, strict=True)
     # `spawn` has a counter: a copy has the same children, even if the seed was used before.
     seed = np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key)
+    # The market has a generator of its own: what a job does draws nothing from it, so that two
+    # settings meet the very same losses, and their difference is no luck.
     of_market, of_job = (np.random.SFC64(s) for s in seed.spawn(2))
     pools = list(dict.fromkeys(map(_pool, questions)))
     market, rng = pools[0][0], np.random.Generator(of_market)

@@ -62,6 +62,8 @@ class SimulatedRuns:
         self._is_alone = len(questions) == 1
         self._question = np.arange(len(questions)).repeat(self._runs)
         table = np.array([terms_of(question) for question in questions], dtype=float).T
+        # Terms that all questions share stay single numbers: spread over all rows, they cost time
+        # at each change of the pool.
         self._varied = np.flatnonzero((table != table[:, :1]).any(axis=1))
         self._varying, self._each = table[self._varied], JobTerms(*table[:, :1])
         every = JobTerms(*table)
@@ -91,6 +93,9 @@ class SimulatedRuns:
             rows = _rows(self.limit_s <= each_s)
             if not len(rows):
                 break
+            # A run may have several such events before the pool changes: it grows, and then ends.
+            # So the rows are asked again until none is due. Of events at one moment the end comes
+            # first: a job that is done does not give up.
             at_s = self.limit_s[rows]
             is_done = self._done_s[rows] <= at_s
             is_out = ~is_done & (self._gives_up_s[rows] <= at_s)
@@ -169,6 +174,8 @@ class SimulatedRuns:
         """Return the rows in which a loss among the nodes held takes one of those in use."""
         column = self._column[rows]
         held, gone = before[column], fall[column]
+        # A loss may take a spare node, which ends no attempt. Only a draw of all `gone` nodes among
+        # the idle ones spares the job, one after the other without putting back.
         idle = held - self.used[rows]
         may = _rows((idle > 0) & (gone <= idle))
         if not len(may):
@@ -259,6 +266,7 @@ class SimulatedRuns:
         if signal is not None and of.saves_on_notice.any():
             noticed, latency_s, late_s = signal
             found = rescue(trained_s, left_s, latency_s, late_s, of)
+            # A save on notice that covers no more than the last periodic one is no rescue.
             is_better = noticed & found.is_saved & (found.useful_s > useful_s)
             useful_s = np.where(is_better, found.useful_s, useful_s)
             saves = np.where(is_better, found.saves, saves)
@@ -329,6 +337,8 @@ class SimulatedRuns:
         an elastic one waits until its least number of nodes is there.
         """
         can, is_short = group
+        # Each try that finds no place within `group_start_timeout_s` is a failure of the
+        # controller, and Ray's default for them has no limit; a question may set one.
         first_s = np.where(of.is_elastic > 0, from_s, self.free_s[rows])
         tries = np.floor((from_s - first_s + of.schedule_s) / of.ask_s + TINY) + is_short
         left = of.max_tries - self.start_failures[rows] - self._tries[rows]
@@ -350,6 +360,8 @@ class SimulatedRuns:
         begun_s = self.ready_s[rows] - of.restore_s
         # Nodes that join while all of them are asked for are used at once.
         is_asking = (now_s < begun_s - of.place_s) & (up > self.used[rows])
+        # Ray looks for more nodes at fixed intervals after a start, so one that joins meanwhile is
+        # idle until then, and is paid for.
         looks = np.maximum(1.0, np.ceil((now_s - begun_s) / np.maximum(of.resize_s, TINY)))
         look_s = np.where(of.resize_s > 0, begun_s + looks * of.resize_s, now_s)
         grows_s = np.where((up > self.used[rows]) & ~is_asking, np.maximum(look_s, now_s), np.inf)
@@ -365,6 +377,9 @@ class SimulatedRuns:
 
     def _account(self, rows: Rows, now_s: Floats) -> None:
         """Count the time since the last stop as restart or wait."""
+        # Time since the last stop that was not training. What passes while the old group is torn
+        # down is a restart even if nodes are missing by then: the job would not have begun with
+        # them either.
         spent_s = np.minimum(now_s, self.ready_s[rows]) - self._since_s[rows]
         until_s = np.minimum(now_s, self.free_s[rows]) - self._since_s[rows]
         waited_s = np.where(self._waits[rows], spent_s - np.maximum(0.0, until_s), 0.0)

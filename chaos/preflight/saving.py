@@ -98,6 +98,9 @@ def commits(trained_s: Floats, of: JobTerms) -> Floats:
     """Return the number of periodic saves committed so long after training began."""
     cycle_s = of.tau_s + of.stop_s
     count = np.floor(np.maximum(0.0, trained_s - of.behind_s) / cycle_s + TINY)
+    # Ray 2.60 uploads beside training with one thread (`MAX_CHECKPOINT_UPLOAD_THREADS` is 1). An
+    # upload that takes longer than a cycle waits for the one before it, so each commit comes later
+    # after its save than the last one did, and the plain count above would be too high.
     is_late = (of.is_queued > 0) & (of.behind_s > cycle_s)
     if not is_late.any():
         return count
@@ -148,12 +151,16 @@ def rescue(
     cycle_s = of.tau_s + of.stop_s
     begun_s = np.where(latency_s < of.notice_s, trained_s - of.notice_s + latency_s, 0.0)
     whole = np.floor(np.maximum(begun_s, 0.0) / cycle_s)
+    # The save on notice stands in the same queue: it may be written in time and still be committed
+    # too late, behind the periodic ones.
     waits_s = np.maximum(of.stop_s, _uploaded_s(whole, of) - begun_s)
     taken_s = latency_s + waits_s + of.behind_s
     rest_s = np.minimum(begun_s - whole * cycle_s, of.tau_s)
     held_s = np.minimum(whole * of.tau_s + rest_s, left_s)
     # The blocking part after the deadline is a pause, not training time.
     stood_s = np.clip(trained_s - held_s - whole * of.stop_s, 0.0, of.stop_s)
+    # A part of a save counts as a part, or the seconds of useful, save and lost would not add up to
+    # the attempt's.
     saves = whole + stood_s / np.maximum(of.stop_s, TINY)
     is_saved = (of.saves_on_notice > 0) & (taken_s <= of.notice_s + late_s) & (begun_s > 0)
     return Rescue(held_s, saves, is_saved, np.maximum(0.0, taken_s - of.notice_s))
@@ -210,6 +217,8 @@ def _cell(question: Question, notice_s: float, upload_s: float) -> NoticeCell:
     luck = (np.arange(_DRAWS) + 0.5) / _DRAWS
     latency_s = signal_s(luck, settings.preemption_poll_s, costs.step_s)
     window_s = notice_s + settings.relaxed_s * (notice_s > 0)
+    # Two limits: the save must begin while the node is there, and be committed by the deadline, or
+    # within the time that relaxed collectives give the survivors.
     fits = (latency_s < notice_s) & (latency_s + costs.save_s + upload_s <= window_s)
     reliability = question.market.notice.reliability if question.market.notice.seconds else 1.0
     with_s = np.maximum(0.0, notice_s - latency_s - costs.save_s)

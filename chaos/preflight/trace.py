@@ -129,11 +129,15 @@ def trace_of_counts(
     most = 0
     for row, (at_s, up) in enumerate(counts):
         if row in gaps:
+            # Hours of a gap are no hours without a loss. In Bamboo's A100 trace 15.9 of 27.0 h are
+            # gaps: a node lived 10.1 h with them, and 4.1 h without.
             cut_s += at_s - counts[row - 1][0]
         before = changes[-1].up if changes else up
         if changes and up == before:
             continue
         lost, added = max(0, before - up), max(0, up - before)
+        # Nodes that come for the first time are no return of lost ones, or the time that a lost
+        # node is away would be fitted too short.
         back, most = min(added, max(0, most - before)), max(most, up)
         change = TraceChange(at_s - cut_s, up, lost, added, back, most - up, row not in gaps)
         changes.append(change)
@@ -162,6 +166,9 @@ def lives_in(
             if what == "add" and at_s > since_s:
                 born[node] = at_s
             elif what == "remove" and node in born:
+                # A node that goes with others says only that it lived at least so long: the instant
+                # was the shock's choice. Counted as ends of lives, shocks would make every fitted
+                # life shorter, and the market has shocks beside.
                 lives.append(NodeLife((at_s - born.pop(node)) / 3600, gone[at_s] < _TOGETHER))
     lives += [NodeLife((end_s - at_s) / 3600, is_over=False) for at_s in born.values()]
     return tuple(life for life in lives if life.hours > 0)
@@ -204,6 +211,7 @@ def resampled(replay: Replay, rng: np.random.Generator) -> Replay:
             if left_s <= 0:
                 place = (place + 1) % len(at)
                 left_s = float(lasts[place])
+        # Weighted by how long each lasts: a moment is drawn, and not a row of the trace.
         alike = np.where(up == changes[-1][1], lasts, 0.0)
         place = _drawn(alike if alike.any() else lasts, rng)
         left_s = float(lasts[place] * rng.random())

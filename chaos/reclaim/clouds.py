@@ -88,6 +88,8 @@ def _must_interrupt_alone(template: dict[str, Any], node: str) -> None:
     """Raise `RefusedError` unless a template interrupts this instance, and does nothing else."""
     actions = [action["actionId"] for action in template["actions"].values()]
     arns = [arn for t in template["targets"].values() for arn in t.get("resourceArns", ["*"])]
+    # A template can name instances by a tag, or have further actions. Started, it would interrupt
+    # more than the node that a fault was allowed, and chaos could not take that back.
     if actions != [INTERRUPT] or [arn.rpartition("/")[2] for arn in arns] != [node]:
         raise RefusedError(
             f"the experiment template must have one action, {INTERRUPT}, and {node} alone as its "
@@ -137,6 +139,8 @@ class AzureMachines:
             if card.virtual_machine is not None
             and host in {c.private_ip_address for c in card.ip_configurations or ()}
         ]
+        # Networks often have the same ranges of private addresses. With the client set to another
+        # one, the address alone would name a stranger's machine.
         same = [n for n in found if _is_host(n, hostname)]
         return the_one(same, named(host, hostname), self)
 
@@ -200,6 +204,8 @@ class GoogleInstances:
     def announce(self, node: str, *, notice_s: float) -> float:
         """Simulate maintenance, which preempts a Spot instance; refuse one that would migrate."""
         refuse(self, node, asked_s=notice_s, given_s=GOOGLE_NOTICE_S)
+        # Maintenance of any other instance is a live migration, which nothing in the job notices:
+        # the fault would have been asked for, and not have happened.
         if self._get(node).scheduling.provisioning_model != "SPOT":
             raise RefusedError(f"{node} is no Spot instance: maintenance would migrate it")
         self.instances.simulate_maintenance_event(**self._named(node))

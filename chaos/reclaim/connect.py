@@ -38,10 +38,14 @@ def machine_of(reclaimer: Reclaimer, node: NodeFacts, cluster: Sequence[NodeFact
     try:
         with asked(reclaimer):
             machine = reclaimer.at(node.address, node.port, node.hostname)
+            # A platform takes machines, and the guard knows nodes: a machine under several of them
+            # once took the cluster's head, chaos's own node or one without the job's workers along.
             near = [n for n in cluster if n.protection is not None or n.address == node.address]
             beside = [n for n in near if n != node and _is_under(n, machine, reclaimer)]
     except RefusedError:
         raise
+    # A refusal and not an error of the harness, for looking up changes nothing. Once a machine is
+    # asked to go, the same exception would leave open whether it went.
     except Exception as error:  # nothing was done yet, whatever it is
         raise RefusedError(f"{reclaimer.name} does not answer: {reason(error)}") from error
     if beside:

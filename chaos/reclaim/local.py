@@ -38,6 +38,8 @@ class LocalProcesses:
         for held in psutil.net_connections("tcp"):
             if held.status != psutil.CONN_LISTEN or not held.pid or not held.laddr:
                 continue
+            # A server that listens at any address is at each of this machine's, and an IPv6 socket
+            # shows an IPv4 address in its mapped form.
             ip, its_port = held.laddr
             is_any = is_here and ip_address(ip).is_unspecified
             if its_port == port and (is_any or ip.removeprefix("::ffff:") == host):

@@ -149,6 +149,7 @@ def _aws_notice(notice: Notice) -> dict[str, str]:
 def _aws_token(request: Request, now_s: float) -> Response:
     if request.method != "PUT":
         return Response(405)
+    # As AWS does: a proxy that passes requests on must not get a token for someone else.
     if "x-forwarded-for" in request.headers:
         return FORBIDDEN
     ttl = request.headers.get(f"{_OF_TOKENS}-ttl-seconds", "")
@@ -164,6 +165,7 @@ def _is_valid(token: str, now_s: float) -> bool:
 
 
 def _gcp(request: Request, notice: Notice | None) -> Response:
+    # As Google does: a job whose poll lacks the header learns nothing there, and so nothing here.
     if request.headers.get("metadata-flavor") != "Google" or "x-forwarded-for" in request.headers:
         return FORBIDDEN
     if request.method != "GET":

@@ -110,6 +110,8 @@ class ForkedRun(LocalRun[int, ProcessWorld]):
         """Wait a moment for the driver's end; return its exit code, None while it runs."""
         if driver not in self._lane:
             return 1  # a script that was started again, and did not come to its fit()
+        # Of the driver's own lane: a second driver's script has run anew, in a zygote with a lane
+        # of its own.
         lane = self._lane[driver]
         code = lane.exit_code(driver)
         for worker in lane.killed():

@@ -121,6 +121,9 @@ class ChaosActor:
 
     def finish(self, within_s: float) -> None:
         """End all waits; wait for faults that are being injected."""
+        # The waits end first. A fault that waits in the world (for a node that is to come, or a
+        # proof) would hold the controller's end up for as long as it may, which then returns
+        # without it.
         self._world.end()
         self._serving.close()
         self._controller.finish(within_s=within_s)
@@ -130,6 +133,8 @@ class ChaosActor:
     def retire(self) -> frozenset[str]:
         """End the agents, record leftovers and cut journals, and return the run's Ray jobs."""
         if self._agent_pool is not None:
+            # The agents are asked last, when nothing of the run writes any more, and before the
+            # journal is closed: what they found is part of the history.
             leftovers, cuts = self._agent_pool.retire()
             for leftover in leftovers:
                 self._journal.add(leftover)
@@ -139,6 +144,8 @@ class ChaosActor:
 
     def _group_started(self, group: dict[int, tuple[Target, Any]]) -> None:
         for rank, (target, handle) in group.items():
+            # Handles, agents and world are ready before the controller hears of the group: a fault
+            # at the attempt's start is injected from within that call, and needs all three.
             self._world.handles[target.attempt, rank] = handle
         workers = {rank: target for rank, (target, _) in group.items()}
         if self._agent_pool is not None:

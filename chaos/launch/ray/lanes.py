@@ -44,6 +44,9 @@ class Lane:
     """
 
     def __init__(self, name: str, threads: str | None) -> None:
+        # A run in here starts scripts and Ray Train of its own. With Ray's variables they would
+        # take the cluster of this actor for theirs, and with its number of threads sums would be
+        # those of another machine.
         for variable in [*os.environ]:
             if variable.startswith("RAY_") or variable == THREADS_ENV:
                 del os.environ[variable]
@@ -65,6 +68,8 @@ class Lane:
         try:
             with leavings.belonging_to(self._folder):
                 self._backend.execute(directory.load_plan(), directory, lambda _: None)
+            # What the run has written travels as the answer, and not by a shared folder: nodes
+            # share none.
             return _written(directory)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -99,6 +104,9 @@ class RemoteLane:
     def execute(self, plan: Plan, directory: RunDirectory, show: Show) -> None:
         """Execute a plan on a node; raises `ClusterError` if three in a row are lost at it."""
         del plan, show  # the plan is in the directory, and an audit shows runs, not events
+        # The check makes runs on this very lane. A process that is lost there must not be replaced
+        # from within: the new one would have to be checked in turn, and the count of tries begin
+        # anew.
         if self._is_checking:
             self._execute(directory)
             return
@@ -155,6 +163,8 @@ class RemoteLane:
         if not self._is_running:  # else the audit is broken off, and `end` would wait for the run
             with contextlib.suppress(RayError):  # it is gone
                 ray.get(actor.end.remote(), timeout=END_S)
+        # At once, and not by an end that Ray waits for: a run that is broken off would go on on
+        # someone else's cluster.
         ray.kill(actor)
 
 

@@ -110,6 +110,9 @@ def _live_as_trial(trainable: Callable[[], Any], card: TrialCard) -> Any:
     directory = RunDirectory(card.address.directory)
     plan, address = directory.load_plan(), card.address
     if number != plan.job.trial:
+        # The trials beside are watched, and have neither faults nor an address to ask for any: that
+        # they came through is a finding about the trial under test, whose loss is not to reach
+        # them.
         plan = plan.model_copy(update={"ops": (), "slug": f"{plan.slug}-trial-{number}"})
         directory = create(directory.trials, str(number), plan, {})
         address = RunAddress(Path(directory.path), address.token, "none:")

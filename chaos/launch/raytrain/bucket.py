@@ -80,6 +80,8 @@ class RemoteStorage:
     def _digest(self, entry: Any) -> str:  # pyarrow's FileInfo
         if entry.size > WHOLE_MAX:
             return f"size:{entry.size}"
+        # The bytes as they lie there: by default pyarrow guesses a compression by the name, and
+        # unpacks.
         with self.filesystem.open_input_stream(entry.path, compression=None) as file:
             return stream_digest(file)
 

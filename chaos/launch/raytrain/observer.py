@@ -60,6 +60,8 @@ class Observer:
     def start(cls, address: RunAddress, folder: str) -> "Observer":
         """Open the journal and find the chaos controller; `folder` is the run's in its storage."""
         directory = address.run_directory()
+        # A script may call `fit()` again after a failure, as its own retry. Each call has a
+        # controller, and two journals of one name would be one with two beginnings.
         source = _free_name(directory.journals, f"controller-{os.getpid()}")
         journal = Journal(directory.journals, source, role="controller", clock=SystemClock())
         saves = Saves(directory.saves)
@@ -100,6 +102,9 @@ class Observer:
     def group_started(self, worker_group: Any) -> None:
         """Record an attempt, and report the worker of each rank to the chaos controller."""
         workers = compat.workers_of(worker_group)
+        # The number may have been given to the probes already, which are made before their group
+        # has started. It is asked for once for each attempt: the chaos controller counts on at each
+        # question.
         lineage, self._upcoming = self.lineage(), None
         HERE.attempt = self._attempt = attempt = lineage["attempt"]
         self._reports = 0
@@ -130,6 +135,9 @@ class Observer:
         name = compat.checkpoint_name(checkpoint, self._folder)
         self._follow_workers()
         attempt = self._attempt
+        # A job that resumed in the middle of an epoch whose report had come trains the rest of it
+        # without one. Its next report is of a later epoch: counted as that one's, a right job with
+        # `dcp.async_save` was blamed at 25 of 26 places.
         while self._saves.has_passed(attempt, self._next_epoch):
             self._next_epoch += 1
         early = self._saves.is_early(attempt, self._reports)
@@ -181,6 +189,8 @@ class Observer:
         Before the first report that ends an epoch of an attempt, each of its ranks has written its
         position (see `saves`).
         """
+        # Which checkpoint a worker loads is its own choice: what Ray handed over is a guess until
+        # the workers' first steps show where they are.
         position = self._saves.position(self._attempt) if self._may_move else None
         if position is not None:
             self._may_move = False

@@ -85,6 +85,8 @@ def storage_seen(directory: RunDirectory, *, op: int | None) -> StorageSeen | No
     All directories, because a job may name its checkpoints as it likes. Returns None if
     storage is still empty. Raises OSError if it cannot be read.
     """
+    # An upload that was under way as the look began, and committed as it ended, is not missing:
+    # found by a random plan, in which a right job was blamed.
     began_ns = SystemClock().now_ns()
     remote, storage = remote_storage_of(directory), directory.storage
     if remote is not None:
@@ -107,6 +109,8 @@ def orphans(seen: Sequence[AnyEvent], names: Collection[str]) -> list[str]:
     committed = {e.checkpoint for e in seen if isinstance(e, Committed) and e.checkpoint}
     uploaded = {event.checkpoint for event in seen if isinstance(event, PartUploaded)}
     above = {str(folder) for name in committed for folder in PurePosixPath(name).parents}
+    # A job may name its checkpoints itself. Other directories count only if an upload to them was
+    # seen: the script's own folders lie there as well.
     rays = {name for name in names if name.startswith(_RAYS) and "/" not in name}
     return sorted((rays | (uploaded & set(names))) - committed - above)
 

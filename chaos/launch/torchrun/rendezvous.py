@@ -98,5 +98,6 @@ def _conf(node: int, env: Mapping[str, str]) -> str:
     theirs = {key.strip(): value.strip() for key, _, value in given}
     # On one machine every agent would find the endpoint's address to be its own, and try to host.
     join = {"join_timeout": str(times_of(env).join)}
+    # The user's own come last and replace chaos's: a job that is tuned to its cluster is tested so.
     conf = {**CONF, **join, "is_host": str(int(node == HOST)), **theirs}
     return ",".join(f"{key}={value}" for key, value in conf.items())

@@ -92,6 +92,7 @@ class TorchrunRun(LocalRun[Agents, AgentWorld]):
 
     def exit_code(self, driver: Agents) -> int | None:
         """Return 0 if torchrun ended well on every node that was left to it, None while it runs."""
+        # Of agents that no fault has taken: the exit code of a killed one says nothing of the job.
         codes = driver.codes()
         for node, code in codes.items():
             if code is not None and is_foreign(code):
@@ -124,6 +125,9 @@ class TorchrunRun(LocalRun[Agents, AgentWorld]):
     def _struck_from_outside(self) -> int | None:
         """Return a rank whose worker was killed, in an attempt that no fault was injected into."""
         seen = self.seen()
+        # A worker that something outside has killed looks to torchrun like one that a fault has.
+        # The job would have the blame for what it makes of that, so the run is disturbed instead.
+        # In an attempt with a fault nothing distinguishes the two.
         struck = {event.attempt for event in seen if isinstance(event, FaultInvoked)}
         for event in seen:
             if isinstance(event, FailureDecided) and event.attempt not in struck:
