@@ -147,6 +147,9 @@ def _reports_apart(run: RunTables, other: RunTables) -> str | None:
     Of a job that reports nothing, the first save.
     """
     ours, theirs = run.lineage, other.lineage
+    # An epoch is what lies between two reports. Of a job that reports by the clock, the same steps
+    # are then at other places in each run, and bit-identical losses "differed in 76 of 78". So runs
+    # of as many steps are looked at first for where their reports came.
     if ours.steps_done != theirs.steps_done or not ours.steps_done:
         return None  # a run with more steps, or fewer, differs in another way
     one, two = len(theirs.commits), len(ours.commits)
@@ -184,6 +187,8 @@ def _saves(run: RunTables) -> list[FileSaveBegun]:
 def _is_of_one_run(run: RunTables, other: RunTables) -> bool:
     """Return whether files that one run alone saves are all that is saved at other steps."""
     ours, theirs = _series(run), _series(other)
+    # A cache that the first run of all makes is saved by it alone. Files of both that come at other
+    # steps are a job's that saves by the clock, which is another finding.
     shared = ours.keys() & theirs.keys()
     return ours != theirs and all(ours[series] == theirs[series] for series in shared)
 
@@ -214,6 +219,7 @@ def _in_order(ours: Lineage, theirs: Lineage, reports_apart: str) -> Repetition:
     pairs = [
         (step, due)
         for rank in theirs.ranks
+        # What such runs have in common is how many steps a rank has made in all.
         for step, due in zip(_steps(ours, rank), _steps(theirs, rank), strict=False)
     ]
     losses = [(step.losses or (), due.losses or ()) for step, due in pairs]

@@ -53,6 +53,8 @@ def counts(series: Sequence[Value]) -> bool:
     Examples are an epoch, a step, a constant learning rate, and a name.
     """
     numbers = [v for v in series if isinstance(v, int | float) and not isinstance(v, bool)]
+    # A job that reports an epoch and a learning rate would seem compared, though nothing it has
+    # learned is among them: an audit of it must not pass on those.
     if len(numbers) < len(series) or len(set(numbers)) <= 1:
         return True
     if any(number != number or number % 1 for number in numbers):  # noqa: PLR0124 (NaN)
@@ -214,6 +216,8 @@ def job_profile(history: History, *, ignore: tuple[str, ...] = ()) -> JobProfile
     uploads = {(e.epoch, e.rank) for _, e in history.of(UploadBegun)}
     uploads |= {(e.epoch, e.rank) for _, e in history.of(UploadEnded)}
     validations = {(e.epoch, e.rank): e.step for _, e in history.of(ValidationBegun)}
+    # A cache that the first run makes is there in the next: a place in its writing would be a place
+    # of one run alone, and the job was called one that saves by the clock.
     saves = saves_of_training(history)
     halves = {(e.epoch, e.rank) for e in saves if e.saver in ("torch", "shards")}
     over_ns = _training_over_ns(history)
@@ -263,6 +267,8 @@ def shared(runs: Sequence[JobProfile]) -> JobProfile:
             renamings={},
             seconds=max(run.seconds for run in runs),
         )
+    # Faults are injected only where every run comes by: at the first step after a report, at the
+    # moments of a report, and at none that only the longest run has.
     count = max(min(len(run.epochs) for run in runs) - 1, 0)
     places = [(epoch, rank) for epoch in range(max(count, 1)) for rank in first.ranks]
     return replace(

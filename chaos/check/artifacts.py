@@ -94,10 +94,15 @@ class _Beside:
             if pair.mine.number < contents.until and not _explains(parted, pair.mine)
         ]
         missing: list[WrittenFile] = []
+        # Of the last version of a file, and of one that is missing, no place says whether it comes
+        # before the runs part. So the whole run must be the baseline's.
         if parted is None and contents.until == math.inf and _ran_alike(analysis.run, reference):
             pairs += (
                 pair
                 for pair in contents.last()
+                # A job that opens its table of epochs for writing at every start keeps the lines of
+                # its last attempt alone; only the last version shows that. And a file that keeps
+                # the best is written where the best was, at no place that a baseline shares.
                 if pair.mine.is_table or _CHOSEN.search(pair.mine.name)
             )
             missing = [kept for kept in contents.missing() if _holds_numbers(kept)]
@@ -184,10 +189,14 @@ def _severity(pair: EntryPair) -> Severity | None:
     ours, due = pair.ours, pair.theirs
     if (ours.kind, due.kind) != ("numbers", "numbers"):
         return None
+    # A number that never moves is a setting, and one that is named after a clock may differ in any
+    # right job.
     if due.size == 0 or not pair.moves or _CLOCKS.search(due.name.rpartition(".")[2]):
         return None
     if not pair.grows:
         return "wrong result"
+    # A table with lines of both attempts is what a right job leaves that writes an epoch again
+    # after a restart.
     return None if ours.count > due.count else "cosmetic"
 
 

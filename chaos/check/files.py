@@ -69,6 +69,8 @@ class Files:
         found = []
         for number, e in self.history.of(FileSaveBegun):
             over = ends.get((e.attempt, e.rank, e.path), [])
+            # The same path is written again and again: the n-th end belongs to the n-th beginning
+            # of one rank in one attempt. An attempt that was killed has one beginning more.
             end = over.pop(0) if over else None
             at = number if end is None else end[0]
             digest = end[1].digest if end else self._read_whole(e)
@@ -85,6 +87,8 @@ class Files:
             if isinstance(what, Save):
                 holds[what.path] = what.number
                 continue
+            # A renaming of a folder moves all files in it, which is how many savers publish a
+            # checkpoint.
             moved = [what.path] if what.path in holds else list(holds)
             for path in moved:
                 if is_below(path, what.path):
@@ -113,6 +117,8 @@ class Files:
         found: dict[AttemptRank, list[tuple[int, FileLoaded]]] = {}
         for number, e in self.history.of(FileLoaded):
             until = first.get(e.attempt, {}).get(e.rank)
+            # What a rank reads after its first step is data or an evaluation, and says nothing of
+            # its resume.
             if until is None or number < until:
                 found.setdefault(AttemptRank(e.attempt, e.rank), []).append((number, e))
         return found
@@ -199,6 +205,8 @@ class Files:
         for path, digest in {(f.path, f.digest) for f in self.found(attempt) if f.state == "there"}:
             alike = [save for save in latest if save.digest == digest]
             written = [save for save in alike if save.name == path]
+            # Bytes that lie under a name which no save was given are a copy, which the job may read
+            # as well as the original.
             found += written or [replace(save, path=path, name=path) for save in alike]
         return sorted(found, key=lambda save: (save.number, save.name))
 
@@ -222,12 +230,16 @@ class Files:
         key = (load.saved_attempt, load.saved_rank, load.saved_epoch, load.saved_step)
         for save in reversed(self.saves):
             same = (save.attempt, save.rank, save.epoch, save.step) == key
+            # By the digest too: several files are saved at one place.
             if same and save.digest == load.digest:
                 return save
         return None
 
     def ages(self, load: FileLoaded) -> set[Place]:
         """Return the places at which a file of these bytes was saved."""
+        # A file that did not change from save to save has the age of each. With the last alone, a
+        # fault between the ranks' saves made them read "files of different ages" from one whole
+        # checkpoint, where a generator that nothing draws from was the same at two saves.
         return {place_of(load)} | {s.place for s in self.saves if s.digest == load.digest}
 
     def read_since(self, attempt: int) -> Iterator[FileLoaded]:

@@ -120,6 +120,9 @@ class Saves:
     def keep(self, save: Save, *, size: int | None = None) -> None:
         """Record a save, and its size in bytes; of equal files, the latest save stands."""
         write_fields(self._folder / f"{save.digest}.json", asdict(save))
+        # The digest first, then the end of the beginning. A process that is killed in between
+        # leaves both, which says the same twice; the other way round a whole file would be one of
+        # unknown age.
         self._begun(save.path).unlink(missing_ok=True)
         if size is not None:
             self._mark(f"size-{size}")
@@ -134,6 +137,9 @@ class Saves:
         Its process was killed between the end of the writing and our record of it.
         """
         fields = read_fields(self._begun(os.path.realpath(path)))
+        # A public script, right, was blamed here: torchrun ended a rank as it had just written its
+        # file, before that was recorded, and the next attempt resumed from it. Only a later
+        # attempt's reading counts: in the same attempt the file may still be written.
         if fields is None or fields["attempt"] >= before:
             return None
         save = replace(Save(**fields), digest=digest)
@@ -152,6 +158,8 @@ class Saves:
         alone = read_fields(self._laid(path))
         every = list(self.laid()) if alone is None else [Laid(**alone)]
         for laid in every:
+            # The old place is kept as `was`: the audit event of a renaming comes before it is made,
+            # and it may fail.
             if is_below(laid.path, path):
                 self.drop(laid.path)
                 self._lay(replace(laid, path=to + laid.path.removeprefix(path), was=laid.path))
@@ -257,6 +265,8 @@ class Saves:
         """Return the states that were seen in the attempts before one."""
         found = Index()
         for path in sorted(self._folder.glob("states-*.jsonl")):
+            # A file for each attempt and rank, so that ranks append without a lock, and no attempt
+            # finds the states that it makes itself.
             if int(path.name.split("-")[1]) < before:
                 for line in path.read_text(encoding="utf-8").splitlines():
                     if line.endswith("]"):  # a killed process may leave half a line
@@ -279,6 +289,9 @@ class Saves:
         paths = self._folder.glob(f"part-{_name_of(checkpoint)}-*.json")
         places = [(read_fields(path) or {}).get("place") for path in paths]
         found = [(epoch, step) for epoch, step in filter(None, places)]
+        # A saver beside training hands a checkpoint over with a later report, so its report does
+        # not say how old it is. Its youngest file does; with one file of unknown origin nothing
+        # does.
         return max(found) if found and len(found) == len(places) else None
 
     def take_position(self, position: Position) -> None:

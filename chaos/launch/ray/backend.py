@@ -195,6 +195,9 @@ class RayRun(LaunchedRun["subprocess.Popen[bytes]"]):
         controller = ChaosActor.options(  # type: ignore[attr-defined]
             name=f"chaos-{self.address.token}",
             namespace=NAMESPACE,
+            # Each call that waits (a rank at a gate, a fault that asks the harness for something)
+            # occupies a thread of the actor. With too few, the call that opens a gate would queue
+            # behind those that wait for it.
             max_concurrency=32 + 4 * len(self.plan.ops),
             scheduling_strategy=NodeAffinitySchedulingStrategy(head, soft=False),
         ).remote(
@@ -255,6 +258,8 @@ class RayRun(LaunchedRun["subprocess.Popen[bytes]"]):
 
     def exit_code(self, driver: "subprocess.Popen[bytes]") -> int | None:
         code, death = driver.poll(), self.deaths.foreign()
+        # A raylet or GCS that ended by a signal which no fault sent: the job would have the blame,
+        # or wait for its nodes. Of the head's end nothing can be asked any more.
         if death is not None:
             self.is_headless, self.has_lost_a_part = death.is_heads, True
             self.journal.add(Disturbed(why=str(death)))
@@ -272,6 +277,9 @@ class RayRun(LaunchedRun["subprocess.Popen[bytes]"]):
         """
         if not self.plan.ops or not self.cluster.is_ours:
             return None
+        # A raylet passes on no exit code of its workers, so one that was killed from outside looks
+        # like one that the job has ended. Only a worker that is gone before Ray decided anything,
+        # in an attempt without a fault, disturbs the run.
         if self.job_deaths.foreign(self.seen()) is None:
             return None
         return self.job_deaths.foreign(self.seen())  # an explanation may have been written since
@@ -288,6 +296,8 @@ class RayRun(LaunchedRun["subprocess.Popen[bytes]"]):
         """End the driver and what it forked; its Ray actors end with its connection."""
         if driver.poll() is None:
             with contextlib.suppress(psutil.Error):  # they may end meanwhile
+                # Before the driver, whose end would hand them to another parent, where they are not
+                # found.
                 for process in psutil.Process(driver.pid).children(recursive=True):
                     with contextlib.suppress(psutil.Error):
                         process.kill()

@@ -62,6 +62,9 @@ class ExistingCluster:
         known = nodes()
         _refuse_without_room(known, self.address)
         leave_mark(directory.path, token)
+        # By a mark that is written here and looked for there, and not by the path: a folder of the
+        # same name on each node's own disk looks shared, and checkpoints in it would be lost with
+        # their node.
         apart = blind_nodes(known, directory.path, token)
         if self.shape.storage is not None or apart:
             self._place_storage(plan, directory, token, known)
