@@ -99,6 +99,8 @@ class Harness:
         """Yield a plan per seed, with faults drawn from it in place of the scenario's own."""
         plan = self._plan(file, seed=0, backend=backend)
         refuse_unnamed_cluster(plan, self.overrides.permissions)
+        # The length of the job is known from its baseline alone, which needs a plan. So one is
+        # drawn over a single step, and only its job and shape are used.
         alike = random_plan(plan, seed=seeds.start, steps=[0])  # in shape and job, as all are
         steps = steps_by_epoch(self.baseline(alike))
         for seed in seeds:
@@ -135,6 +137,7 @@ class Harness:
 
     def baseline(self, plan: Plan) -> Baseline:
         """Return as many runs without faults as the plan needs, from the cache if possible."""
+        # Before anything starts: a job whose extra is missing is skipped, and no failure of it.
         refuse_unmet_needs(plan, os.environ)
         refuse_trials_elsewhere(plan)
         alone = plan.baseline()
@@ -143,6 +146,8 @@ class Harness:
         wanted = 1 if plan.expect.band is None else RUNS_MIN
         with _being_made.setdefault(digest, Lock()):  # runs side by side make it once
             known = sorted((self.reports / BASELINES).glob(f"{digest}*"))
+            # A folder without the mark is of a run that failed or was broken off. The mark is
+            # written last.
             there = [path for path in known if (path / "complete").exists()]
             runs = [RunDirectory(path).load_history() for path in there]
             while len(runs) < wanted:
@@ -201,6 +206,8 @@ class Harness:
     def _conclude(
         self, plan: Plan, directory: RunDirectory, baseline: History | None, start_ns: int
     ) -> FinishedRun:
+        # In this order: judged, and then written down. A disk that is full costs the files and not
+        # the verdict, which the error carries.
         history = read_history(directory.journals)
         duration_s = seconds_since(start_ns, self.clock)
         run = runner.judged(directory, plan, history, baseline, duration_s=duration_s)

@@ -123,6 +123,8 @@ def read_run(path: Path) -> FinishedRun:
     directory = RunDirectory(path.resolve())
     plan, history = directory.load_plan(), recorded(directory)
     baseline = directory.load_baseline()
+    # The verdict stays the one that was recorded: a report of an old run is no new judgement. Where
+    # the history is another than was judged, neither holds.
     verdict = directory.load_verdict() or judge(plan, history, baseline, other_checks())
     if is_stale(directory.path, verdict.history):
         verdict = _undecided(verdict)

@@ -50,6 +50,8 @@ class RunTables:
     @cached_property
     def attempts(self) -> tuple[Attempt, ...]:
         """One row per attempt, oldest first."""
+        # Runs that report by the clock have another number of epochs each: the baseline's says
+        # nothing of where this run's end.
         like = None if self.has_other_reports else self.like
         epochs = None if like is None else len(like.lineage.commits)
         return attempts(self.history, epochs, self.found)
@@ -117,6 +119,8 @@ class RunAnalysis:
 
         And place each attempt where it resumed; reports by the clock come at other places anyhow.
         """
+        # Before any table is made, so that no check has to ask for drivers: what one does that ends
+        # or gives way is hidden from all of them, and `single-writer` alone reads what both wrote.
         if self.drivers is not None:
             history, hidden = self.history, self.drivers.hidden
             shown = History(history.entries, torn=history.torn, hidden=hidden)
@@ -156,6 +160,7 @@ class RunAnalysis:
     @cached_property
     def reference(self) -> RunTables | None:
         """The baseline, if it is whole: a gap in one that was cut short proves nothing."""
+        # The tables of a baseline are kept with it, as an audit compares hundreds of runs with one.
         if self.counterpart is None:
             return None
         course = self.counterpart.once("tables", partial(RunTables, self.counterpart))
@@ -214,6 +219,9 @@ class RunAnalysis:
     def unmet(self) -> str | None:
         """A sentence on agents of torchrun's that waited in vain: how long is chaos's choice."""
         raised = self.run.ending.raised
+        # An agent may wait 30 s for workers that it has sent SIGTERM. Another one gave up its
+        # rendezvous meanwhile, after the time that chaos allowed, and a right job was blamed: such
+        # an end is a doubt.
         waited = any(e.error == WAITED_IN_VAIN for _, e in self.history.of(AgentEnded))
         if raised is None or raised[1].error not in (WAITED_IN_VAIN, CLOSED) or not waited:
             return None
@@ -236,6 +244,7 @@ class RunAnalysis:
     @cached_property
     def descended(self) -> frozenset[int]:
         """The attempts that continue from the state of one with another number of workers."""
+        # One that ended before its first step has left no state behind.
         trained = [attempt.index for attempt in self._of_other_size if attempt.steps]
         since = min(trained, default=len(self.run.attempts))
         return frozenset(a.index for a in self.run.attempts if a.index > since)

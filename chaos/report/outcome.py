@@ -39,6 +39,8 @@ class FinishedRun:
     def analysis(self) -> RunAnalysis:
         """The tables for checks and pages, built only once."""
         known, mine = self.judged, (self.plan, self.history, self.baseline)
+        # The same objects: to compare two histories for equality is to read them both. A run whose
+        # plan was replaced since has tables of its own.
         if known is not None and all(
             a is b for a, b in zip((known.plan, known.history, known.baseline), mine, strict=True)
         ):
@@ -200,6 +202,7 @@ def tone_of_all(runs: Collection[SuiteRow | RunSummary]) -> Tone:
     standings = {run.standing for run in runs}
     if standings & {"unexpected", "not_run"}:
         return "bad"
+    # A suite in which nothing ran, or something stayed open, does not look like success.
     is_open = standings <= {"skipped"} or any(run.status == "inconclusive" for run in runs)
     return "open" if is_open else "good"
 

@@ -84,6 +84,7 @@ class RunDirectory:
         """Remove the checkpoints, if they are in a folder that chaos has made."""
         for beside in self.trials.glob("*/storage"):
             shutil.rmtree(beside, ignore_errors=True)
+        # It may be a link to a folder that all nodes share: that goes, and not the link alone.
         shutil.rmtree(self.storage.resolve(), ignore_errors=True)
         if self.storage.is_symlink():
             self.storage.unlink()
@@ -99,6 +100,8 @@ class RunDirectory:
             folder.rename(before / folder.name)
             folder.mkdir()
         for file in self.saves.iterdir():
+            # Lengths and index are of the baseline, and hold for the second try as well. All else
+            # would be taken for saves of the try that begins.
             if file.name != LENGTHS and not file.name.startswith(INDEX):
                 file.unlink()
 
@@ -207,6 +210,7 @@ class RunDirectory:
         if holds_secrets(plan.model_dump(mode="json", exclude={"token", "baselines"})):
             for name in SECRET:
                 with contextlib.suppress(FileNotFoundError):
+                    # After each writing, as a file that is written whole is a new one.
                     (self.path / name).chmod(0o600)
 
 
@@ -236,6 +240,9 @@ def create(parent: Path, name: str, plan: Plan, env: dict[str, Any]) -> RunDirec
         directory.journals.mkdir()
         directory.logs.mkdir()
         directory.saves.mkdir()
+        # A folder may be copied, or files be put into another. A history of another run, and a
+        # baseline in which faults were injected, were believed once: 7 of 1,045 corruptions of red
+        # runs became green.
         owner = {"token": secrets.token_hex(8), "baselines": ()}
         directory.save_plan(plan.model_copy(update=owner))
         directory.write("env.json", json.dumps(env, indent=2))
