@@ -44,6 +44,9 @@ def check_state(analysis: RunAnalysis) -> CheckResult:
     if analysis.why_no_step_was_due is not None:
         return nothing_due(STATE, analysis.why_no_step_was_due)
     compared = [row for row in analysis.components if row.standing != "not compared"]
+    # Where the baseline's state was not looked at, equal losses to the last bit do instead: from
+    # another state no loss would be. In each resumed attempt some, or an attempt without any would
+    # be green by the others.
     if not compared and _losses_show_it(analysis) and not [*_unlooked_at(analysis)]:
         return nothing_due(
             STATE, "no part of the state could be compared there, and every loss is the same"
@@ -98,6 +101,8 @@ def _state_doubts(analysis: RunAnalysis) -> Iterator[str]:
             f"{', '.join(rounded)} came back near to what the run had saved, and not the same to "
             "the last bit: saved in fewer bits than it is trained in, or of another moment"
         )
+    # A rank that was seen to enter, and whose parts have no counterpart, is no doubt: it was looked
+    # at.
     heard = {(row.attempt, row.rank) for row in analysis.components}
     for restart in analysis.restarts:
         attempt = restart.attempt
@@ -214,6 +219,7 @@ def _drawn_alike(analysis: RunAnalysis) -> Iterator[str]:
             left = parts_of(after if after is not None and after.attempt == attempt else None)
             there = place_of(seen)
             for name, part in parts_of(seen).items():
+                # A generator that nothing draws from in the attempt may be the same on all ranks.
                 if not is_rng(name) or left.get(name, part).digest == part.digest:
                     continue
                 other = first.setdefault((name, part.digest), rank)
@@ -265,6 +271,8 @@ def check_replicas(analysis: RunAnalysis) -> CheckResult:
     assert analysis.reference is not None
     due = analysis.reference.snapshots.all
     copied = _copied_names(due) - set(_unequal_parts(due))
+    # A part that ranks hold unequal without any fault (shards, a stage of a pipeline) is no
+    # replica, whatever its group.
     copied -= set(
         _unequal_parts((n, s) for n, s in analysis.run.snapshots.all if n < analysis.began)
     )

@@ -125,6 +125,9 @@ def _control(clean: Iterable[StateSeen], reference: StateSnapshots) -> Iterator[
             if ours is None:
                 continue
             pair = PartPair(0, place_of(seen), ours, due)
+            # Equal parts prove that a part repeats itself only once it has moved: before the first
+            # step every part is equal to the baseline's, whether it is random or not. A difference
+            # is proof at any time.
             if not _same(pair) or pair.name not in moving or due != first.get(due.name):
                 yield pair
 

@@ -42,6 +42,8 @@ class StoredCheckpoints:
         since_ns = seen.began_ns
         found = []
         for commit in there:
+            # A look takes its time. A commit that came while it went on may be missed by it: a
+            # random plan (seed 2002) gave a false alarm so.
             if since_ns is not None and self.history.time_ns(commit.number) > since_ns:
                 continue
             gone_at = self.deleted.get(commit.checkpoint or "")
@@ -59,6 +61,8 @@ class StoredCheckpoints:
         due: dict[str, set[str]] = {}
         others: set[str] = set()
         for part in self.parts.get(commit.checkpoint, ()):
+            # A checkpoint of the same name by an earlier attempt was never committed. Its files in
+            # this one's folder are a mixture, which no file's digest alone shows.
             if part.attempt != commit.attempt:
                 others |= set(part.files)
                 continue

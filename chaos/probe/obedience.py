@@ -103,6 +103,8 @@ class Obedience:
             case Hang():
                 self._hang_in_native_code(order)
             case Exhaust():
+                # Written and not only allocated: a page that holds zeros takes no memory until it
+                # is written to. In chunks, so that no single one is refused.
                 self._held = [bytearray(b"\1" * size) for size in _chunks(order.bytes)]
                 self._tell(order.token)
                 _hang_in_python()
@@ -110,6 +112,8 @@ class Obedience:
                 pass
 
     def _raise(self, order: Raise | FailWrite) -> NoReturn:
+        # Not reported here: Ray's own record of the failure is the proof of a raise. A failed write
+        # may be caught by the job, so it is reported before.
         if isinstance(order, Raise):
             raise InjectedError(order.message)
         self._tell(order.token)
@@ -117,6 +121,8 @@ class Obedience:
 
     def step_begins(self, optimizer: Any) -> None:  # see `kind_of`
         """Change the tensors that an order names; one that is not there yet is waited for."""
+        # As the optimizer's step begins, when gradients have been reduced: a number that is changed
+        # earlier reaches all ranks by the reduction, and no copy would differ.
         for order in list(self._corrupt):
             if not corrupt(optimizer, order):
                 continue
@@ -128,6 +134,8 @@ class Obedience:
         """Prolong the step that has just been done, if an order makes steps slow."""
         if not self._slow or self._since_ns is None:
             return
+        # From the end of the last prolonged step, so that the delay itself is not prolonged in
+        # turn.
         took_s = seconds_since(self._since_ns, self._clock)
         for slowness in self._slow:
             self._clock.sleep(slowness.delay_s(took_s))

@@ -94,6 +94,8 @@ class NodeHands:
 
     def first_process(self, raylet: int) -> int:
         """Return the pid of the `ray start --block` that started a raylet of this host."""
+        # On Kubernetes the first process of a pod: an eviction signals it, and it drains the node
+        # of its own (Ray 2.60).
         above = psutil.Process(raylet).parent()
         if above is None or "--block" not in above.cmdline():
             raise ProcessLookupError(f"raylet {raylet} was not started by `ray start --block`")

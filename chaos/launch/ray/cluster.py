@@ -214,6 +214,8 @@ class LocalCluster:
     def _starting(self) -> Iterator[None]:
         """Attach the processes started in this context to the cluster's folder."""
         assert self._temp is not None
+        # Only while processes start: within pytest, what others start while a cluster is kept would
+        # carry its name, and be ended with it.
         with leavings.belonging_to(self._temp), compat.keeping_signal_handlers():
             yield
 
@@ -252,6 +254,8 @@ class LocalCluster:
                 include_dashboard=False,
             )
         assert self._temp is not None
+        # A folder for each: two that start at one time in one folder take the same sockets (Ray
+        # 2.60).
         folder = self._temp / f"n{next(self._count)}"
         flags = {"num-cpus": cpus, "num-gpus": len(share)}
         env[compat.DRAIN_ENV] = str(self.shape.drain_s)
