@@ -121,6 +121,8 @@ def _consequence(analysis: RunAnalysis, broken: CheckResult) -> str:
     place = f"epoch {first.epoch}" + ("" if first.step is None else f", step {first.step}")
     what = "loss" if first.what == "loss" else f"`{first.what}`"
     here = [r for r in analysis.restarts if r.attempt.index == first.attempt]
+    # A schedule or a momentum cannot change the loss of the first forward call after a resume. If
+    # that differs nevertheless, the sentence must not call the one the reason of the other.
     fits = broken.check != STATE or all(blamed(analysis, r).is_explained for r in here)
     fed = any(blamed(analysis, restart).after.inputs for restart in here)
     why = "since its inputs are others" if fed else "for a reason that was not seen"
@@ -170,6 +172,7 @@ def _is_told_by_others(row: Row, rows: Sequence[Row]) -> bool:
         and other.component.rpartition(".")[0] == optimizer
         and other is not row
     ]
+    # It stood beside the kinds of state that say the same, and was counted as one more.
     return any(other.is_broken or not row.is_broken for other in inside)
 
 
@@ -196,6 +199,8 @@ def _order(restart: Restart, feeds: InputComparison) -> Iterator[Part]:
             standing, ours = "restored", f"epoch {start.epoch}"
         else:
             other = feeds.other_epoch(apart[key].steps)
+            # Inputs of the first epoch come from an order that began anew, others from some other
+            # place.
             standing = "reset" if other == 0 else "different"
             ours = "other inputs" if other is None else f"epoch {other}"
         yield Part(

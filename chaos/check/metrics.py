@@ -203,6 +203,8 @@ def _choosing_names(commit: Commit, ignore: tuple[str, ...]) -> Iterator[RankNam
 def _other_choice(
     analysis: RunAnalysis, compared: list[tuple[Commit, Commit, RankName]]
 ) -> Iterator[Anomaly]:
+    # A value that no report before the fault shows may differ from run to run, and so proves
+    # nothing.
     before = [(m, due, name) for m, due, name in compared if m.number < analysis.began]
     proven = {name for *_, name in before} - {
         n for m, due, n in before if _choice_differs(m, due, n)
@@ -250,6 +252,7 @@ def _kept_alike(analysis: RunAnalysis, reference: RunTables) -> Anomaly | bool |
     same_epochs = [c.epoch for c in analysis.run.lineage.commits] == [
         c.epoch for c in reference.lineage.commits
     ]
+    # The choice is made by the reported values: once they part, other checkpoints are kept rightly.
     if ours is None or theirs is None or not same_epochs or divergence_place(analysis) is not None:
         return None
     if analysis.unsaved or _saved_epochs(analysis.run) > _saved_epochs(reference):

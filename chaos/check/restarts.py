@@ -141,6 +141,8 @@ def repeated_steps(restarts: Iterable[Restart], reference: Lineage) -> Iterator[
     for restart in restarts:
         for rank, start in sorted(restart.attempt.starts.items()):
             more = surplus_steps(restart, start, reference)
+            # More than were discarded would be samples that had survived: those are trained twice
+            # for good.
             if restart.attempt.steps and 0 < more <= restart.lost_steps.get(rank, 0):
                 since = restart.attempt.steps[0].number
                 yield RepeatedSteps(restart.attempt.index, rank, start.epoch, more, since)
@@ -158,6 +160,8 @@ def _harm_ns(hits: Sequence[Injection], since: int, until: int) -> int | None:
 
 def _newest(saved: Sequence[Commit], opened: int | None) -> Commit | None:
     """Return the last commit that Ray could know when it opened an attempt."""
+    # A commit may come while the next attempt is being opened. Counted, it would make a right
+    # resume from the one before look too old.
     known = (c for c in reversed(saved) if opened is None or c.number < opened)
     return next(known, None)
 

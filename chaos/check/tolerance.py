@@ -173,6 +173,7 @@ def _common(
         for series, position, key, value in run:
             values.setdefault(key, []).append(value)
             where[key] = (series, position)
+    # A number that one clean run lacks has no band, and so allows nothing.
     shared = [key for key, found in values.items() if len(found) == len(runs)]
     order = {position: n for n, position in enumerate(sorted({where[key][1] for key in shared}))}
     found: dict[str, Found] = {}

@@ -83,6 +83,7 @@ class RunWorld:
     def next_attempt(self, known: int) -> int:
         """Return the number of the attempt that begins now; so many are known to its driver."""
         with self._numbering:
+            # Two drivers may run at a time, and each counts only the attempts that it knows of.
             self._attempts = max(self._attempts, known) + 1
             return self._attempts - 1
 

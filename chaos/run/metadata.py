@@ -99,6 +99,8 @@ class MetadataService:
         if notice is not None and acknowledges(self.cloud, request, notice):
             self._notices[notice.node_id] = replace(notice, is_started=True)
         line = f"{iso(now_s)} {node_id or '-'} {request.method} {request.target} {given.status}\n"
+        # Whether a job has seen its notice is what differs from the answer without one: a path may
+        # be the same in both.
         calm = answer(self.cloud, request, None, now_s)
         with self._guard, suppress(OSError):  # a full disk must not change the answer
             self._record(node_id, request, given, has_notice=given.is_given and given != calm)
@@ -129,6 +131,8 @@ class MetadataService:
         limit_s = waits_s(self.cloud, request, before)
         while seconds_since(since_ns, self._clock) < limit_s and not self._closed.is_set():
             self._clock.sleep(POLL_S)
+            # A worker may ask before its group is known, and wait for a change with the very
+            # request.
             node_id = node_id or node_of(port, self._group())  # of a group that was just started
             if self._notice(node_id) != before:
                 break
@@ -143,6 +147,8 @@ def node_of(port: int, group: Mapping[int, Target]) -> str | None:
 
     None where no worker has: the driver, another program, or a worker whose group is not known yet.
     """
+    # By the socket and not by an address of each node's own: the variables of the clouds' clients
+    # are one for all workers. First the workers themselves, as looking below each takes longer.
     workers = [(worker.pid, worker.node_id) for worker in group.values()]
     for pid, node_id in workers:
         if _holds(pid, port):

@@ -89,6 +89,9 @@ class ExistingWorld(RayWorld):
         except ray.exceptions.RayError as error:
             raise ProcessLookupError(f"node {node_id[:8]} is dead already") from error
         self._ended.update((node_id, pid) for pid in gone)
+        # The journals of its workers lie on the node's own disk, and go with it. They are fetched
+        # between the end of the workers and that of the agent: nothing is written any more, so what
+        # is fetched then is all.
         if self._agent_pool.collect(node_id):
             self._agent_pool.is_all_there(node_id)
         agent.end_node.remote()
@@ -180,6 +183,8 @@ class ExistingWorld(RayWorld):
         self, node_id: str, *, costs_node: bool = False, is_workers_own: bool = False
     ) -> None:
         """Raise `RefusedError` if the guard refuses; the target worker's own node is in use."""
+        # A node that was given notice may be rid of its workers before it is taken: it is still the
+        # fault's.
         used = {target.node_id for target in self.group().values()} | self._announced
         used |= {node_id} if is_workers_own else set()
         why = self._terms.guard.refuses(node_id, used=used, costs_node=costs_node)
@@ -199,6 +204,8 @@ class ExistingWorld(RayWorld):
                 is_heard = True
                 left_ns = deadline_ms * 1_000_000 - self._clock.wall_ns()
                 release(self._clock.now_ns() + left_ns)
+            # Chaos drains no node there. Whether the loss is announced to Ray is looked up, as what
+            # is on the node may do it, or not; a worker that is held must go on in either case.
             elif passed_s >= min(HEARD_S, notice_s):
                 release()
             if passed_s >= limit_s:
@@ -222,4 +229,5 @@ def _answers(place: tuple[str, int]) -> bool:
     with socket.socket() as knock:
         knock.settimeout(CONNECT_S)
         code = knock.connect_ex(place)
+    # A refusal is an answer of the host, whose raylet is gone. A host that is cut off gives none.
     return code in (0, errno.ECONNREFUSED)
