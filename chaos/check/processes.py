@@ -60,6 +60,8 @@ def check_single_writer(analysis: RunAnalysis) -> CheckResult:
         return inconclusive(SINGLE_WRITER, "no attempt was seen")
     anomalies = [*_stragglers(analysis), *_beside(analysis), *_twins(analysis)]
     if not anomalies and analysis.drivers is not None:
+        # What the other driver did is hidden from all checks, its end with it. So it is said here,
+        # or a verdict would look as if there had been one driver.
         evidence = len(analysis.run.attempts)
         return conclude(SINGLE_WRITER, evidence=evidence, summary=_one_at_a_time(analysis))
     if not anomalies and len(analysis.run.attempts) == 1:
@@ -116,8 +118,10 @@ def _beside(analysis: RunAnalysis) -> Iterator[Anomaly]:
     """Yield the attempts of one driver that go on to write beside a later one of the other."""
     writes = () if analysis.drivers is None else analysis.drivers.writes
     for later in analysis.run.attempts if writes else ():
-        # Of a job whose steps are not seen, its first write.
+        # Two drivers of one run may overlap while one of them only starts. That they write side by
+        # side needs a sign of training of the later one first, and then a write of the earlier.
         own = [step.number for step in later.steps[:1]]
+        # Of a job whose steps are not seen, its first write.
         own += [write.begun for write in writes if write.attempt == later.index]
         first = own[0] if own else len(analysis.history)
         did = "had made a step" if later.steps else "had begun to write"
@@ -466,6 +470,8 @@ def _not_saved(analysis: RunAnalysis, window: _NoticeWindow) -> Iterator[Anomaly
         for n, e in analysis.history.of(Committed)
         if e.attempt == window.attempt and e.checkpoint is not None and e.epoch in began
     ]
+    # Any file that `torch.save` wrote after the notice was enough once: notes, or a part of a
+    # checkpoint that was never committed.
     kept = _kinds_of_checkpoints(analysis, window.attempt)
     in_time += [
         n

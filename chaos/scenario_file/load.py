@@ -66,6 +66,8 @@ def _scenario(source: Source, path: Path) -> Scenario:
     scenario = Scenario.model_validate_json(json.dumps(source.value))
     if is_drawn(scenario):
         value, lines = {**source.value, "faults": worst(scenario)}, source.lines
+        # What a seed may draw at worst must be possible too: a scenario that fails for one seed in
+        # ten is a mistake of its file.
         problems = [*unfit_draws(scenario, lines), *_too_few_cpus(value, lines)]
         if problems:
             raise scenario_error(path, problems)

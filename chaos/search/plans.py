@@ -112,6 +112,8 @@ class JobPlaces:
                     f"{kind} is not drawn for this job", f"Those drawn are {', '.join(possible)}."
                 )
         chosen = [variant for variant in found if kinds is None or variant[0] in kinds]
+        # Hypothesis shrinks towards the first of a choice, so a plan that fails becomes one of
+        # killed workers where these do it, too.
         return sorted(chosen, key=lambda variant: variant[0] != "kill_worker")
 
 
@@ -152,6 +154,9 @@ def drawn_plans(
 def _drawn(draw: Callable[..., Any], places: JobPlaces, variants: Sequence[Variant]) -> Drawn:
     """Draw a place, and then a fault for it: another fault leaves the other choices as they are."""
     epoch = draw(st.sampled_from(places.epochs))
+    # The place is drawn before the fault, and always all of it, needed or not: with another fault
+    # the later choices keep their meaning, and a plan can shrink to killed workers at the same
+    # places.
     moment, rank = draw(st.sampled_from(places.options(epoch)))
     step = draw(st.integers(1, places.steps[epoch, rank] if moment is None else 1))
     again = draw(st.sampled_from((None, *STAGES)))
@@ -172,6 +177,8 @@ def _drawn(draw: Callable[..., Any], places: JobPlaces, variants: Sequence[Varia
         at = places.early(epoch, step)
     elif moment is not None:
         at = AtMoment(epoch=epoch, moment=moment, rank=rank)
+    # There is no restart to hit after a fault that ends nothing. One that is announced ends its
+    # attempt at an unknown time.
     can_be_hit = fault.ends_attempt == "always" and not fault.is_announced
     entry = FaultEntry.model_validate({"at": at, name: fault})
     return Drawn(entry, again if can_be_hit else None, beside)

@@ -97,6 +97,7 @@ class Full(Through):
     def write(self, content: bytes) -> int:
         """Write the bytes that fit; raise if there are more."""
         view = memoryview(content)
+        # Reserved, and not counted afterwards: threads of one upload write at a time.
         fits = self._injector.reserve(self._op, len(view), room=self._room)
         if fits:
             self._file.write(view[:fits])
