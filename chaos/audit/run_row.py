@@ -149,6 +149,8 @@ def run_rows(number: int, places: Sequence[Place], run: FinishedRun) -> tuple[Ru
     of_place: list[list[Restart]] = [[] for _ in places]
     for restart in run.analysis.restarts:
         owners = {owner[injection.op.index] for injection in restart.injections}
+        # Two faults may end one attempt together, and a restart may follow from none: whose resume
+        # it was is then not known, and a place is not counted by another's.
         if len(owners) != 1:
             return (combined,)
         of_place[owners.pop()].append(restart)
@@ -287,5 +289,7 @@ def _where_it_parts(analysis: RunAnalysis) -> str:
         return "the numbers differ from the baseline's"
     if first.epoch in resumed:
         return "the numbers differ from the baseline's from a resumed epoch on"
+    # The numbers are others at each place. What one defect has in common is when it shows: at once,
+    # or in a later epoch.
     when = "after a resumed one" if first.epoch > min(resumed) else "before any resumed one"
     return f"the numbers differ from the baseline's from an epoch {when} on"

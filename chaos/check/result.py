@@ -90,6 +90,8 @@ def blind(
         if analysis.plan.ops:
             return inconclusive(check, f"{analysis.no_reference} to compare with")
         return nothing_due(check, "no fault was planned, so there is nothing to compare")
+    # In the baseline nothing was lost, so what is missing there as well is not due. Without that
+    # distinction a run that recorded nothing would be green.
     if not ours and not theirs:
         return nothing_due(check, f"the job has no {what}, or it was not watched")
     if not theirs:

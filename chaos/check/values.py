@@ -126,6 +126,8 @@ def metric_pairs(commits: Iterable[Commit], epochs: Mapping[int, Commit]) -> Ite
             at, seen = (commit.epoch, None, rank), (commit.number, commit.attempt)
             for name in {**ours, **others}:
                 mine, other = ours.get(name), others.get(name)
+                # A metric that only one of the two reports is a difference. One that was first seen
+                # after a restart was passed over once, and the run was green.
                 if mine is not None or other is not None:
                     yield NumberPair(*at, name, mine, other, *seen)
 

@@ -121,6 +121,8 @@ class History(Sequence[Entry]):
     def _by_kind(self) -> "dict[type[Event], array[int]]":
         """The numbers of each kind of event: four bytes an event, made in one pass at first use."""
         found: defaultdict[type[Event], array[int]] = defaultdict(partial(array, "I"))
+        # A check asks for its own kinds of events: without an index each check would read the whole
+        # history.
         for number, kind in enumerate([type(entry.what) for entry in self.entries]):
             if number not in self.hidden:
                 found[kind].append(number)
@@ -148,6 +150,8 @@ class Baseline(History):
 def _first_missing(numbers: list[int], due: int) -> int | None:
     """Return the first of 0, 1, 2, … that is missing, or there twice; None without one."""
     numbers = sorted(numbers)
+    # A line that is there twice is as wrong as a hole: a file that was put together by hand has
+    # them.
     missing = next((n for n, number in enumerate(numbers) if n != number), len(numbers))
     return missing if missing < max(due, len(numbers)) else None
 

@@ -25,6 +25,8 @@ def watch_loaders(changed: Callable[[int], None]) -> None:
     begun, ended = signal_handling._set_worker_pids, signal_handling._remove_worker_pids  # noqa: SLF001
 
     def tell() -> None:
+        # A loader's process is a fork of this one, with these functions in it; what it opens is not
+        # the rank's.
         if os.getpid() == own:
             changed(sum(processes.values()))
 
@@ -64,6 +66,7 @@ def losses_put_off() -> Iterator[None]:
     finally:
         signal.signal(signal.SIGCHLD, handler)
     try:
+        # Once, however many came: torch's handler looks at the processes of all loaders.
         for number, frame in came[-1:]:
             handler(number, frame)
     except RuntimeError as error:

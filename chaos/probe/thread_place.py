@@ -56,6 +56,7 @@ class HandedWork:
         @functools.wraps(start)
         def started(thread: threading.Thread) -> None:
             if self._is_training():
+                # Before it starts, for a thread may write before `start()` has returned.
                 vars(thread)[_MARK] = self._now()
             start(thread)
 

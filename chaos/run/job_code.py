@@ -63,6 +63,9 @@ def _imported(content: bytes, file: Path, roots: Sequence[Path]) -> Iterator[Pat
             tree = ast.parse(content)
     except (SyntaxError, ValueError, RecursionError):
         return  # it will fail when it is run
+    # At any place, in a function or under a condition as well: what is imported only sometimes may
+    # still decide the outcome. A file too many makes a baseline anew; one too few would replace a
+    # run by that of other code.
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:

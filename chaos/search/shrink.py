@@ -80,6 +80,7 @@ def _moved(ops: Ops, number: int, fails: Fails, places: JobPlaces) -> Ops:
         return _with(ops, number, op.model_copy(update={"at": before[index]}))
 
     first, right = len(before), -1  # it fails at `first`, and not at `right`
+    # A run takes seconds, so the two likeliest answers are asked for before the halving begins.
     for index in (first - 1, 0):  # mostly it can come no earlier, or anywhere
         if right < index < first:
             first, right = (index, right) if fails(plan(index)) else (first, index)
@@ -122,6 +123,8 @@ def _with(ops: Ops, number: int, changed: Op) -> Ops:
     for old, op in enumerate(swapped):  # what hits a restart comes after its cause
         at = op.at
         cause = order[at.recovering_from] if isinstance(at, AtRecovery) else None
+        # A fault that moves changes the order, and the others keep their causes. The next fault was
+        # put in another's place once, which lost a fault without a word.
         order[old] = order_of(op) if cause is None else (*cause, old)
     return _numbered(sorted(enumerate(swapped), key=lambda pair: order[pair[0]]))
 

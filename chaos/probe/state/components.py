@@ -57,6 +57,8 @@ def model_parts(roots: Sequence[Any], optimizers: Sequence[Any], *, full: bool) 
     for index, root in enumerate(roots):
         rest = [p for p in root.parameters() if id(p) not in known]
         if rest:
+            # Without an optimizer nothing says what is trained, and the called module is all that
+            # is known.
             name = numbered("model.rest" if optimizers else "model", index)
             yield Part.of_tensors(name, rest, with_size=full)
 
@@ -86,6 +88,8 @@ def _largest(optimizers: Sequence[Any]) -> list[list[Any]]:
     ids = [frozenset(map(id, parameters)) for parameters in every]
 
     def is_within(index: int) -> bool:
+        # A job that thaws its model makes a second optimizer over more of it: both would be a
+        # model, with the head in each.
         own = ids[index]
         return any(own < other or (own == other and at < index) for at, other in enumerate(ids))
 
@@ -142,6 +146,7 @@ def optimizer_parts(base: str, optimizer: Any, *, full: bool) -> Iterator[Part]:
 def optimizer_structure(optimizer: Any) -> str:
     """Return a digest of an optimizer's kind and the shapes of its parameters."""
     count = sum(len(group["params"]) for group in optimizer.param_groups)
+    # Of as many parameters as it had: `add_param_group` makes it another.
     known = _structures.get(optimizer)
     if known is None or known[0] != count:
         known = count, structure_of(_parameters(optimizer), type(optimizer).__name__)

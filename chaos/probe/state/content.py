@@ -97,9 +97,12 @@ def _as_model(value: Any) -> dict[str, str]:
     if not isinstance(value, Mapping) or not value or not all(map(_is_dense, value.values())):
         return {}
     named = (t for name, t in value.items() if not str(name).endswith(_STATISTICS))
+    # Tied parameters have two names in a file and one memory: the model has one parameter there.
     own = {(t.data_ptr(), t.shape): t for t in named if t.is_floating_point() and t.numel()}
     types = {str(tensor.dtype).removeprefix("torch.") for tensor in own.values()}
     found = {"tensors": Unordered(own.values()).digest(), "dtype": "".join(types)}
+    # Saved as bfloat16 and trained as float32, a model comes back rounded. Where the file, widened,
+    # is what came back, the save is named as the cause, and not the load.
     if len(types) != 1 or types.isdisjoint(_FEWER_BITS):
         return found if len(types) == 1 else {}
     return {**found, "widened": Unordered(tensor.float() for tensor in own.values()).digest()}
@@ -142,6 +145,9 @@ def _count(value: Any) -> int:
 
 
 def _first_name(value: Any) -> str:
+    # Where names alone differ, as of a compiled module that was saved as it is
+    # (pytorch/torchtitan#961), the numbers are the same to the last bit, and no other field shows
+    # it.
     first = next(iter(value), "") if isinstance(value, Mapping) else ""
     return first if isinstance(first, str) else ""
 

@@ -67,6 +67,7 @@ def words_of(raw: npt.NDArray[np.uint8]) -> Words:
 def sums_of(words: Words) -> Sums:
     """Return one sum per block of words."""
     table = keys(BLOCK)
+    # A sum for each block, and no single one: one table of keys then serves tensors of any size.
     starts = range(0, len(words), BLOCK)
     blocks = (words[start : start + BLOCK] for start in starts)
     return np.array([np.sum(b * table[: len(b)]) for b in blocks], dtype=np.uint64)
@@ -93,6 +94,8 @@ def device_sums(tensor: Any) -> Any:  # torch.Tensor
     table = keys_on(tensor.device, BLOCK)
     sums = []
     for start in range(0, len(words), _SLAB):
+        # torch has no unsigned words, and a sign would be spread over the upper half. Products and
+        # sums of int64 wrap around as uint64 do, so that both devices agree to the last bit.
         slab = words[start : start + _SLAB].to(torch.int64) & 0xFFFFFFFF
         whole = len(slab) // BLOCK * BLOCK
         if whole:
