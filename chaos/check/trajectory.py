@@ -54,8 +54,6 @@ def check_trajectory(analysis: RunAnalysis) -> CheckResult:
     comparison = analysis.comparison
     if comparison is None:
         return inconclusive(TRAJECTORY, f"{analysis.no_reference} to compare with")
-    # Of attempts of another size, only the mean loss of all ranks together is comparable, and near
-    # and not equal: it is evidence where a tolerance is stated for it.
     compared = comparison.losses.compared + comparison.metrics.compared
     if analysis.allowance.stated is not None:
         compared += comparison.together.compared
@@ -63,16 +61,11 @@ def check_trajectory(analysis: RunAnalysis) -> CheckResult:
         return nothing_due(TRAJECTORY, of_another_size(analysis).removeprefix("; "))
     control = analysis.too_few_for_a_band or no_control(analysis, comparison)
     doubts = [control] if control else [*_silences(comparison), *_unproven(analysis, comparison)]
-    # Nothing follows from a difference where the job does not repeat before the fault, or where
-    # five runs lie so far apart that a sixth may leave their band: 1 of 18 right runs of an
-    # unseeded job did.
     first = None if control else comparison.first
     states = None if control else states_of(analysis)
     anomalies = (
         [Anomaly(message=_message(first, comparison), events=(first.number,))] if first else []
     )
-    # Only beneath equal numbers: a state that differs after losses do is their consequence, and one
-    # defect would be two findings.
     if states is not None and not anomalies:
         lasting = states.of(SHIPPED)
         anomalies, doubts = (
