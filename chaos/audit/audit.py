@@ -19,7 +19,7 @@ from chaos.audit.job_profile import JobProfile
 from chaos.audit.lanes import side_by_side
 from chaos.audit.looks import Looks
 from chaos.audit.notes import Note
-from chaos.audit.place_groups import Place
+from chaos.audit.place_groups import FaultPlace
 from chaos.audit.places import STEP_PLACES_MAX, kill_map
 from chaos.audit.plans import on_ray, plan_of
 from chaos.audit.queue import Queue, Run, in_order
@@ -55,7 +55,7 @@ class Choice:
 ALL_GROUPS = Choice()
 
 
-def _none(profile: JobProfile) -> tuple[Place, ...]:
+def _none(profile: JobProfile) -> tuple[FaultPlace, ...]:
     del profile
     return ()
 
@@ -183,7 +183,7 @@ class Audit:
         limit = self.budget.named(seconds=seconds, runs=queue.taken)
         return writer.card(self._runs, ended=ended, seconds=seconds, limit=limit)
 
-    def _places(self, profile: JobProfile) -> tuple[Place, ...]:
+    def _places(self, profile: JobProfile) -> tuple[FaultPlace, ...]:
         choice = self.choice
         every = kill_map(
             profile,

@@ -12,7 +12,7 @@ from math import isqrt
 
 from chaos.audit.group import SEVERAL
 from chaos.audit.job_profile import JobProfile
-from chaos.audit.place_groups import Place, place_in_training, point_before
+from chaos.audit.place_groups import FaultPlace, place_in_training, point_before
 from chaos.model.plan import Op
 from chaos.model.trigger import AtRecovery
 
@@ -30,8 +30,8 @@ def longest_chain(*, wrong: int, tried: int) -> int:
 
 
 def chain_of(
-    first: Place, others: Iterable[Place], profile: JobProfile, *, longest: int
-) -> tuple[Place, ...]:
+    first: FaultPlace, others: Iterable[FaultPlace], profile: JobProfile, *, longest: int
+) -> tuple[FaultPlace, ...]:
     """Return a place and those of the others that can share a run with it, earlier ones first."""
     found = [first]
     if not _can_share(first):
@@ -47,7 +47,7 @@ def chain_of(
     return tuple(found)
 
 
-def joined(places: Sequence[Place]) -> Place:
+def joined(places: Sequence[FaultPlace]) -> FaultPlace:
     """Return places that share a run as one, with their ops in order; a single one as it is."""
     if len(places) == 1:
         return places[0]
@@ -55,7 +55,7 @@ def joined(places: Sequence[Place]) -> Place:
     ops = list[Op]()
     for place in places:
         ops += _renumbered(place.ops, len(ops))
-    return Place(name, SEVERAL, tuple(ops))
+    return FaultPlace(name, SEVERAL, tuple(ops))
 
 
 def _renumbered(ops: Sequence[Op], first: int) -> list[Op]:
@@ -68,7 +68,7 @@ def _renumbered(ops: Sequence[Op], first: int) -> list[Op]:
     return found
 
 
-def _can_share(place: Place) -> bool:
+def _can_share(place: FaultPlace) -> bool:
     """Return whether it says by itself when it happens, and leaves the cluster as it was.
 
     A notice runs out by the clock, and a loader's loss is noticed some batches later, if it is. A
@@ -77,12 +77,12 @@ def _can_share(place: Place) -> bool:
     return place.group != "fewer workers after it" and place.ends_attempts
 
 
-def _costs_a_node(place: Place) -> bool:
+def _costs_a_node(place: FaultPlace) -> bool:
     """Return whether it takes the one spare node that a plan has."""
     return any(op.fault.nodes_lost for op in place.ops)
 
 
-def _is_apart(one: Place, other: Place, profile: JobProfile) -> bool:
+def _is_apart(one: FaultPlace, other: FaultPlace, profile: JobProfile) -> bool:
     """Return whether a restart from the second resumes from a checkpoint made after the first."""
     point = point_before(other.ops[0], profile)
     if point is None:

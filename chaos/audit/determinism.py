@@ -17,6 +17,7 @@ from chaos.check.steps import Step
 from chaos.check.tolerance import EXACT, Bands
 from chaos.model.event import FileSaveBegun, WroteOutside
 from chaos.model.history import History
+from chaos.model.places import RankName
 from chaos.model.scenario import Profile
 from chaos.record import Record
 from chaos.words import plural
@@ -193,12 +194,12 @@ def _is_of_one_run(run: RunTables, other: RunTables) -> bool:
     return ours != theirs and all(ours[series] == theirs[series] for series in shared)
 
 
-def _series(run: RunTables) -> dict[tuple[int, str], list[int]]:
+def _series(run: RunTables) -> dict[RankName, list[int]]:
     """Return the steps done before each save, by rank and by name with `#` for its numbers."""
-    grid, found = Grid.of(run.history), dict[tuple[int, str], list[int]]()
+    grid, found = Grid.of(run.history), dict[RankName, list[int]]()
     for e in _saves(run):
         done = grid.done_at(e.rank, e.epoch, e.step)
-        found.setdefault((e.rank, series_of(PurePath(e.path).name)), []).append(done)
+        found.setdefault(RankName(e.rank, series_of(PurePath(e.path).name)), []).append(done)
     return found
 
 

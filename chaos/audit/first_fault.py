@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from chaos.audit.baseline_runs import Clean
 from chaos.audit.folder import AuditFolder
-from chaos.audit.place_groups import Place
+from chaos.audit.place_groups import FaultPlace
 from chaos.audit.places import kill_map
 from chaos.audit.plans import plan_of, under_own_retries
 from chaos.audit.queue import in_order
@@ -48,7 +48,7 @@ class FirstFault:
                 break
         return replace(clean, profile=replace(profile, most_faults=seen.count)), seen
 
-    def _faults(self, clean: Clean, places: Sequence[Place], *, count: int) -> Retries:
+    def _faults(self, clean: Clean, places: Sequence[FaultPlace], *, count: int) -> Retries:
         place = _simplest(places, faults=count)
         if place is None:
             return Retries(source="unknown")
@@ -59,7 +59,7 @@ class FirstFault:
         return Retries.seen(run, faults=count)
 
 
-def _simplest(places: Iterable[Place], *, faults: int) -> Place | None:
+def _simplest(places: Iterable[FaultPlace], *, faults: int) -> FaultPlace | None:
     """Return the first place of so many kills of workers, and of nothing else."""
     return next(
         (

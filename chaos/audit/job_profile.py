@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any
 
 from chaos.check.state_snapshots import is_rng
 from chaos.check.values import Value, flat, is_below
@@ -27,8 +27,9 @@ from chaos.model.event import (
 )
 from chaos.model.history import History
 from chaos.model.launcher import FACTS, USUAL, Launcher, LauncherFacts, launcher_named
+from chaos.model.places import START, EpochRank, Place, RankName
 
-_Series = Mapping[tuple[int, str], Sequence[Value]]
+_Series = Mapping[RankName, Sequence[Value]]
 
 
 def seen_in(history: History, *, ignore: tuple[str, ...] = ()) -> Iterator[str]:
@@ -63,15 +64,12 @@ def counts(series: Sequence[Value]) -> bool:
 
 
 def _series(history: History) -> _Series:
-    found: dict[tuple[int, str], list[Value]] = {}
+    found: dict[RankName, list[Value]] = {}
     for _, commit in history.of(Committed):
         for place, record in enumerate(commit.metrics):
             for name, value in flat(record):
-                found.setdefault((place, name), []).append(value)
+                found.setdefault(RankName(place, name), []).append(value)
     return found
-
-
-Point: TypeAlias = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -87,12 +85,12 @@ class JobProfile:
     epochs: tuple[int, ...]
     #: those of the reports with a checkpoint
     saved: tuple[int, ...]
-    #: the (epoch, rank) of each upload
-    uploads: tuple[tuple[int, int], ...]
-    #: the (epoch, rank) of each written file
-    saves: tuple[tuple[int, int], ...]
-    #: the optimizer steps by (epoch, rank), with those after the last report
-    steps: Mapping[tuple[int, int], int]
+    #: the place of each upload
+    uploads: tuple[EpochRank, ...]
+    #: the place of each written file
+    saves: tuple[EpochRank, ...]
+    #: the number of optimizer steps, with those after the last report
+    steps: Mapping[EpochRank, int]
     #: the time of training after an epoch's last step; after its report if no step is seen
     left_s: Mapping[int, float]
     seconds: float
@@ -102,23 +100,23 @@ class JobProfile:
     replaced: Mapping[str, Any]
     #: the ranks that, in a run with a fault, loaded after a restart a file of an earlier attempt
     loads: tuple[int, ...] = ()
-    #: the steps before the first renaming of each (epoch, rank)
-    renamings: Mapping[Point, int] = field(default_factory=dict)
+    #: the steps before the first renaming
+    renamings: Mapping[EpochRank, int] = field(default_factory=dict)
     #: of `saves`, those without `torch.save`, whose writing cannot be stopped in its middle
-    whole: tuple[tuple[int, int], ...] = ()
+    whole: tuple[EpochRank, ...] = ()
     #: of `saves`, those of sharded saves beside training
-    beside: tuple[tuple[int, int], ...] = ()
-    #: the places (epoch, step) at which rank 0, or the lowest that does, wrote a file with
+    beside: tuple[EpochRank, ...] = ()
+    #: the places at which rank 0, or the lowest that does, wrote a file with
     #: `torch.save`
-    own_saves: tuple[Point, ...] = ()
+    own_saves: tuple[Place, ...] = ()
     #: whether a rank asked for its checkpoint
     asks: bool = True
     #: the evidence that a fault can change
     sees: tuple[str, ...] = ("losses", "state", "metrics")
-    #: by (epoch, rank), the first step at which a data loader has processes, if another follows
-    loaders: Mapping[tuple[int, int], int] = field(default_factory=dict)
-    #: by (epoch, rank), the step after which the model is first called in evaluation mode
-    validations: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    #: the first step at which a data loader has processes, if another follows
+    loaders: Mapping[EpochRank, int] = field(default_factory=dict)
+    #: the step after which the model is first called in evaluation mode
+    validations: Mapping[EpochRank, int] = field(default_factory=dict)
     #: reports come by the clock, so that it has only the places that every run has
     by_clock: bool = False
     launcher: Launcher = USUAL
@@ -135,22 +133,22 @@ class JobProfile:
         return FACTS[self.launcher]
 
     @cached_property
-    def points(self) -> tuple[Point, ...]:
-        """The places (epoch, finished steps) from which a restart can resume.
+    def points(self) -> tuple[Place, ...]:
+        """The places from which a restart can resume.
 
         They are those of Ray's checkpoints; without any, those of the job's own files.
         """
         if self.saved:
-            return tuple((epoch + 1, 0) for epoch in self.saved)
-        return self.own_saves or tuple(sorted({(epoch + 1, 0) for epoch, _ in self.saves}))
+            return tuple(Place(epoch + 1, 0) for epoch in self.saved)
+        return self.own_saves or tuple(sorted({Place(epoch + 1, 0) for epoch, _ in self.saves}))
 
     @cached_property
-    def resume_points(self) -> tuple[Point, ...]:
+    def resume_points(self) -> tuple[Place, ...]:
         """The points with training left after them."""
         if self.by_clock:
             return self.points
-        end = max(((epoch, steps) for (epoch, _), steps in self.steps.items()), default=None)
-        last = (self.epoch_last, 1) if end is None else end
+        end = max((Place(epoch, steps) for (epoch, _), steps in self.steps.items()), default=None)
+        last = Place(self.epoch_last, 1) if end is None else end
         return tuple(point for point in self.points if point < last)
 
     @property
@@ -170,8 +168,8 @@ class JobProfile:
         return 1 + max((self.epoch_last, *after))
 
     @property
-    def halves(self) -> tuple[tuple[int, int], ...]:
-        """The (epoch, rank) in which the writing of a file can be stopped in its middle."""
+    def halves(self) -> tuple[EpochRank, ...]:
+        """The places at which the writing of a file can be stopped in its middle."""
         return tuple(place for place in self.saves if place not in self.whole)
 
     @property
@@ -204,22 +202,22 @@ def job_profile(history: History, *, ignore: tuple[str, ...] = ()) -> JobProfile
 
     `ignore` are metrics that differ between such runs.
     """
-    steps: dict[tuple[int, int], int] = {}
+    steps: dict[EpochRank, int] = {}
     last_ns: dict[int, int] = {}
     for number, step in history.of(StepDone):
-        key = (step.epoch, step.rank)
+        key = EpochRank(step.epoch, step.rank)
         steps[key] = max(steps.get(key, 0), step.step)
         last_ns[step.epoch] = history.time_ns(number)
     for number, begun in history.of(ReportBegun) if not steps else ():
         last_ns[begun.epoch] = history.time_ns(number)
     commits = [event for _, event in history.of(Committed)]
-    uploads = {(e.epoch, e.rank) for _, e in history.of(UploadBegun)}
-    uploads |= {(e.epoch, e.rank) for _, e in history.of(UploadEnded)}
-    validations = {(e.epoch, e.rank): e.step for _, e in history.of(ValidationBegun)}
+    uploads = {EpochRank(e.epoch, e.rank) for _, e in history.of(UploadBegun)}
+    uploads |= {EpochRank(e.epoch, e.rank) for _, e in history.of(UploadEnded)}
+    validations = {EpochRank(e.epoch, e.rank): e.step for _, e in history.of(ValidationBegun)}
     # A cache that the first run makes is there in the next: a place in its writing would be a place
     # of one run alone, and the job was called one that saves by the clock.
     saves = saves_of_training(history)
-    halves = {(e.epoch, e.rank) for e in saves if e.saver in ("torch", "shards")}
+    halves = {EpochRank(e.epoch, e.rank) for e in saves if e.saver in ("torch", "shards")}
     over_ns = _training_over_ns(history)
     called = next((event for _, event in history.of(FitCalled)), None)
     facts = FACTS[launcher_named(called and called.trainer)]
@@ -229,8 +227,8 @@ def job_profile(history: History, *, ignore: tuple[str, ...] = ()) -> JobProfile
         epochs=tuple(sorted({commit.epoch for commit in commits if not commit.early})),
         saved=tuple(sorted({c.epoch for c in commits if c.checkpoint is not None and not c.early})),
         uploads=tuple(sorted(uploads)),
-        saves=tuple(sorted({(e.epoch, e.rank) for e in saves})),
-        whole=tuple(sorted({(e.epoch, e.rank) for e in saves} - halves)),
+        saves=tuple(sorted({EpochRank(e.epoch, e.rank) for e in saves})),
+        whole=tuple(sorted({EpochRank(e.epoch, e.rank) for e in saves} - halves)),
         beside=tuple(sorted(_beside(saves))),
         steps=dict(sorted(steps.items())),
         validations=dict(sorted(validations.items())),
@@ -270,7 +268,7 @@ def shared(runs: Sequence[JobProfile]) -> JobProfile:
     # Faults are injected only where every run comes by: at the first step after a report, at the
     # moments of a report, and at none that only the longest run has.
     count = max(min(len(run.epochs) for run in runs) - 1, 0)
-    places = [(epoch, rank) for epoch in range(max(count, 1)) for rank in first.ranks]
+    places = [EpochRank(epoch, rank) for epoch in range(max(count, 1)) for rank in first.ranks]
     return replace(
         first,
         epochs=tuple(range(count)),
@@ -302,16 +300,16 @@ def _away(history: History) -> tuple[int, ...]:
     return tuple(rank for rank, node in sorted(nodes.items()) if node != nodes.get(0))
 
 
-def _loaders(history: History, steps: Mapping[tuple[int, int], int]) -> Mapping[Point, int]:
+def _loaders(history: History, steps: Mapping[EpochRank, int]) -> Mapping[EpochRank, int]:
     """Return the first step of each epoch and rank with processes of a loader, but for the last."""
     living: dict[int, int] = {}
-    found: dict[Point, int] = {}
+    found: dict[EpochRank, int] = {}
     for number in history.numbers_of(LoaderProcesses, StepDone):
         match history[number].what:
             case LoaderProcesses() as seen:
                 living[seen.rank] = seen.count
             case StepDone() as step if living.get(step.rank):
-                place = step.epoch, step.rank
+                place = EpochRank(step.epoch, step.rank)
                 if step.step < steps[place]:
                     found.setdefault(place, step.step)
             case _:
@@ -326,36 +324,36 @@ def saves_of_training(history: History) -> list[FileSaveBegun]:
     """
     train = {step.rank for _, step in history.of(StepDone)}
     saves = history.of(FileSaveBegun)
-    return [e for _, e in saves if (e.epoch, e.step) > (0, 0) or e.rank not in train]
+    return [e for _, e in saves if (e.epoch, e.step) > START or e.rank not in train]
 
 
-def _own_saves(saves: Sequence[FileSaveBegun]) -> tuple[Point, ...]:
+def _own_saves(saves: Sequence[FileSaveBegun]) -> tuple[Place, ...]:
     rank = min((event.rank for event in saves), default=0)
-    return tuple(sorted({(e.epoch, e.step) for e in saves if e.rank == rank}))
+    return tuple(sorted({Place(e.epoch, e.step) for e in saves if e.rank == rank}))
 
 
-def _beside(saves: Sequence[FileSaveBegun]) -> set[Point]:
-    """Return the (epoch, rank) whose first save is sharded, and written beside training."""
-    first: dict[Point, FileSaveBegun] = {}
+def _beside(saves: Sequence[FileSaveBegun]) -> set[EpochRank]:
+    """Return the places whose first save is sharded, and written beside training."""
+    first: dict[EpochRank, FileSaveBegun] = {}
     for e in saves:
         if e.saver in ("torch", "shards"):
-            first.setdefault((e.epoch, e.rank), e)
+            first.setdefault(EpochRank(e.epoch, e.rank), e)
     return {place for place, e in first.items() if e.is_beside and e.saver == "shards"}
 
 
-def _renamings(history: History) -> dict[Point, int]:
-    """Return the steps before the first renaming of each (epoch, rank), with no caches' among them.
+def _renamings(history: History) -> dict[EpochRank, int]:
+    """Return the steps before the first renaming in a rank's epoch, with no caches' among them.
 
     What is renamed before any training is left out: it may be there in the next run.
     """
-    found: dict[Point, int] = {}
+    found: dict[EpochRank, int] = {}
     for _, e in history.of(FileRenamed):
-        if (e.epoch, e.step) > (0, 0):
-            found.setdefault((e.epoch, e.rank), e.step)
+        if (e.epoch, e.step) > START:
+            found.setdefault(EpochRank(e.epoch, e.rank), e.step)
     return dict(sorted(found.items()))
 
 
-def _ranks(steps: Mapping[tuple[int, int], int], commits: list[Committed]) -> tuple[int, ...]:
+def _ranks(steps: Mapping[EpochRank, int], commits: list[Committed]) -> tuple[int, ...]:
     widest = max((len(commit.metrics) for commit in commits), default=0)
     return tuple(sorted({rank for _, rank in steps} | set(range(widest))))
 

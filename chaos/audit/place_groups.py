@@ -11,20 +11,21 @@ from dataclasses import dataclass
 from math import inf
 
 from chaos.audit.group import LOADS, SEVERAL, Group, before_first, needs
-from chaos.audit.job_profile import JobProfile, Point
+from chaos.audit.job_profile import JobProfile
 from chaos.faults.fail_save import FailSave
 from chaos.faults.kill_loader import KillLoader
 from chaos.faults.kill_node import KillNode
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.preempt_node import PreemptNode
 from chaos.faults.return_capacity import ReturnCapacity
+from chaos.model.places import EpochRank, FloatPlace, Place
 from chaos.model.plan import Op
 from chaos.model.trigger import MOMENTS, AtMoment, AtRecovery, AtStep, Moment, Stage, Trigger
 from chaos.plan.draw import COMES_AFTER_S
 
 
 @dataclass(frozen=True)
-class Place:
+class FaultPlace:
     """A place with a name and a group, and the ops with a fault there."""
 
     name: str
@@ -57,7 +58,7 @@ def order_of(op: Op) -> tuple[int, int, int, int, int]:
     return at.epoch, 0, at.step, rank, op.index
 
 
-def point_before(op: Op, profile: JobProfile) -> Point | None:
+def point_before(op: Op, profile: JobProfile) -> Place | None:
     """Return the last point before an op that has training left after it."""
     points = profile.resume_points
     if isinstance(op.at, AtRecovery) or not points:
@@ -68,20 +69,20 @@ def point_before(op: Op, profile: JobProfile) -> Point | None:
     return profile.points[known - 1] if 0 < known <= len(points) else None
 
 
-def place_in_training(op: Op, profile: JobProfile) -> tuple[float, float]:
+def place_in_training(op: Op, profile: JobProfile) -> FloatPlace:
     """Return an op's place, in a form in which the points before it are smaller."""
     at = op.at
     if isinstance(at, AtStep):
-        return at.epoch, at.step
+        return FloatPlace(at.epoch, at.step)
     if isinstance(at, AtMoment) and at.moment == "committed":
-        return at.epoch + 1, 0.5
+        return FloatPlace(at.epoch + 1, 0.5)
     if isinstance(at, AtMoment) and at.moment == "saving":
         first = [step for epoch, step in profile.own_saves if epoch == at.epoch]
-        return at.epoch, min(first, default=inf)
+        return FloatPlace(at.epoch, min(first, default=inf))
     if isinstance(at, AtMoment) and at.moment in ("validating", "renaming"):
         after = profile.validations if at.moment == "validating" else profile.renamings
-        return at.epoch, after.get((at.epoch, at.rank or 0), inf)
-    return at.epoch, inf
+        return FloatPlace(at.epoch, after.get(EpochRank(at.epoch, at.rank or 0), inf))
+    return FloatPlace(at.epoch, inf)
 
 
 # A notice takes this share of the time that training has left, within bounds (seconds).
@@ -115,10 +116,10 @@ class PlaceGroup:
     #: returns the ops of the n-th place, counted from 0
     ops: Callable[[int], tuple[Op, ...]]
 
-    def place(self, number: int) -> Place:
+    def place(self, number: int) -> FaultPlace:
         """Return one of its places with its ops."""
         ops = self.ops(number)
-        return Place(name=_name(ops), group=self.group, ops=ops)
+        return FaultPlace(name=_name(ops), group=self.group, ops=ops)
 
 
 def place_groups(profile: JobProfile, *, seed: int) -> tuple[PlaceGroup, ...]:
@@ -194,7 +195,7 @@ def _in_epochs(profile: JobProfile, draws: random.Random) -> Iterator[PlaceGroup
         # Drawn for every epoch, used or not, so that an epoch's length affects no other's place.
         rank = int(draws.random() * len(profile.ranks))
         one, other, third = draws.random(), draws.random(), draws.random()
-        steps = profile.steps.get((epoch, rank), 0)
+        steps = profile.steps.get(EpochRank(epoch, rank), 0)
         at = _within(profile, epoch, rank, one)
         if at is None:
             continue
@@ -316,7 +317,7 @@ def _within(profile: JobProfile, epoch: int, rank: int, share: float) -> AtStep 
     """
     if not profile.steps:
         return AtMoment(epoch=epoch, moment="reported", rank=rank)
-    steps = profile.steps.get((epoch, rank), 0)
+    steps = profile.steps.get(EpochRank(epoch, rank), 0)
     return AtStep(epoch=epoch, step=1 + int(share * steps), rank=rank) if steps else None
 
 

@@ -17,7 +17,7 @@ from chaos.audit.group import (
     needs_nodes,
 )
 from chaos.audit.job_profile import JobProfile
-from chaos.audit.place_groups import Place, PlaceGroup, place_groups
+from chaos.audit.place_groups import FaultPlace, PlaceGroup, place_groups
 from chaos.audit.queue import evenly, resumes_from
 from chaos.words import plural
 
@@ -47,7 +47,7 @@ def kill_map(
     exhaustive: bool = False,
     limit: int = STEP_PLACES_MAX,
     choose: Collection[Group] = GROUPS,
-) -> tuple[Place, ...]:
+) -> tuple[FaultPlace, ...]:
     """Return the places of a job with their ops, in the order of groups and places.
 
     Returns every place, if the job makes at most `limit` steps on all ranks together or
@@ -72,7 +72,9 @@ def kill_map(
     return _ordered(places)
 
 
-def coverage(profile: JobProfile, places: Sequence[Place], *, seed: int) -> tuple[Coverage, ...]:
+def coverage(
+    profile: JobProfile, places: Sequence[FaultPlace], *, seed: int
+) -> tuple[Coverage, ...]:
     """Count, for each group, the chosen places and all places."""
     rows = []
     known = place_groups(profile, seed=seed)
@@ -99,13 +101,13 @@ def _resumes(place_group: PlaceGroup, profile: JobProfile) -> bool:
     return resumes_from(place_group.place(place_group.size - 1), profile) is not None
 
 
-def _ordered(places: Iterable[Place]) -> tuple[Place, ...]:
+def _ordered(places: Iterable[FaultPlace]) -> tuple[FaultPlace, ...]:
     return tuple(sorted(places, key=lambda s: (GROUPS.index(s.group), s.order)))
 
 
 def _drawn(
     of_group: Sequence[PlaceGroup], profile: JobProfile, *, seed: int, limit: int
-) -> Iterator[Place]:
+) -> Iterator[FaultPlace]:
     """Yield a group's places so that the first few of them are spread over epochs and ranks.
 
     The first one resumes from a checkpoint, if any does: a restart from scratch shows no
@@ -142,7 +144,7 @@ def _spread(of_group: Sequence[PlaceGroup], *, shift: float) -> list[PlaceGroup]
     return [row[index] for row, index in picked]
 
 
-def _in_rounds(queues: Sequence[Iterator[Place]], *, limit: int) -> Iterator[Place]:
+def _in_rounds(queues: Sequence[Iterator[FaultPlace]], *, limit: int) -> Iterator[FaultPlace]:
     waiting, given = list(queues), 0
     while waiting and given < limit:
         for queue in list(waiting):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from chaos.audit.job_profile import JobProfile
-from chaos.audit.place_groups import Place
+from chaos.audit.place_groups import FaultPlace
 from chaos.errors import UsageError
 from chaos.model.arguments import Arguments, command_line
 from chaos.model.launcher import FACTS, Launcher
@@ -178,12 +178,12 @@ RUN_TIMES, RUN_EXTRA_S = 10, 20.0
 RECOVERY_ON_RAY_S = 30.0  # at most, on a busy machine: four times what `make bench` shows
 
 
-def plans(base: Plan, places: Iterable[Place], profile: JobProfile) -> Iterator[Plan]:
+def plans(base: Plan, places: Iterable[FaultPlace], profile: JobProfile) -> Iterator[Plan]:
     """Yield the plan of each place and its ops, on the job of `base`."""
     return (plan_of(base, place, profile) for place in places)
 
 
-def plan_of(base: Plan, place: Place, profile: JobProfile) -> Plan:
+def plan_of(base: Plan, place: FaultPlace, profile: JobProfile) -> Plan:
     """Return the plan of one place and its ops.
 
     Each kill ends one attempt. The end of a notice depends on the clock, and whether
@@ -215,14 +215,14 @@ def on_ray(plan: Plan) -> Plan:
     return plan.model_copy(update=there)
 
 
-def _shape(base: Plan, place: Place) -> Shape:
+def _shape(base: Plan, place: FaultPlace) -> Shape:
     """Return the nodes: without a spare if the job is to continue with fewer workers."""
     if place.group != "fewer workers after it" or not base.job.facts.has_spare_nodes:
         return base.shape
     return base.shape.model_copy(update={"nodes": -(-base.job.workers // base.shape.cpus_per_node)})
 
 
-def budget(place: Place, profile: JobProfile) -> FailureBudget:
+def budget(place: FaultPlace, profile: JobProfile) -> FailureBudget:
     """Return enough retries for every op, or the job's own if these are more.
 
     A script that calls `fit()` again by itself keeps the `max_failures` that it has.

@@ -15,9 +15,10 @@ from typing import TypeAlias
 
 from chaos.audit.chains import LONGEST, chain_of, longest_chain
 from chaos.audit.group import GROUPS, ORDERS, Group, Question
-from chaos.audit.job_profile import JobProfile, Point
-from chaos.audit.place_groups import Place, point_before
+from chaos.audit.job_profile import JobProfile
+from chaos.audit.place_groups import FaultPlace, point_before
 from chaos.audit.run_row import RunRow
+from chaos.model.places import Place
 
 PARTS = 3  # of training, from each of which a restart is to resume: early, middle, late
 _PART_NAMES: Mapping[int, tuple[str, ...]] = {
@@ -46,21 +47,21 @@ class Order:
     """All places with their ops, in order."""
 
     #: those for an answer: of every group, with resumes from every part of training
-    needed: tuple[Place, ...]
-    rest: tuple[Place, ...]
+    needed: tuple[FaultPlace, ...]
+    rest: tuple[FaultPlace, ...]
 
     @property
-    def all(self) -> tuple[Place, ...]:
+    def all(self) -> tuple[FaultPlace, ...]:
         return (*self.needed, *self.rest)
 
 
 def in_order(
-    places: Sequence[Place], profile: JobProfile, *, question: Question = "spot", seed: int = 0
+    places: Sequence[FaultPlace], profile: JobProfile, *, question: Question = "spot", seed: int = 0
 ) -> Order:
     """Order places for a question; the seed decides which place of a group comes first."""
     groups = (*ORDERS[question], *(g for g in GROUPS if g not in ORDERS[question]))
     parts = {place: part_of(place, profile) for place in places}
-    queues, scratch = dict[Group, list[Place]](), dict[Group, list[Place]]()
+    queues, scratch = dict[Group, list[FaultPlace]](), dict[Group, list[FaultPlace]]()
     offset = random.Random(f"{seed}:order").randrange(PARTS)  # noqa: S311 (repeatable)
     for turn, group in enumerate(groups):
         mine = _spread([s for s in places if s.group == group], seed=seed)
@@ -79,13 +80,13 @@ def in_order(
     return Order(tuple(first), (*_in_rounds(queues), *_in_rounds(scratch)))
 
 
-def resumes_from(place: Place, profile: JobProfile) -> Point | None:
+def resumes_from(place: FaultPlace, profile: JobProfile) -> Place | None:
     """Return the last point from which a restart resumes, None if all begin anew."""
     found = [point for op in place.ops if (point := point_before(op, profile)) is not None]
     return max(found, default=None)
 
 
-def part_of(place: Place, profile: JobProfile) -> int | None:
+def part_of(place: FaultPlace, profile: JobProfile) -> int | None:
     """Return the part of training from which a restart resumes, counted from 0."""
     point = resumes_from(place, profile)
     if point is None:
@@ -100,7 +101,7 @@ def parts_in(profile: JobProfile) -> int:
 
 
 def missing_parts(
-    tried: Sequence[Place], profile: JobProfile, *, of: Collection[int | None]
+    tried: Sequence[FaultPlace], profile: JobProfile, *, of: Collection[int | None]
 ) -> tuple[str, ...]:
     """Return the names of the checkpoints, of those parts, from which none of these resumed."""
     found = {part_of(place, profile) for place in tried}
@@ -108,7 +109,9 @@ def missing_parts(
     return tuple(name for n, name in enumerate(names) if n in of and n not in found)
 
 
-def _begun_in(part: int, places: list[Place], parts: Mapping[Place, int | None]) -> list[Place]:
+def _begun_in(
+    part: int, places: list[FaultPlace], parts: Mapping[FaultPlace, int | None]
+) -> list[FaultPlace]:
     """Move to the front the first that resumes from one part of training, or from the nearest."""
     there = sorted({p for s in places if (p := parts[s]) is not None})
     wanted = part % (1 + there[-1])
@@ -117,7 +120,7 @@ def _begun_in(part: int, places: list[Place], parts: Mapping[Place, int | None])
     return [first, *(s for s in places if s is not first)]
 
 
-def _spread(places: Sequence[Place], *, seed: int) -> list[Place]:
+def _spread(places: Sequence[FaultPlace], *, seed: int) -> list[FaultPlace]:
     """Order a group so that the first few are spread over the job; the seed shifts them."""
     if not places:
         return []
@@ -126,7 +129,7 @@ def _spread(places: Sequence[Place], *, seed: int) -> list[Place]:
     return [places[n] for n in evenly(len(places), shift=shift)]
 
 
-def _in_rounds(queues: Mapping[Group, Sequence[Place]]) -> Iterator[Place]:
+def _in_rounds(queues: Mapping[Group, Sequence[FaultPlace]]) -> Iterator[FaultPlace]:
     """Return an iterator of one place of each group in turn."""
     turns = zip_longest(*queues.values())
     return (place for place in chain.from_iterable(turns) if place is not None)
@@ -139,7 +142,7 @@ LOOKED_AT = 1000
 
 
 # A run to be made: its number, and the places that it is to answer.
-Run: TypeAlias = tuple[int, tuple[Place, ...]]
+Run: TypeAlias = tuple[int, tuple[FaultPlace, ...]]
 
 
 @dataclass
@@ -147,8 +150,8 @@ class _Doubt:
     """A run of several places that came out wrong, and those not yet tried alone."""
 
     row: RunRow
-    places: tuple[Place, ...]
-    untried: set[Place]
+    places: tuple[FaultPlace, ...]
+    untried: set[FaultPlace]
 
 
 @dataclass
@@ -165,10 +168,10 @@ class Queue:
 
     profile: JobProfile
     #: makes the map of a job's places
-    map_of: Callable[[JobProfile], Sequence[Place]]
+    map_of: Callable[[JobProfile], Sequence[FaultPlace]]
     question: Question = "spot"
     seed: int = 0
-    places: Sequence[Place] = ()
+    places: Sequence[FaultPlace] = ()
     #: the places that are not needed share runs where they can; see `chains`
     may_chain: bool = False
     #: so do those that are needed
@@ -178,17 +181,17 @@ class Queue:
     #: the runs made for them
     runs: int = 0
     #: the places that an answer needs, shared runs or not
-    _due: frozenset[Place] = frozenset()
-    _needed: list[Place] = field(default_factory=list)
+    _due: frozenset[FaultPlace] = frozenset()
+    _needed: list[FaultPlace] = field(default_factory=list)
     #: the places of a run that came out wrong, to be tried one by one
-    _alone: list[Place] = field(default_factory=list)
-    _rest: list[Place] = field(default_factory=list)
+    _alone: list[FaultPlace] = field(default_factory=list)
+    _rest: list[FaultPlace] = field(default_factory=list)
     #: runs of several places that came out wrong, until each place was tried alone
     _in_doubt: list[_Doubt] = field(default_factory=list)
     #: of those, the runs to be repeated, as no place was wrong alone
     _again: list[_Doubt] = field(default_factory=list)
     #: those that are being repeated, each with its first row
-    _repeated: dict[tuple[Place, ...], RunRow] = field(default_factory=dict)
+    _repeated: dict[tuple[FaultPlace, ...], RunRow] = field(default_factory=dict)
     #: the tried places that were wrong, by which the length of a chain is chosen
     _wrong: int = 0
     #: the places of each group in runs that are under way or over
@@ -242,7 +245,7 @@ class Queue:
         self._begun.update(place.group for place in places)
         return number, places
 
-    def _next(self, most: int) -> tuple[Place, ...]:
+    def _next(self, most: int) -> tuple[FaultPlace, ...]:
         if self._needed or self._alone:
             return ((self._needed or self._alone).pop(0),)
         first = self._rest.pop(0)
@@ -254,7 +257,7 @@ class Queue:
         self._rest = [place for place in self._rest if place not in others]
         return places
 
-    def learn(self, places: Sequence[Place], rows: Sequence[RunRow]) -> tuple[RunRow, ...]:
+    def learn(self, places: Sequence[FaultPlace], rows: Sequence[RunRow]) -> tuple[RunRow, ...]:
         """Note a run with faults; insert the places that it has shown, by their order.
 
         Return the rows that are known to stand by now. The row of several places in one is held
@@ -319,7 +322,7 @@ class Queue:
             self._arrange(taken=taken)
         self._try_again(run)
 
-    def _arrange(self, *, taken: set[Place]) -> None:
+    def _arrange(self, *, taken: set[FaultPlace]) -> None:
         order = in_order(self.places, self.profile, question=self.question, seed=self.seed)
         needed, rest = ((), order.all) if self.shares_needed else (order.needed, order.rest)
         self._due = frozenset(order.needed)

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from chaos.audit.chains import joined
 from chaos.audit.group import Group
-from chaos.audit.place_groups import Place
+from chaos.audit.place_groups import FaultPlace
 from chaos.check.analysis import RunAnalysis
 from chaos.check.divergence import divergence
 from chaos.check.grade import ACCEPTED
@@ -19,6 +19,7 @@ from chaos.check.trajectory import TRAJECTORY
 from chaos.model.diagnosis import Standing
 from chaos.model.event import FileLoaded, StepDone
 from chaos.model.history import History
+from chaos.model.places import START, AttemptRank
 from chaos.model.plan import Op
 from chaos.model.scenario import VerdictStatus
 from chaos.model.severity import Severity
@@ -101,9 +102,9 @@ class RunRow(Record):
     is_combined: bool = False
 
     @property
-    def place(self) -> Place:
+    def place(self) -> FaultPlace:
         """The place of the run, and its ops."""
-        return Place(self.name, self.group, self.ops)
+        return FaultPlace(self.name, self.group, self.ops)
 
     @property
     def is_right(self) -> bool:
@@ -133,7 +134,7 @@ class RunRow(Record):
         return self.status != "inconclusive" or self.landed >= len(self.ops)
 
 
-def run_rows(number: int, places: Sequence[Place], run: FinishedRun) -> tuple[RunRow, ...]:
+def run_rows(number: int, places: Sequence[FaultPlace], run: FinishedRun) -> tuple[RunRow, ...]:
     """Return the rows of a judged run: one per place if it answers them all, else one in all.
 
     A run of several places answers them if nothing is wrong with it, every fault was injected,
@@ -164,7 +165,7 @@ def run_rows(number: int, places: Sequence[Place], run: FinishedRun) -> tuple[Ru
 
 
 def _part_of_row(
-    whole: RunRow, place: Place, restarts: Sequence[Restart], run: FinishedRun
+    whole: RunRow, place: FaultPlace, restarts: Sequence[Restart], run: FinishedRun
 ) -> RunRow:
     """Return the row of one place of a run without a difference."""
     counts = count_restarts(run.analysis, restarts)
@@ -185,7 +186,7 @@ def _part_of_row(
     )
 
 
-def run_row(number: int, place: Place, run: FinishedRun) -> RunRow:
+def run_row(number: int, place: FaultPlace, run: FinishedRun) -> RunRow:
     """Return the row of a judged run."""
     row, verdict = row_of(run), run.verdict
     parts, idle = _parts_after(run.analysis.restarts, run)
@@ -225,14 +226,14 @@ def run_row(number: int, place: Place, run: FinishedRun) -> RunRow:
 def _within(run: FinishedRun) -> bool | None:
     """Return whether all resumes of a run went on within an epoch, or none; None if neither."""
     resumed = (r for r in run.analysis.restarts if is_resumed(run.analysis, r))
-    steps = {(restart.attempt.place or (0, 0))[1] > 0 for restart in resumed}
+    steps = {(restart.attempt.place or START).step > 0 for restart in resumed}
     return steps.pop() if len(steps) == 1 else None
 
 
 def _loads(history: History) -> tuple[int, ...]:
-    stepped: dict[tuple[int, int], int] = {}
+    stepped: dict[AttemptRank, int] = {}
     for number, step in history.of(StepDone):
-        stepped.setdefault((step.attempt, step.rank), number)
+        stepped.setdefault(AttemptRank(step.attempt, step.rank), number)
     return tuple(
         sorted(
             {
@@ -241,7 +242,7 @@ def _loads(history: History) -> tuple[int, ...]:
                 if load.error is None
                 and load.saved_attempt is not None
                 and load.saved_attempt < load.attempt
-                and number < stepped.get((load.attempt, load.rank), len(history))
+                and number < stepped.get(AttemptRank(load.attempt, load.rank), len(history))
             }
         )
     )

@@ -13,7 +13,7 @@ from chaos.audit.folder import AuditFolder
 from chaos.audit.job_profile import JobProfile
 from chaos.audit.notes import Note
 from chaos.audit.page import badge_svg, paragraph, render_card, summary_svg
-from chaos.audit.place_groups import Place
+from chaos.audit.place_groups import FaultPlace
 from chaos.audit.places import coverage
 from chaos.audit.plans import budget
 from chaos.audit.queue import Queue, missing_parts, part_of
@@ -30,7 +30,7 @@ _OURS = {"name": "one of each run's own", "storage_path": "the folder of each ru
 _BUDGETS = ("max_failures", "max_preemption_failures")
 
 
-def replaced(profile: JobProfile, places: Sequence[Place]) -> tuple[Replaced, ...]:
+def replaced(profile: JobProfile, places: Sequence[FaultPlace]) -> tuple[Replaced, ...]:
     """Return the settings that were replaced in clean runs, and retries that were raised."""
     return (*_in_all(profile), *_retries(profile, places))
 
@@ -50,7 +50,7 @@ def _is_rays(name: str, before: str) -> bool:
     return defaults.get(name, False)
 
 
-def _retries(profile: JobProfile, places: Sequence[Place]) -> Iterator[Replaced]:
+def _retries(profile: JobProfile, places: Sequence[FaultPlace]) -> Iterator[Replaced]:
     """Yield the raised retries, only if a fault took more than the script allows."""
     given = [budget(place, profile) for place in places]
     for name in _BUDGETS:
@@ -174,9 +174,9 @@ class CardWriter:
         )
 
 
-def _as_run(runs: Sequence[RunRow]) -> list[Place]:
+def _as_run(runs: Sequence[RunRow]) -> list[FaultPlace]:
     """Return the places of each run, those that shared one as one."""
-    by_number: dict[int, list[Place]] = {}
+    by_number: dict[int, list[FaultPlace]] = {}
     for run in runs:
         by_number.setdefault(run.number, []).append(run.place)
     return [joined(places) for places in by_number.values()]

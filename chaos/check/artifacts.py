@@ -12,7 +12,7 @@ from chaos.check.files import outside_storage
 from chaos.check.result import conclude, inconclusive, nothing_due, own_check
 from chaos.check.values import is_below
 from chaos.model.event import FileSaved, SavedPart
-from chaos.model.places import NumberPlace
+from chaos.model.places import FloatPlace
 from chaos.model.severity import Severity
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.words import plural
@@ -143,10 +143,10 @@ def _judged(beside: _Beside) -> CheckResult:
     )
 
 
-def _parted(analysis: RunAnalysis) -> NumberPlace | None:
+def _parted(analysis: RunAnalysis) -> FloatPlace | None:
     """Return the place where the run first leaves its baseline, even by rounding alone."""
-    losses: list[NumberPlace] = [
-        NumberPlace(step.epoch, step.step)
+    losses: list[FloatPlace] = [
+        FloatPlace(step.epoch, step.step)
         for aligned in analysis.aligned
         if not aligned.has_equal_losses
         for step, due in aligned.pairs()
@@ -156,7 +156,7 @@ def _parted(analysis: RunAnalysis) -> NumberPlace | None:
     return min([*losses, *([where] if where is not None else [])], default=None)
 
 
-def _explains(parted: NumberPlace | None, kept: WrittenFile) -> bool:
+def _explains(parted: FloatPlace | None, kept: WrittenFile) -> bool:
     """Return whether a file was written so late that the divergence explains a difference.
 
     A loss that differs at a step follows from a model that differed after the step before.

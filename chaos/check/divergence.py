@@ -8,26 +8,26 @@ from chaos.check.prediction_band import HIDDEN_MAX
 from chaos.check.state_at_resume import group_of
 from chaos.check.state_snapshots import differing
 from chaos.check.values import NumberPair, Value
-from chaos.model.places import NumberPlace
+from chaos.model.places import FloatPlace
 
 _TEXT_MAX = 40
 
 
-def divergence_place(analysis: RunAnalysis) -> NumberPlace | None:
+def divergence_place(analysis: RunAnalysis) -> FloatPlace | None:
     """Return the first place whose loss, metric, inputs or model differ; None without one."""
     return min(_places(analysis), default=None)
 
 
-def _places(analysis: RunAnalysis) -> Iterator[NumberPlace]:
+def _places(analysis: RunAnalysis) -> Iterator[FloatPlace]:
     first = divergence(analysis)
     if first is not None:
         yield first.place
     if analysis.inputs is not None and analysis.inputs.repeat:
-        yield from (NumberPlace(apart.epoch, apart.first.step) for apart in analysis.inputs.apart)
+        yield from (FloatPlace(apart.epoch, apart.first.step) for apart in analysis.inputs.apart)
     yield from _models(analysis)
 
 
-def _models(analysis: RunAnalysis) -> Iterator[NumberPlace]:
+def _models(analysis: RunAnalysis) -> Iterator[FloatPlace]:
     if analysis.reference is None:
         return
     due, allowance = analysis.reference.snapshots.by_place, analysis.allowance
@@ -40,7 +40,7 @@ def _models(analysis: RunAnalysis) -> Iterator[NumberPlace]:
         names = set(differing(seen, theirs, allowance)) - analysis.unstable
         if any(group_of(name) == "model" for name in names):
             # A model that differs at an entry left the baseline before its next step.
-            yield NumberPlace(seen.epoch, seen.step + (0.5 if seen.moment == "entered" else 0))
+            yield FloatPlace(seen.epoch, seen.step + (0.5 if seen.moment == "entered" else 0))
 
 
 def left_before(analysis: RunAnalysis, epoch: int, step: int) -> bool:

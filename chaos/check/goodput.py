@@ -28,6 +28,7 @@ from chaos.model.event import (
 )
 from chaos.model.history import History
 from chaos.model.launcher import LauncherWords
+from chaos.model.places import START
 
 # -- marks -----------------------------------------------------------------------------------------
 
@@ -315,7 +316,7 @@ def _charge(
 
 def _train(sweep: _Sweep, attempt: Attempt, found: Sequence[Mark], *, stop_ns: int) -> None:
     """Charge the time between an attempt's steps and reports, as far as it came."""
-    resumed = any(start.checkpoint or start.place > (0, 0) for start in attempt.starts.values())
+    resumed = any(start.checkpoint or start.place > START for start in attempt.starts.values())
     first = next((mark for mark in found if mark.is_step), None)
     begins_ns = sweep.now_ns if first is None else min(first.time_ns, stop_ns)
     sweep.to("restore" if resumed else "start", begins_ns)

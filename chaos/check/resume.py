@@ -12,7 +12,7 @@ from chaos.check.state_at_resume import group_of
 from chaos.check.state_snapshots import parts_of
 from chaos.check.state_snapshots import place_of as seen_at
 from chaos.model.event import CheckpointRead, FileLoaded, FitCalled, PartUploaded
-from chaos.model.places import Place
+from chaos.model.places import START, Place
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.words import plural
 
@@ -82,7 +82,7 @@ def _was_saved(analysis: RunAnalysis, restart: Restart, *, before: int) -> bool:
     ray_keeps = reference is not None and any(c.checkpoint for c in reference.lineage.commits)
     if ray_keeps or not analysis.run.keeps_own_files:
         return False
-    return any(save.place > (0, 0) for save in analysis.run.files.published(before=before))
+    return any(save.place > START for save in analysis.run.files.published(before=before))
 
 
 def _is_from_scratch(analysis: RunAnalysis, attempt: int, start: Start) -> bool:
@@ -91,7 +91,7 @@ def _is_from_scratch(analysis: RunAnalysis, attempt: int, start: Start) -> bool:
     A job that keeps files of its own and found no place in them begins where a first run does. Its
     state is right at that place, so it does not show the failure.
     """
-    if attempt in analysis.began_anew or (start.checkpoint is None and start.place == (0, 0)):
+    if attempt in analysis.began_anew or (start.checkpoint is None and start.place == START):
         return True
     if any(index == attempt for index, _ in analysis.run.snapshots.entries):
         return start.checkpoint is None and _is_reset(analysis, attempt, start.rank)

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from chaos.check.attempt import Commit
 from chaos.check.steps import Losses, Step
 from chaos.model.bounds import Tolerance
-from chaos.model.places import NumberPlace
+from chaos.model.places import FloatPlace
 
 Value: TypeAlias = float | str | bool | None
 
@@ -41,12 +41,12 @@ class NumberPair:
         return self.what
 
     @property
-    def place(self) -> NumberPlace:
+    def place(self) -> FloatPlace:
         """Its place in training; an epoch's metrics come after its steps."""
-        return NumberPlace(self.epoch, math.inf if self.step is None else self.step)
+        return FloatPlace(self.epoch, math.inf if self.step is None else self.step)
 
     @property
-    def order(self) -> tuple[NumberPlace, int]:
+    def order(self) -> tuple[FloatPlace, int]:
         """Its place in training, and its rank."""
         return self.place, self.rank
 

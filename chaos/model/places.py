@@ -53,10 +53,11 @@ class StatePlace(NamedTuple):
     moment: str
 
 
-class NumberPlace(NamedTuple):
-    """A place at which numbers are compared: an epoch's metrics come after its last step, at inf.
+class FloatPlace(NamedTuple):
+    """A place that may lie between two steps, or at infinity: after the last one of its epoch.
 
-    A model that differs as a rank enters training after a step differs half a step later.
+    An epoch's metrics are after its last step. A model that differs as a rank enters training after
+    a step differs half a step later.
     """
 
     epoch: int

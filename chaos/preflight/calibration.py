@@ -127,7 +127,7 @@ def plan_without_faults(subject: Path, words: Sequence[str], backend: BackendNam
 
 def struck_places(job: JobProfile, *, count: int, seed: int) -> Iterator[AtStep]:
     """Draw ranks, and steps after the first commit, for the faults."""
-    later = [(epoch, rank) for epoch, rank in job.steps if epoch > 0]
+    later = [place for place in job.steps if place.epoch > 0]
     if not later:
         raise UsageError(
             "the job reports only once, so that no restart can be measured",
@@ -135,9 +135,9 @@ def struck_places(job: JobProfile, *, count: int, seed: int) -> Iterator[AtStep]
         )
     draws = random.Random(seed)  # noqa: S311  repeatable is what it must be
     for _ in range(count):
-        epoch, rank = draws.choice(later)
-        step = draws.randint(1, job.steps[epoch, rank])
-        yield AtStep(epoch=epoch, step=step, rank=rank)
+        place = draws.choice(later)
+        step = draws.randint(1, job.steps[place])
+        yield AtStep(epoch=place.epoch, step=step, rank=place.rank)
 
 
 def _with_loss(plan: Plan, op: Op) -> Plan:

@@ -20,7 +20,7 @@ from chaos.model.event import (
     SavedPart,
     SeenFile,
 )
-from chaos.model.places import Place
+from chaos.model.places import START, Place
 from chaos.probe.cursor import Record
 from chaos.probe.loads import GoingOn, Loads
 from chaos.probe.open_watch import Opened, Opening
@@ -117,7 +117,7 @@ class JobFiles:
         What is written before the first step of a job that makes steps is data, and no save.
         """
         cursor = self._cursor
-        is_data = (cursor.epoch, cursor.step) == (0, 0) and any(self._due.values())
+        is_data = (cursor.epoch, cursor.step) == START and any(self._due.values())
         return None if is_data else self.halfway_of(cursor.epoch)
 
     def save_handed_over(self, folder: Path) -> None:
@@ -136,7 +136,7 @@ class JobFiles:
 
     def shard_written(self) -> None:
         """Stop at an op inside a save, in the epoch in which the save was asked for."""
-        if (arrive := self.halfway_of(self._handed.place()[0])) is not None:
+        if (arrive := self.halfway_of(self._handed.place().epoch)) is not None:
             arrive()
 
     def loading(self, path: Path) -> str | None:
@@ -332,7 +332,7 @@ class JobFiles:
 
         Caches are made there, once for all runs of a machine.
         """
-        if place > (0, 0) and (arrive := self.renaming_of(place[0])) is not None:
+        if place > START and (arrive := self.renaming_of(place.epoch)) is not None:
             arrive()
 
     def _moved(self, path: str, to: str | None) -> None:

@@ -36,7 +36,7 @@ class GoingOn:
         What was written before training is data, of which no place follows.
         """
         cursor = self._cursor
-        is_training = not save.is_data and save.goes_on_at() > (0, 0)
+        is_training = not save.is_data and save.goes_on_at() > START
         if self.may_move and save.attempt < cursor.attempt and is_training:
             self._reads.append(Position.of(save, attempt=cursor.attempt, rank=cursor.rank))
             self._saves.keep_reads(cursor.attempt, cursor.rank, self._reads)
@@ -69,7 +69,7 @@ class GoingOn:
         """Return the place by the file that was read, or by Ray's commit."""
         read = self.furthest(is_fresh=is_fresh, is_over=is_over)
         if read is not None:
-            return Assumed(Place(*read.place), "file", read.path)
+            return Assumed(read.place, "file", read.path)
         place = Place(self._cursor.epoch, self._cursor.step)
         return Assumed(place, "nothing" if self._may_read else "commit")
 

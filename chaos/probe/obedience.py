@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from chaos.errors import InjectedError, InjectedWriteError
 from chaos.faults.order import Corrupt, Exhaust, FailWrite, Hang, Order, Raise, Slow
 from chaos.faults.world import Target
+from chaos.model.places import Place
 from chaos.model.plan import Op
 from chaos.model.trigger import IN_A_SAVE, AtMoment, AtRecovery, AtStart, AtStep, Moment, Stage
 from chaos.probe.corruption import corrupt
@@ -25,7 +26,7 @@ class Places:
     leads: set[int] = field(default_factory=set)
     launches: list[int] = field(default_factory=list)
     stages: dict[Stage, list[int]] = field(default_factory=dict)
-    steps: dict[tuple[int, int], list[int]] = field(default_factory=dict)
+    steps: dict[Place, list[int]] = field(default_factory=dict)
     moments: dict[tuple[int, Moment], list[int]] = field(default_factory=dict)
 
     @classmethod
@@ -60,7 +61,7 @@ class Places:
             case AtStart():
                 self.stages.setdefault("start", []).append(index)
             case AtStep():
-                self.steps.setdefault((place.epoch, place.step), []).append(index)
+                self.steps.setdefault(Place(place.epoch, place.step), []).append(index)
             case AtMoment():
                 self.moments.setdefault((place.epoch, place.moment), []).append(index)
             case _:  # a state or a time holds no worker

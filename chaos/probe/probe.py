@@ -29,6 +29,7 @@ from chaos.model.event import (
     ValidationBegun,
     WorkerStarted,
 )
+from chaos.model.places import START, Place
 from chaos.model.plan import Plan
 from chaos.model.trigger import Moment
 from chaos.probe.address import ControllerPort, RunAddress
@@ -59,7 +60,7 @@ class Worker:
     #: what the launcher handed it to resume from, None for nothing
     checkpoint: str | None = None
     #: where it continues
-    place: tuple[int, int] = (0, 0)
+    place: Place = START
     accelerators: tuple[str, ...] = ()
 
 
@@ -73,7 +74,7 @@ class Probe:
         controller: ControllerPort,
         *,
         target: Target,
-        place: tuple[int, int],
+        place: Place,
     ) -> None:
         self._journal = journal
         self._controller = controller
@@ -115,8 +116,8 @@ class Probe:
                 pid=pid,
                 node_id=target.node_id,
                 checkpoint=worker.checkpoint,
-                epoch=worker.place[0],
-                step=worker.place[1],
+                epoch=worker.place.epoch,
+                step=worker.place.step,
                 accelerators=worker.accelerators,
             )
         )
@@ -178,8 +179,8 @@ class Probe:
         self._watchers.step_begins(optimizer)
         self._obedience.step_begins(optimizer)
 
-    def step_done(self, losses: Losses | None, inputs: Inputs | None = None) -> tuple[int, int]:
-        """Record an optimizer step, stop at an op that waits for it, and return (epoch, step)."""
+    def step_done(self, losses: Losses | None, inputs: Inputs | None = None) -> Place:
+        """Record an optimizer step, stop at an op that waits for it, and return its place."""
         cursor = self._cursor
         training_has_begun()
         # Recorded before the rank is held: a kill at this place finds the step in the journal. Then
@@ -187,7 +188,7 @@ class Probe:
         # of a rank that was being killed.
         with self._watchers.cost.watching:
             cursor.step += 1
-            place = cursor.epoch, cursor.step
+            place = Place(cursor.epoch, cursor.step)
             self._journal.add(StepDone(**cursor.place(), losses=losses, inputs=inputs))
             self._watchers.step_done()
         self._obedience.step_done()

@@ -51,9 +51,9 @@ class Save:
     #: its process had made no step before, so that it holds no training
     is_data: bool = False
 
-    def goes_on_at(self) -> tuple[int, int]:
-        """Return the resume place, as (epoch, step), of a job that loads the file."""
-        return (self.epoch + 1, 0) if self.ends_epoch else (self.epoch, self.step)
+    def goes_on_at(self) -> Place:
+        """Return the resume place of a job that loads the file."""
+        return Place(self.epoch + 1, 0) if self.ends_epoch else Place(self.epoch, self.step)
 
 
 @dataclass(frozen=True)
@@ -97,9 +97,9 @@ class Position:
     is_log: bool = False
 
     @property
-    def place(self) -> tuple[int, int]:
-        """The place, as epoch and finished steps of it."""
-        return self.epoch, self.step
+    def place(self) -> Place:
+        """The place in training."""
+        return Place(self.epoch, self.step)
 
     @classmethod
     def of(cls, save: Save, *, attempt: int, rank: int) -> Self:
@@ -279,16 +279,16 @@ class Saves:
         fields = read_fields(self._folder / f"{INDEX}{rank}.json")
         return Index() if fields is None else Index.of_fields(fields, ranks=ranks)
 
-    def keep_part(self, checkpoint: str, rank: int, place: tuple[int, int] | None) -> None:
+    def keep_part(self, checkpoint: str, rank: int, place: Place | None) -> None:
         """Record the resume place of a rank's part of a checkpoint; None: unknown."""
         path = self._folder / f"part-{_name_of(checkpoint)}-{rank}.json"
         write_fields(path, {"place": place})
 
-    def goes_on_at(self, checkpoint: str) -> tuple[int, int] | None:
+    def goes_on_at(self, checkpoint: str) -> Place | None:
         """Return the resume place of a checkpoint, None if it is unknown."""
         paths = self._folder.glob(f"part-{_name_of(checkpoint)}-*.json")
         places = [(read_fields(path) or {}).get("place") for path in paths]
-        found = [(epoch, step) for epoch, step in filter(None, places)]
+        found = [Place(epoch, step) for epoch, step in filter(None, places)]
         # A saver beside training hands a checkpoint over with a later report, so its report does
         # not say how old it is. Its youngest file does; with one file of unknown origin nothing
         # does.

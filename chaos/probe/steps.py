@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 
 from chaos.errors import InjectedError
 from chaos.model.event import Inputs
+from chaos.model.places import Place
 from chaos.probe.libraries import watch_batches, watch_rounds
 from chaos.probe.state.gradients import is_empty_step
 
@@ -49,7 +50,7 @@ class StepHook:
 
     def __init__(
         self,
-        step_done: Callable[[Losses | None, Inputs | None], tuple[int, int]],
+        step_done: Callable[[Losses | None, Inputs | None], Place],
         resolved: Callable[[int, int, Losses, Inputs | None], None],
         failed: Callable[[str, Exception], None],
         *,

@@ -40,8 +40,8 @@ class HandedWork:
         given = vars(thread).get(_MARK)
         if given is None:
             return now
-        first = vars(thread).setdefault(f"{_MARK}_used", now[0])
-        return given if first == now[0] else now
+        first = vars(thread).setdefault(f"{_MARK}_used", now.epoch)
+        return given if first == now.epoch else now
 
     def is_beside(self, thread: int | None = None) -> bool:
         """Return whether another thread than this one, or than the given one, trains."""

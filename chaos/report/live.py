@@ -32,6 +32,7 @@ from chaos.model.event import (
     WorkerStarted,
 )
 from chaos.model.history import Entry
+from chaos.model.places import START, Place
 from chaos.words import plural
 
 _FIRST = "starting"
@@ -56,8 +57,8 @@ class Progress:
     now_ns: int = 0
     attempt: int | None = None
     state: str = _FIRST
-    #: the (epoch, step) of each rank of this attempt
-    places: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    #: of each rank of this attempt
+    places: Mapping[int, Place] = field(default_factory=dict)
     faults: tuple[LiveFault, ...] = ()
     commits: int = 0
     saves: int = 0  # that ended an epoch of rank 0's, in a job without commits
@@ -69,8 +70,8 @@ class Progress:
         return 0.0 if self.begin_ns is None else (self.now_ns - self.begin_ns) / 1e9
 
     @property
-    def place(self) -> tuple[int, int] | None:
-        """The place of this attempt's foremost rank, as (epoch, finished steps)."""
+    def place(self) -> Place | None:
+        """The place of this attempt's foremost rank."""
         return max(self.places.values(), default=None)
 
 
@@ -130,7 +131,7 @@ def _trained(progress: Progress, event: WorkerGroupStarted | WorkerStarted | Ste
     if isinstance(event, WorkerGroupStarted):
         return replace(progress, attempt=event.attempt, places=places)
     step = event.step if isinstance(event, StepDone) else 0
-    place = max(places.get(event.rank, (0, 0)), (event.epoch, step))
+    place = max(places.get(event.rank, START), Place(event.epoch, step))
     # Of torchrun no state is recorded.
     state = "running" if progress.state == _FIRST else progress.state
     return replace(
@@ -282,9 +283,7 @@ def panel(
     return Group(*lines)
 
 
-def _bar(
-    place: tuple[int, int], total_epochs: int | None, steps_per_epoch: int | None
-) -> RenderableType:
+def _bar(place: Place, total_epochs: int | None, steps_per_epoch: int | None) -> RenderableType:
     epoch, step = place
     of_epochs = f"/{total_epochs - 1}" if total_epochs else ""
     of_steps = f"/{steps_per_epoch}" if steps_per_epoch else ""

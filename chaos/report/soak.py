@@ -14,6 +14,7 @@ from chaos.check.analysis import RunTables
 from chaos.check.curves import curves
 from chaos.model.event import ProcessSeen, StorageSeen
 from chaos.model.history import History
+from chaos.model.places import AttemptRank
 from chaos.model.scenario import VerdictStatus
 from chaos.model.trigger import AtStep
 from chaos.record import Record
@@ -161,15 +162,15 @@ def _stored(history: History) -> int | None:
 
 # -- growth --------------------------------------------------------------------------------------
 
-_Readings: TypeAlias = Mapping[tuple[int, int], Sequence[ProcessSize]]
+_Readings: TypeAlias = Mapping[AttemptRank, Sequence[ProcessSize]]
 
 
 def _readings(history: History) -> _Readings:
-    """Return the sizes of each process by epochs, by its attempt and rank."""
-    found: dict[tuple[int, int], list[ProcessSize]] = {}
+    """Return the sizes of each process by epochs."""
+    found: dict[AttemptRank, list[ProcessSize]] = {}
     for _, seen in history.of(ProcessSeen):
         size = ProcessSize(**{name: getattr(seen, name) for name in ProcessSize.model_fields})
-        found.setdefault((seen.attempt, seen.rank), []).append(size)
+        found.setdefault(AttemptRank(seen.attempt, seen.rank), []).append(size)
     return found
 
 
@@ -192,7 +193,7 @@ def _growths(run: FinishedRun, readings: _Readings) -> Iterator[Growth]:
             yield Growth(counted=counted, of=of, values=tuple(by_attempt))
 
 
-def _in_processes(readings: _Readings, counted: Counted) -> dict[tuple[int, int], tuple[int, ...]]:
+def _in_processes(readings: _Readings, counted: Counted) -> dict[AttemptRank, tuple[int, ...]]:
     values = {
         key: tuple(getattr(size, counted) for size in sizes[1:]) for key, sizes in readings.items()
     }

@@ -11,6 +11,7 @@ from chaos.check.analysis import RunAnalysis, RunTables
 from chaos.check.attempt import Attempt
 from chaos.check.goodput import Phase, ledger_of
 from chaos.model.history import History
+from chaos.model.places import AttemptRank
 from chaos.report import chart as ch
 from chaos.report.goodput import COLORS
 
@@ -49,7 +50,7 @@ def worker_spans(course: RunTables) -> tuple[WorkerSpan, ...]:
     for attempt in course.attempts:
         steps = _lived_steps(course, attempt)
         for rank in sorted({*attempt.starts, *steps}):
-            begin_ns, end_ns = seen[attempt.index, rank]
+            begin_ns, end_ns = seen[AttemptRank(attempt.index, rank)]
             rows = tuple(steps.get(rank, ()))
             found.append(WorkerSpan(attempt.index, rank, begin_ns, end_ns, rows))
     return tuple(found)
@@ -64,16 +65,17 @@ def _lived_steps(course: RunTables, attempt: Attempt) -> dict[int, list[LivedSte
     return rows
 
 
-def _seen(history: History) -> dict[tuple[int, int], tuple[int, int]]:
+def _seen(history: History) -> dict[AttemptRank, tuple[int, int]]:
     """Return the times of each worker's first and last event, without the chaos controller's."""
-    seen: dict[tuple[int, int], tuple[int, int]] = {}
+    seen: dict[AttemptRank, tuple[int, int]] = {}
     for entry in history:
         attempt = getattr(entry.what, "attempt", None)
         rank = getattr(entry.what, "rank", None)
         if attempt is None or rank is None or hasattr(entry.what, "op"):
             continue
-        first_ns, _ = seen.get((attempt, rank), (entry.time_ns, 0))
-        seen[attempt, rank] = (first_ns, entry.time_ns)
+        worker = AttemptRank(attempt, rank)
+        first_ns, _ = seen.get(worker, (entry.time_ns, 0))
+        seen[worker] = (first_ns, entry.time_ns)
     return seen
 
 

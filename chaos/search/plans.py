@@ -6,13 +6,14 @@ from typing import Any, TypeAlias
 
 from hypothesis import strategies as st
 
-from chaos.audit.job_profile import JobProfile, Point
+from chaos.audit.job_profile import JobProfile
 from chaos.audit.place_groups import order_of
 from chaos.errors import UsageError
 from chaos.faults.base import Between
 from chaos.faults.kill_worker import KillWorker
 from chaos.model.fault_entry import FAULTS, FaultEntry, PlacedFault
 from chaos.model.launcher import FACTS, USUAL, Launcher
+from chaos.model.places import EpochRank
 from chaos.model.plan import Op
 from chaos.model.trigger import STAGES, AtMoment, AtRecovery, AtStep, Moment, Stage, Trigger
 from chaos.plan.draw import DRAWN, suits
@@ -28,22 +29,22 @@ Variant: TypeAlias = tuple[str, Mapping[str, object]]
 class JobPlaces:
     """The places of a job at which a fault is drawn."""
 
-    #: the optimizer steps by (epoch, rank)
-    steps: Mapping[Point, int]
-    #: the (epoch, rank) of each moment
-    moments: Mapping[Moment, Sequence[Point]]
+    #: the number of optimizer steps
+    steps: Mapping[EpochRank, int]
+    #: the places of each moment
+    moments: Mapping[Moment, Sequence[EpochRank]]
     launcher: Launcher = USUAL
 
     @classmethod
     def of(cls, profile: JobProfile) -> "JobPlaces":
         """Return the places that a run without faults has shown."""
-        moments: dict[Moment, Sequence[Point]] = {
+        moments: dict[Moment, Sequence[EpochRank]] = {
             "saving": profile.halves,
             "renaming": tuple(profile.renamings),
             "validating": tuple(profile.validations),
         }
         if "reports" in profile.facts.has:
-            reports = [(epoch, rank) for epoch in profile.epochs for rank in profile.ranks]
+            reports = [EpochRank(epoch, rank) for epoch in profile.epochs for rank in profile.ranks]
             moments |= {"upload_begin": profile.uploads, "upload_end": profile.uploads}
             moments |= {"reported": reports, "committed": reports}
         return cls(profile.steps, moments, profile.launcher)
@@ -51,8 +52,8 @@ class JobPlaces:
     @classmethod
     def even(cls, *, epochs: int, steps: int, workers: int, launcher: Launcher) -> "JobPlaces":
         """Return the places of a job whose epochs and ranks are all alike."""
-        points = [(epoch, rank) for epoch in range(epochs) for rank in range(workers)]
-        moments: dict[Moment, Sequence[Point]] = {}
+        points = [EpochRank(epoch, rank) for epoch in range(epochs) for rank in range(workers)]
+        moments: dict[Moment, Sequence[EpochRank]] = {}
         if "reports" in FACTS[launcher].has:
             moments = {"reported": points, "committed": points}
         return cls(dict.fromkeys(points, steps), moments, launcher)
@@ -82,7 +83,7 @@ class JobPlaces:
         """Return the last step before the next upload, on the rank that makes it."""
         uploads = sorted(point for point in self.moments["upload_begin"] if self.steps.get(point))
         at, rank = next((point for point in uploads if point[0] >= epoch), uploads[-1])
-        return AtStep(epoch=at, step=self.steps[at, rank], rank=rank)
+        return AtStep(epoch=at, step=self.steps[EpochRank(at, rank)], rank=rank)
 
     def early(self, epoch: int, step: int) -> AtStep | AtMoment:
         """Return a place in the first half of training, on the lowest rank with a place there."""
@@ -91,7 +92,7 @@ class JobPlaces:
         moment, rank = self.options(at)[0]
         if moment is not None:
             return AtMoment(epoch=at, moment=moment, rank=rank)
-        return AtStep(epoch=at, step=min(step, self.steps[at, rank]), rank=rank)
+        return AtStep(epoch=at, step=min(step, self.steps[EpochRank(at, rank)]), rank=rank)
 
     def variants(self, kinds: Sequence[str] | None = None) -> list[Variant]:
         """Return the faults that are safe to draw for the job, of these kinds; the plainest first.
@@ -158,7 +159,7 @@ def _drawn(draw: Callable[..., Any], places: JobPlaces, variants: Sequence[Varia
     # the later choices keep their meaning, and a plan can shrink to killed workers at the same
     # places.
     moment, rank = draw(st.sampled_from(places.options(epoch)))
-    step = draw(st.integers(1, places.steps[epoch, rank] if moment is None else 1))
+    step = draw(st.integers(1, places.steps[EpochRank(epoch, rank)] if moment is None else 1))
     again = draw(st.sampled_from((None, *STAGES)))
     beside = draw(st.sampled_from(places.ranks))
     name, settings = draw(st.sampled_from(variants))

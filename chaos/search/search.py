@@ -21,7 +21,7 @@ from chaos.audit.budget import Budget, ShowProgress
 from chaos.audit.finding import findings, size
 from chaos.audit.folder import AuditFolder
 from chaos.audit.group import SEVERAL
-from chaos.audit.place_groups import Place
+from chaos.audit.place_groups import FaultPlace
 from chaos.audit.plans import plan_of
 from chaos.audit.repro import repro_text
 from chaos.audit.run_row import Defect, RunRow, run_row
@@ -268,7 +268,7 @@ class Search:
 
     def _execute(self, ops: Ops) -> RunRow:
         number, self._runs = self._runs, self._runs + 1
-        place = Place(", then ".join(str(op.at) for op in ops), SEVERAL, ops)
+        place = FaultPlace(", then ".join(str(op.at) for op in ops), SEVERAL, ops)
         plan = plan_for(self._clean, place)
         directory = self.folder.new_run("runs", number, plan)
         done = self.folder.execute(self.backend, plan, directory, self._clean.baseline, self.clock)
@@ -347,7 +347,7 @@ class Search:
         )
 
 
-def plan_for(clean: Clean, place: Place) -> Plan:
+def plan_for(clean: Clean, place: FaultPlace) -> Plan:
     """Return the plan of drawn faults; how many attempts they end is left to the checks."""
     plan = plan_of(clean.plan, place, clean.profile)
     return plan.model_copy(update={"expect": plan.expect.model_copy(update={"attempts": None})})

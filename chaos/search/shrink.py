@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from chaos.audit.place_groups import order_of
 from chaos.faults.kill_worker import KillWorker
+from chaos.model.places import Place
 from chaos.model.plan import Op
 from chaos.model.trigger import AtMoment, AtRecovery, AtStep, Trigger
 from chaos.search.plans import JobPlaces
@@ -103,8 +104,8 @@ def _like(at: Trigger, places: JobPlaces) -> list[AtStep | AtMoment]:
     return [AtStep(epoch=epoch, step=step, rank=rank) for epoch, step in steps]
 
 
-def _place(at: Trigger) -> tuple[int, int]:
-    return at.epoch, at.step if isinstance(at, AtStep) else 0
+def _place(at: Trigger) -> Place:
+    return Place(at.epoch, at.step if isinstance(at, AtStep) else 0)
 
 
 def _without(ops: Ops, number: int) -> Ops:

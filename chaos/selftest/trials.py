@@ -19,6 +19,7 @@ from chaos.faults.kill_worker import KillWorker
 from chaos.faults.preempt_node import PreemptNode
 from chaos.job_failure import why_the_job_failed
 from chaos.model.history import History
+from chaos.model.places import EpochRank
 from chaos.model.plan import BackendName, Op, Plan, Shape
 from chaos.model.scenario import Expect, FailureBudget, Job, Limits, VerdictStatus
 from chaos.model.trigger import AtMoment, AtStep, Trigger
@@ -369,7 +370,7 @@ class Trials:
         if run.verdict.status != "pass":
             raise why_the_job_failed(run.plan, run, log=directory.logs / "driver.log")
         seen, due = job_profile(run.history), case.exhibit.layout(case.variant)
-        found = tuple(seen.steps.get((epoch, 0), 0) for epoch in seen.epochs)
+        found = tuple(seen.steps.get(EpochRank(epoch, 0), 0) for epoch in seen.epochs)
         if found != due.steps:
             raise HarnessError(
                 f"{case.exhibit.id} reports after {found} steps; its layout says {due.steps}"

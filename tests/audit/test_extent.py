@@ -10,6 +10,7 @@ from chaos.audit.job_profile import job_profile
 from chaos.audit.notes import Note, notes
 from chaos.model import event as ev
 from chaos.model.history import Entry, History
+from chaos.model.places import EpochRank
 from tests.check.story import Story
 from tests.check.tamper import changed
 
@@ -173,6 +174,6 @@ def test_without_losses_nothing_is_said_to_repeat() -> None:
 
 
 def test_a_file_saved_after_the_last_report_has_a_column_of_its_own() -> None:
-    seen = replace(job_profile(QUIET), saves=((3, 0),))
+    seen = replace(job_profile(QUIET), saves=(EpochRank(3, 0),))
 
     assert (seen.epoch_last, seen.epochs_seen) == (2, 4)

@@ -4,7 +4,7 @@ import msgspec
 
 from chaos.audit.chains import chain_of
 from chaos.audit.job_profile import JobProfile, job_profile, shared
-from chaos.audit.place_groups import Place, place_groups
+from chaos.audit.place_groups import FaultPlace, place_groups
 from chaos.audit.plans import plan_of
 from chaos.model import event as ev
 from chaos.model.history import Entry, History
@@ -29,7 +29,7 @@ def profile(*changes: tuple[int, int, int]) -> JobProfile:
     return job_profile(History(entries))
 
 
-def places(of: JobProfile) -> list[Place]:
+def places(of: JobProfile) -> list[FaultPlace]:
     return [g.place(0) for g in place_groups(of, seed=0) if g.group == "loader process lost"]
 
 

@@ -8,19 +8,20 @@ from hypothesis import strategies as st
 
 from chaos.audit.group import GROUPS, ORDERS, QUESTIONS, Group, Question
 from chaos.audit.job_profile import JobProfile
-from chaos.audit.place_groups import Place
+from chaos.audit.place_groups import FaultPlace
 from chaos.audit.places import coverage, kill_map
 from chaos.audit.queue import in_order, missing_parts, part_of, parts_in, resumes_from
+from chaos.model.places import Place
 from tests.audit.test_places import SEEDS, extent_of, extents
 
 ASKED = st.sampled_from(QUESTIONS)
 
 
-def parts_of(places: tuple[Place, ...], profile: JobProfile) -> set[int]:
+def parts_of(places: tuple[FaultPlace, ...], profile: JobProfile) -> set[int]:
     return {part for s in places if (part := part_of(s, profile)) is not None}
 
 
-def applying(places: tuple[Place, ...], profile: JobProfile) -> set[Group]:
+def applying(places: tuple[FaultPlace, ...], profile: JobProfile) -> set[Group]:
     return {s.group for s in places if resumes_from(s, profile) is not None}
 
 
@@ -149,7 +150,7 @@ def test_a_restart_goes_on_from_the_last_commit_that_has_training_after_it(
 
 def test_files_of_the_jobs_own_are_points_to_resume_from_within_an_epoch() -> None:
     profile = replace(
-        extent_of(epochs=1, steps=10), saved=(), uploads=(), own_saves=((0, 4), (0, 8))
+        extent_of(epochs=1, steps=10), saved=(), uploads=(), own_saves=(Place(0, 4), Place(0, 8))
     )
     by_name = {s.name: s for s in kill_map(profile, seed=0, exhaustive=True)}
 

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from chaos.audit.group import GROUPS, LOADS, Group, needs_nodes
 from chaos.audit.job_profile import JobProfile
-from chaos.audit.place_groups import Place, place_groups
+from chaos.audit.place_groups import FaultPlace, place_groups
 from chaos.audit.places import coverage, kill_map
 from chaos.audit.plans import budget, plan_of
 from chaos.audit.queue import resumes_from
+from chaos.model.places import EpochRank, Place
 from chaos.model.plan import Op, Plan
 from chaos.model.trigger import AtMoment, AtRecovery, AtStep
 from tests.check.story import Story
@@ -28,15 +29,15 @@ def extents(draw: st.DrawFn, *, steps_max: int = 8) -> JobProfile:
     trailing = draw(st.booleans())
     lengths = st.integers(0, steps_max)
     trained = [*epochs, *([len(epochs)] if trailing else [])]
-    steps = {(e, r): n for e in trained for r in ranks if (n := draw(lengths))}
+    steps = {EpochRank(e, r): n for e in trained for r in ranks if (n := draw(lengths))}
     saved = tuple(e for e in epochs if draw(st.booleans()))
     uploaders = ranks if draw(st.booleans()) else ranks[:1]
     return JobProfile(
         ranks=ranks,
         epochs=epochs,
         saved=saved,
-        uploads=tuple((epoch, rank) for epoch in saved for rank in uploaders),
-        saves=tuple((epoch, rank) for epoch in saved for rank in uploaders),
+        uploads=tuple(EpochRank(epoch, rank) for epoch in saved for rank in uploaders),
+        saves=tuple(EpochRank(epoch, rank) for epoch in saved for rank in uploaders),
         steps=steps,
         left_s={epoch: draw(st.floats(0, 30)) for epoch, _ in steps},
         seconds=3.0,
@@ -46,9 +47,9 @@ def extents(draw: st.DrawFn, *, steps_max: int = 8) -> JobProfile:
         },
         replaced={},
         loads=draw(st.sampled_from([(), ranks[:1], ranks])),
-        beside=tuple((epoch, uploaders[0]) for epoch in saved if draw(st.booleans())),
+        beside=tuple(EpochRank(epoch, uploaders[0]) for epoch in saved if draw(st.booleans())),
         loaders={place: 1 for place, n in steps.items() if n > 1 and draw(st.booleans())},
-        renamings={(epoch, uploaders[0]): 1 for epoch in saved if draw(st.booleans())},
+        renamings={EpochRank(epoch, uploaders[0]): 1 for epoch in saved if draw(st.booleans())},
     )
 
 
@@ -60,7 +61,7 @@ def exists(op: Op, profile: JobProfile) -> bool:
     if at.rank not in profile.ranks:
         return False
     if isinstance(at, AtStep):
-        return at.step <= profile.steps.get((at.epoch, at.rank), 0)
+        return at.step <= profile.steps.get(EpochRank(at.epoch, at.rank), 0)
     assert isinstance(at, AtMoment)
     of_moment = {"saving": profile.saves, "renaming": tuple(profile.renamings)}
     of_moment |= {"upload_begin": profile.uploads, "upload_end": profile.uploads}
@@ -69,7 +70,7 @@ def exists(op: Op, profile: JobProfile) -> bool:
     return at.epoch in profile.epochs
 
 
-def groups_of(places: tuple[Place, ...]) -> set[Group]:
+def groups_of(places: tuple[FaultPlace, ...]) -> set[Group]:
     return {place.group for place in places}
 
 
@@ -236,9 +237,9 @@ def extent_of(*, epochs: int, steps: int, ranks: int = 2) -> JobProfile:
         ranks=tuple(range(ranks)),
         epochs=every,
         saved=every,
-        uploads=tuple((e, r) for e in every for r in range(ranks)),
-        saves=tuple((e, r) for e in every for r in range(ranks)),
-        steps={(e, r): steps for e in every for r in range(ranks)},
+        uploads=tuple(EpochRank(e, r) for e in every for r in range(ranks)),
+        saves=tuple(EpochRank(e, r) for e in every for r in range(ranks)),
+        steps={EpochRank(e, r): steps for e in every for r in range(ranks)},
         left_s={e: 5.0 * (epochs - e) for e in every},
         seconds=10.0,
         settings={},
@@ -247,15 +248,15 @@ def extent_of(*, epochs: int, steps: int, ranks: int = 2) -> JobProfile:
 
 
 def under_torchrun(*, away: tuple[int, ...] = (), least: int | None = None) -> JobProfile:
-    places = tuple((epoch, 0) for epoch in range(4))
+    places = tuple(EpochRank(epoch, 0) for epoch in range(4))
     return JobProfile(
         ranks=(0, 1),
         epochs=(),
         saved=(),
         uploads=(),
         saves=places,
-        own_saves=tuple((epoch, 3) for epoch in range(4)),
-        steps={(epoch, rank): 3 for epoch in range(4) for rank in (0, 1)},
+        own_saves=tuple(Place(epoch, 3) for epoch in range(4)),
+        steps={EpochRank(epoch, rank): 3 for epoch in range(4) for rank in (0, 1)},
         left_s=dict.fromkeys(range(4), 10.0),
         seconds=3.0,
         settings={"num_workers": 2 if least is None else [least, 2]},

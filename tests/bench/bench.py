@@ -29,6 +29,7 @@ from chaos.launch.forked.backend import ForkBackend
 from chaos.launch.ray.backend import RayBackend
 from chaos.model.event import StepDone, WatchCost
 from chaos.model.history import History
+from chaos.model.places import Place
 from chaos.model.plan import Plan
 from chaos.model.watch import Watch
 from chaos.preflight.forecast import simulate
@@ -271,12 +272,12 @@ def _watch(watch: Watch, folder: Path, costs: list[tuple[float, float]]) -> Call
     watchers = Watchers(watch, record)
     watchers.install(folder, ranks=1, was_handed_none=False, strikes_in_save={})
 
-    def step_done(losses: Any, inputs: Any) -> tuple[int, int]:
+    def step_done(losses: Any, inputs: Any) -> Place:
         with watchers.cost.watching:
             cursor.step += 1
             journal.add(StepDone(**cursor.place(), losses=losses, inputs=inputs))
             watchers.step_done()
-        return cursor.epoch, cursor.step
+        return Place(cursor.epoch, cursor.step)
 
     def report() -> None:
         watchers.report_begun()

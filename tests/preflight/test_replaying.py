@@ -11,6 +11,7 @@ from chaos.audit.job_profile import job_profile
 from chaos.errors import UsageError
 from chaos.faults.kill_node import KillNode
 from chaos.faults.return_capacity import ReturnCapacity
+from chaos.model.places import EpochRank
 from chaos.model.plan import Op, Plan, Shape
 from chaos.model.scenario import Expect, Job, Limits
 from chaos.model.trigger import AtStep
@@ -193,7 +194,7 @@ def test_calibration_strikes_behind_the_first_commit() -> None:
 
 
 def test_a_job_that_reports_once_cannot_be_calibrated() -> None:
-    job = replace(job_profile(Story(()).history()), steps={(0, 0): 5, (0, 1): 5})
+    job = replace(job_profile(Story(()).history()), steps={EpochRank(0, 0): 5, EpochRank(0, 1): 5})
 
     with pytest.raises(UsageError, match="reports only once"):
         list(struck_places(job, count=1, seed=0))

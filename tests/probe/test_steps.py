@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.distributed.checkpoint.state_dict import get_state_dict
 
+from chaos.model.places import Place
 from chaos.probe.state.gradients import is_empty_step, waiting
 from chaos.probe.steps import StepHook
 
@@ -38,9 +39,9 @@ class Job:
     def _gradients_due(self) -> None:
         self.waited.append(len(list(waiting([self.optimizer]))))
 
-    def _step_done(self, losses: Any, _: Any) -> tuple[int, int]:
+    def _step_done(self, losses: Any, _: Any) -> Place:
         self.steps.append(losses)
-        return 0, len(self.steps)
+        return Place(0, len(self.steps))
 
     def _failed(self, where: str, error: Exception) -> None:
         raise AssertionError(where) from error

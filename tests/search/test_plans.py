@@ -7,16 +7,22 @@ from hypothesis import strategies as st
 import chaos
 from chaos.errors import UsageError
 from chaos.model.fault_entry import FAULTS, FaultEntry
+from chaos.model.places import EpochRank
 from chaos.model.plan import Op
 from chaos.model.trigger import AtMoment, AtRecovery, AtStep
 from chaos.search import FAULTS_MAX
 from chaos.search.plans import JobPlaces, drawn_plans
 
-UPLOADS = [(epoch, 0) for epoch in range(3)]
-EVERY = [(epoch, rank) for epoch in range(3) for rank in range(2)]
+UPLOADS = [EpochRank(epoch, 0) for epoch in range(3)]
+EVERY = [EpochRank(epoch, rank) for epoch in range(3) for rank in range(2)]
 RAYS = JobPlaces(
     dict.fromkeys(EVERY, 4),
-    {"upload_begin": UPLOADS, "upload_end": UPLOADS, "reported": EVERY, "saving": [(1, 1)]},
+    {
+        "upload_begin": UPLOADS,
+        "upload_end": UPLOADS,
+        "reported": EVERY,
+        "saving": [EpochRank(1, 1)],
+    },
 )
 TORCHRUNS = JobPlaces(dict.fromkeys(EVERY, 4), {"saving": UPLOADS}, "torchrun")
 QUICK = settings(max_examples=200, phases=(Phase.generate, Phase.shrink), database=None)
@@ -25,7 +31,7 @@ QUICK = settings(max_examples=200, phases=(Phase.generate, Phase.shrink), databa
 def is_there(op: Op, places: JobPlaces) -> bool:
     match op.at:
         case AtStep(epoch=epoch, step=step, rank=int(rank)):
-            return step <= places.steps.get((epoch, rank), 0)
+            return step <= places.steps.get(EpochRank(epoch, rank), 0)
         case AtMoment(epoch=epoch, moment=moment, rank=rank):
             return (epoch, rank) in places.moments[moment]
         case AtRecovery(rank=rank):

@@ -7,12 +7,13 @@ from hypothesis import strategies as st
 
 from chaos.audit.place_groups import order_of
 from chaos.faults.kill_worker import KillWorker
+from chaos.model.places import EpochRank
 from chaos.model.plan import Op
 from chaos.model.trigger import AtMoment, AtRecovery, AtStep
 from chaos.search.plans import JobPlaces, drawn_plans
 from chaos.search.shrink import Ops, shrunk
 
-POINTS = [(epoch, 0) for epoch in range(6)]
+POINTS = [EpochRank(epoch, 0) for epoch in range(6)]
 PLACES = JobPlaces(
     dict.fromkeys(POINTS, 8), dict.fromkeys(("upload_begin", "reported", "committed"), POINTS)
 )

@@ -15,6 +15,7 @@ from chaos.faults.kill_worker import KillWorker
 from chaos.launch.forked.backend import ForkBackend
 from chaos.model.event import Committed
 from chaos.model.history import History
+from chaos.model.places import EpochRank
 from chaos.model.plan import Op
 from chaos.model.trigger import AtMoment, AtStep
 from chaos.model.verdict import Verdict
@@ -105,7 +106,9 @@ def test_left_alone_it_trains_to_its_end_as_the_catalogue_lays_it_out(
     assert seen.verdict.status == "pass", seen.verdict.headline
     length, course = job_profile(seen.history), exhibit.layout(variant(exhibit))
     for rank in (0, 1):
-        assert tuple(length.steps[epoch, rank] for epoch in length.epochs) == course.steps
+        assert (
+            tuple(length.steps[EpochRank(epoch, rank)] for epoch in length.epochs) == course.steps
+        )
 
 
 @pytest.mark.parametrize("control", sampled(CONTROLS))

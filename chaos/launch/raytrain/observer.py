@@ -47,7 +47,7 @@ class Observer:
         self._reports = 0  # of this attempt
         self._may_move = False
         self._epochs: dict[str, int] = {}
-        self._places: dict[str, tuple[int, int]] = {}
+        self._places: dict[str, Place] = {}
         self._state = self._folder = ""
         self._polls_matter = any(holds_polls(op) for op in plan.ops)
         self._visits: Counter[str] = Counter()
@@ -109,7 +109,7 @@ class Observer:
         HERE.attempt = self._attempt = attempt = lineage["attempt"]
         self._reports = 0
         handed = compat.checkpoint_handed_to(worker_group)
-        self._next_epoch = place_after(lineage, handed)[0]
+        self._next_epoch = place_after(lineage, handed).epoch
         self._may_move = attempt > 0
         self._journal.add(
             WorkerGroupStarted(
@@ -150,7 +150,7 @@ class Observer:
             checkpoint=name,
             metrics=tuple(_plain(record) for record in metrics),
             early=early,
-            goes_on=None if goes_on is None else Place(*goes_on),
+            goes_on=goes_on,
         )
         self._journal.add(event)
         if name is not None:
@@ -178,10 +178,10 @@ class Observer:
         with contextlib.suppress(Exception):  # nothing more can be done; RunEnded will be missed
             self._journal.add(ObserverFailed(where=where, error=f"{type(error).__name__}: {error}"))
 
-    def _older(self, checkpoint: str | None) -> tuple[int, int] | None:
+    def _older(self, checkpoint: str | None) -> Place | None:
         """Return the resume place of a checkpoint that was saved earlier than its report."""
         place = None if checkpoint is None else self._saves.goes_on_at(checkpoint)
-        return place if place is not None and place < (self._next_epoch + 1, 0) else None
+        return place if place is not None and place < Place(self._next_epoch + 1, 0) else None
 
     def _follow_workers(self) -> None:
         """Count epochs from the place at which the workers resumed.
@@ -217,14 +217,13 @@ def _free_name(journals: Path, name: str) -> str:
     return next(name for name in names if not (journals / f"{name}.jsonl").exists())
 
 
-def place_after(lineage: dict[str, Any], checkpoint: str | None) -> tuple[int, int]:
+def place_after(lineage: dict[str, Any], checkpoint: str | None) -> Place:
     """Return the place at which an attempt begins that was handed a checkpoint, or None."""
-    after = (lineage["epochs"].get(checkpoint, -1) + 1, 0)
-    place: tuple[int, int] = lineage["places"].get(checkpoint, after)
-    return place
+    after = Place(lineage["epochs"].get(checkpoint, -1) + 1, 0)
+    return Place(*lineage["places"].get(checkpoint, after))
 
 
-Numbered: TypeAlias = tuple[int, dict[str, int], dict[str, tuple[int, int]]]
+Numbered: TypeAlias = tuple[int, dict[str, int], dict[str, Place]]
 
 
 def numbered_before(journals: Path) -> Numbered:
@@ -232,7 +231,7 @@ def numbered_before(journals: Path) -> Numbered:
 
     They hold the epoch that each ended, and the resume place of those older than their report.
     """
-    attempts, epochs, places = 0, dict[str, int](), dict[str, tuple[int, int]]()
+    attempts, epochs, places = 0, dict[str, int](), dict[str, Place]()
     for path in journals.glob("controller-*.jsonl"):
         for entry in read_journal(path)[0]:
             match entry.what:
