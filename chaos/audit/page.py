@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from textwrap import shorten, wrap
 from urllib.parse import quote
 
-from chaos.audit.answer import Word, confidence, coverage_share
-from chaos.audit.card import Card
+from chaos.audit.card import Card, Word, confidence, coverage_share
 from chaos.audit.sections import ON_THE_CARD, Cause, causes, remarks, untried
 from chaos.audit.table import (
     GroupRow,

@@ -13,10 +13,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from chaos.audit.answer import ACCEPTABLE
 from chaos.audit.audit import Audit, Choice, Spread
 from chaos.audit.budget import Budget
-from chaos.audit.card import Card
+from chaos.audit.card import ACCEPTABLE, Card
 from chaos.audit.folder import AuditFolder
 from chaos.audit.group import Question, chosen_groups
 from chaos.audit.lanes import lanes_for

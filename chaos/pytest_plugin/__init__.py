@@ -14,7 +14,6 @@ import pytest
 from chaos.pytest_plugin.options import (
     GROUP,
     JOB_MARK,
-    RUNS,
     SCENARIO_MARK,
     Option,
     fill_in,
@@ -81,13 +80,6 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", marker)
     fill_in(config)
     config.pluginmanager.register(Suite(config), "chaos-suite")
-
-
-def pytest_unconfigure(config: pytest.Config) -> None:
-    """End the cluster, or the processes, that was kept warm for runs."""
-    runs = config.stash.get(RUNS, None)
-    if runs is not None:
-        runs.close()
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:

@@ -20,7 +20,6 @@ from chaos.pytest_plugin.options import (
     GROUP,
     RAY_GROUP,
     ROWS,
-    RUNS,
     Option,
     keep_together,
     would_have_clusters_side_by_side,
@@ -148,9 +147,15 @@ class Runs:
             suite.interrupted(seen[-1].directory)
 
 
+_RUNS: pytest.StashKey[Runs] = pytest.StashKey()
+
+
 def runs_of(config: pytest.Config) -> Runs:
-    """Return the session's runs; the first call makes them."""
-    return config.stash.setdefault(RUNS, Runs(config))
+    """Return the session's runs; the first call makes them, and they end with the session."""
+    if _RUNS not in config.stash:
+        runs = config.stash[_RUNS] = Runs(config)
+        config.add_cleanup(runs.close)
+    return config.stash[_RUNS]
 
 
 def group_of(plan: Plan) -> str:

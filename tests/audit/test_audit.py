@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from chaos.audit.answer import reasons
 from chaos.audit.audit import Audit, Choice
 from chaos.audit.budget import Budget, Progress
-from chaos.audit.card import Card
+from chaos.audit.card import Card, reasons
 from chaos.audit.determinism import Repetition, repetition
 from chaos.audit.group import Group, groups_of
 from chaos.audit.page import omissions

@@ -5,9 +5,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from chaos.audit.answer import confidence
 from chaos.audit.audit import Choice
-from chaos.audit.card import Card
+from chaos.audit.card import Card, confidence
 from chaos.audit.page import badge_svg, paragraph, render_card, summary_svg
 from tests.audit.backend import FakeBackend, audit_of, loses_momentum
 
