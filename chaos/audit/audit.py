@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import TypeAlias
 
 from chaos.audit.baseline_runs import Clean, CleanRuns
-from chaos.audit.budget import UNLIMITED, Budget, Minimum, Pace, Progress, ShowProgress, estimate_s
+from chaos.audit.budget import (
+    UNLIMITED,
+    AuditProgress,
+    Budget,
+    Minimum,
+    Pace,
+    ShowProgress,
+    estimate_s,
+)
 from chaos.audit.card import Card, Ended
 from chaos.audit.chains import joined
 from chaos.audit.finding import size
@@ -260,7 +268,9 @@ class Audit:
         last = self._runs[-1] if self._runs else None
         wrong = sum(row.is_wrong for row in self._runs)
         left_s = pace.left_s(self.budget)
-        self.show(Progress(FAULTS, len(self._runs), max(total, queue.taken), left_s, last, wrong))
+        self.show(
+            AuditProgress(FAULTS, len(self._runs), max(total, queue.taken), left_s, last, wrong)
+        )
 
     def _inject(self, backend: Backend, clean: Clean, run: Run) -> tuple[RunRow, ...]:
         """Execute one run with faults; only its rows stay in memory."""
@@ -300,11 +310,11 @@ class Audit:
             return card
         found, total = list(card.findings), len(card.findings)
         for number, finding in enumerate(card.findings):
-            self.show(Progress(CONFIRMATION, number, total))
+            self.show(AuditProgress(CONFIRMATION, number, total))
             file, cwd = self.folder.path / finding.repro, Path(self.plan.cwd)
             seen = confirmation(file, self.confirm, seed=self.plan.seed, cwd=cwd)
             found[number] = finding.model_copy(update={"confirmation": seen})
             card = card.model_copy(update={"findings": tuple(found)})
             writer.write(card)
-        self.show(Progress(CONFIRMATION, total, total))
+        self.show(AuditProgress(CONFIRMATION, total, total))
         return card

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from chaos.audit.budget import Progress, ShowProgress
+from chaos.audit.budget import AuditProgress, ShowProgress
 from chaos.audit.determinism import Repetition, hidden_part, made_by_the_first, repetition
 from chaos.audit.folder import AuditFolder
 from chaos.audit.job_profile import JobProfile, job_profile, shared
@@ -313,7 +313,7 @@ class CleanRuns:
     def _execute(
         self, backend: Backend, plan: Plan, number: int, *, of: int
     ) -> tuple[RunDirectory, FinishedRun]:
-        self.show(Progress(STAGE, min(number, of) - 1, of))
+        self.show(AuditProgress(STAGE, min(number, of) - 1, of))
         alone = plan.baseline()
         directory = self.folder.new_run("clean", number, alone)
         return directory, self.folder.execute(backend, alone, directory, None, self.clock)

@@ -57,7 +57,7 @@ def estimate_s(runs: int, *, each_s: float, lanes: int) -> float:
 
 
 @dataclass(frozen=True)
-class Progress:
+class AuditProgress:
     """The progress of an audit."""
 
     stage: str
@@ -72,7 +72,7 @@ class Progress:
     wrong: int = 0
 
 
-ShowProgress: TypeAlias = Callable[[Progress], None]
+ShowProgress: TypeAlias = Callable[[AuditProgress], None]
 
 
 @dataclass(frozen=True)

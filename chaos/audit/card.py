@@ -32,7 +32,7 @@ RESUMES_MIN = 3  # an early, a middle and a late one, if it is unknown which pla
 Ended: TypeAlias = Literal["all", "budget", "interrupted"]
 
 
-class Job(Record):
+class AuditedJob(Record):
     """The audited job, by a clean run."""
 
     script: str
@@ -99,7 +99,7 @@ class Card(Record):
     ended: Ended
     seconds: float
     versions: dict[str, str]
-    job: Job
+    job: AuditedJob
     repetition: Repetition
     notes: tuple[Note, ...]
     covered: tuple[Covered, ...]

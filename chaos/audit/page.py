@@ -12,7 +12,7 @@ from textwrap import shorten, wrap
 from urllib.parse import quote
 
 from chaos.audit.card import Card, Word, confidence, coverage_share
-from chaos.audit.sections import ON_THE_CARD, Cause, causes, remarks, untried
+from chaos.audit.sections import ON_THE_CARD, CauseSection, causes, remarks, untried
 from chaos.audit.table import (
     GroupRow,
     KindRow,
@@ -55,7 +55,7 @@ class Omission:
 
 
 @dataclass(frozen=True)
-class Line:
+class FaultRow:
     """One kind of fault: its name and its cells, each with a colour."""
 
     name: str
@@ -197,16 +197,16 @@ def summary_svg(card: Card) -> str:
     )
 
 
-def _lines(card: Card) -> list[Line]:
+def _lines(card: Card) -> list[FaultRow]:
     return [_line(name, cells) for name, *cells in kind_cells(card)]
 
 
-def _line(name: str, cells: Sequence[str]) -> Line:
+def _line(name: str, cells: Sequence[str]) -> FaultRow:
     if not cells[-1]:
-        return Line(name, _GREY, tuple((text, _GREY) for text in cells if text))
+        return FaultRow(name, _GREY, tuple((text, _GREY) for text in cells if text))
     looks = zip(cells, KIND_TONES, strict=True)
     inks = (_GREY if text == "0" else _INKS[tone] for text, tone in looks)
-    return Line(name, _PLAIN, tuple(zip(cells, inks, strict=True)))
+    return FaultRow(name, _PLAIN, tuple(zip(cells, inks, strict=True)))
 
 
 def card_in_markdown(card: Card) -> str:
@@ -244,7 +244,7 @@ def paragraph(card: Card) -> str:
     return fitted("\n".join([" ".join(texts), *(["", *found] if found else []), ""]))
 
 
-def _section(cause: Cause) -> list[str]:
+def _section(cause: CauseSection) -> list[str]:
     lines = [f"## {plain(cause.title)}", "", plain(cause.sentence), ""]
     if cause.finding is not None:
         places = [plain(place) for place in cause.finding.places[:PLACES_IN_MARKDOWN]]

@@ -17,7 +17,7 @@ INCONCLUSIVE_SHOWN = 3
 
 
 @dataclass(frozen=True)
-class Cause:
+class CauseSection:
     """One thing that is wrong: a finding, or the settings, which have none."""
 
     title: str
@@ -28,14 +28,14 @@ class Cause:
     finding: Finding | None = None
 
 
-def causes(card: Card) -> Iterator[Cause]:
+def causes(card: Card) -> Iterator[CauseSection]:
     """Yield all that is wrong, the settings first."""
     retries = card.retries
     if retries.is_finding:
-        yield Cause(SETTINGS, as_sentence(retries.sentence), "write", retries.fix)
+        yield CauseSection(SETTINGS, as_sentence(retries.sentence), "write", retries.fix)
     for finding in card.findings:
         command = f"chaos run {card.folder}/{finding.repro}"
-        yield Cause(title(finding), finding.headline, "repro", command, finding)
+        yield CauseSection(title(finding), finding.headline, "repro", command, finding)
 
 
 def title(finding: Finding) -> str:

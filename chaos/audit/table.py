@@ -19,7 +19,7 @@ Fate: TypeAlias = Literal[
 
 
 @dataclass(frozen=True)
-class Tally:
+class RunTally:
     """The results of some runs: each run is counted once."""
 
     right: int = 0
@@ -50,7 +50,7 @@ class Cell:
     epochs: str
     column: int
     places: int
-    tally: Tally
+    tally: RunTally
     lost_max: int | None
 
     @property
@@ -63,7 +63,7 @@ class GroupRow:
     """The results of one group, and its recomputed steps; None: no step was seen."""
 
     group: Group
-    tally: Tally
+    tally: RunTally
     resumed: int
     resumed_right: int
     tried: int
@@ -79,13 +79,13 @@ class KindRow:
     """The results of one kind of fault."""
 
     kind: Kind
-    tally: Tally
+    tally: RunTally
     tried: int
     places: int
 
 
 @dataclass(frozen=True)
-class CheckRow:
+class CheckTally:
     """The verdicts of one check by number."""
 
     check: str
@@ -97,7 +97,7 @@ class CheckRow:
 
 
 @dataclass(frozen=True)
-class PartRow:
+class PartTally:
     """The number of times that a part of the state was restored, over all runs with a resume."""
 
     component: str
@@ -114,7 +114,7 @@ class PartRow:
         return self.restored + self.lost + self.idle + self.not_compared
 
 
-def part_rows(card: Card) -> tuple[PartRow, ...]:
+def part_rows(card: Card) -> tuple[PartTally, ...]:
     """Return one row per part of the state, as the diagnosis orders them."""
     standings: dict[str, list[tuple[Standing, bool]]] = {}
     for run in card.runs:
@@ -123,13 +123,13 @@ def part_rows(card: Card) -> tuple[PartRow, ...]:
     return tuple(_part_row(component, found) for component, found in standings.items())
 
 
-def _part_row(component: str, found: Sequence[tuple[Standing, bool]]) -> PartRow:
+def _part_row(component: str, found: Sequence[tuple[Standing, bool]]) -> PartTally:
     apart = [row for row in found if row[0] not in ("restored", "not compared")]
     lost = [standing for standing, is_idle in apart if not is_idle]
     shown = lost or [standing for standing, _ in apart]
     restored = sum(standing == "restored" for standing, _ in found)
     usual: Standing = "restored" if restored else "not compared"
-    return PartRow(
+    return PartTally(
         component=component,
         restored=restored,
         lost=len(lost),
@@ -178,9 +178,9 @@ def cells(card: Card) -> tuple[Cell, ...]:
     )
 
 
-def tally(runs: Sequence[RunRow]) -> Tally:
+def tally(runs: Sequence[RunRow]) -> RunTally:
     """Count runs by the job's result."""
-    return Tally(
+    return RunTally(
         right=sum(run.is_right and run.resumed > 0 for run in runs),
         from_scratch=sum(run.is_right and run.resumed == 0 for run in runs),
         wrong=sum(run.is_wrong for run in runs),
@@ -226,7 +226,7 @@ def lost_steps(runs: Sequence[RunRow]) -> list[int]:
     return [run.lost_steps for run in runs if run.lost_steps is not None]
 
 
-def check_rows(card: Card) -> tuple[CheckRow, ...]:
+def check_rows(card: Card) -> tuple[CheckTally, ...]:
     """Return one row per check, in the order in which they judge."""
     rows = []
     for name in _checks(card):
@@ -234,7 +234,7 @@ def check_rows(card: Card) -> tuple[CheckRow, ...]:
         inconclusive = sum(name in run.undecided for run in card.runs)
         broken = sum(any(d.check == name for d in run.defects) for run in card.runs)
         rows.append(
-            CheckRow(name, told, len(card.runs) - told - inconclusive, broken, inconclusive)
+            CheckTally(name, told, len(card.runs) - told - inconclusive, broken, inconclusive)
         )
     return tuple(rows)
 

@@ -8,12 +8,12 @@ from rich.panel import Panel
 from rich.table import Column, Table
 from rich.text import Text
 
-from chaos.audit.budget import Progress
+from chaos.audit.budget import AuditProgress
 from chaos.audit.card import Card
 from chaos.audit.notes import Note
 from chaos.audit.page import KIND_HEAD, kind_cells
 from chaos.audit.run_row import RunRow
-from chaos.audit.sections import Cause, causes, remarks
+from chaos.audit.sections import CauseSection, causes, remarks
 from chaos.audit.table import Cell, Fate, cells, group_rows, kind_rows
 from chaos.check.grade import ACCEPTED
 from chaos.report.live import MovingLine
@@ -121,7 +121,7 @@ def _script(card: Card) -> str:
     return card.job.script.rsplit("/", maxsplit=1)[-1]
 
 
-def _cause(cause: Cause, card: Card, *, framed: bool) -> Iterator[RenderableType]:
+def _cause(cause: CauseSection, card: Card, *, framed: bool) -> Iterator[RenderableType]:
     finding, rows, style = cause.finding, list[_Row](), "bold red"
     ways = [(cause.label, "dim", cause.remedy)]
     if finding is not None:
@@ -158,7 +158,7 @@ def _commands(rows: Sequence[_Row]) -> Iterator[Text]:
 class AuditDisplay(MovingLine):
     """The progress of an audit in a terminal; `show` is called once for each change."""
 
-    def show(self, progress: Progress) -> None:
+    def show(self, progress: AuditProgress) -> None:
         self.say(line(progress), stage=progress.stage, done=progress.done, total=progress.total)
 
     def tell(self, notes: Sequence[Note]) -> None:
@@ -167,7 +167,7 @@ class AuditDisplay(MovingLine):
             self.write(note_line(note))
 
 
-def line(progress: Progress) -> Text:
+def line(progress: AuditProgress) -> Text:
     """Return an audit's progress in one line."""
     text = Text.assemble((progress.stage, "bold"), f"  {progress.done}/{progress.total}")
     if progress.wrong:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from chaos import __version__
 from chaos.audit.baseline_runs import Clean
-from chaos.audit.card import Card, Covered, Ended, Job, Replaced
+from chaos.audit.card import AuditedJob, Card, Covered, Ended, Replaced
 from chaos.audit.chains import joined
 from chaos.audit.finding import Finding, findings
 from chaos.audit.folder import AuditFolder
@@ -192,13 +192,13 @@ def _accepted(runs: Sequence[RunRow]) -> Iterator[Note]:
         yield Note(kind="note", text=f"{plural(len(texts), 'place')}{first}")
 
 
-def _job(clean: Clean) -> Job:
+def _job(clean: Clean) -> AuditedJob:
     seen = clean.shown
     steps = [sum(n for (_, of), n in seen.steps.items() if of == rank) for rank in seen.ranks]
     epochs, saved = len(seen.epochs), len(seen.saved)
     if seen.facts.lacks_part("reports"):
         epochs, saved = len({epoch for epoch, _ in seen.steps}), len(seen.own_saves)
-    return Job(
+    return AuditedJob(
         script=clean.plan.job.source,
         args=masked(clean.plan.job.args),
         workers=clean.plan.job.workers,

@@ -25,7 +25,7 @@ EXIT_PASS, EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_USAGE, EXIT_HARNESS = range(5)
 EXIT_INTERRUPTED = 130
 
 
-class Entry(NamedTuple):
+class CommandEntry(NamedTuple):
     """One command: the place of its function, and its line of help; hidden without a panel."""
 
     name: str
@@ -36,27 +36,33 @@ class Entry(NamedTuple):
 
 START, RESULTS, CLUSTER, TOOLS = "Start", "Results", "Cluster configuration", "Tools"
 COMMANDS = (
-    Entry(
+    CommandEntry(
         "audit", "audit:audit", START, "Inject faults into a training script, without a cluster."
     ),
-    Entry("run", "run:run", START, "Run scenarios and judge the results."),
-    Entry(
+    CommandEntry("run", "run:run", START, "Run scenarios and judge the results."),
+    CommandEntry(
         "search",
         "search:search",
         START,
         "Draw plans of several faults; show the smallest that fail.",
     ),
-    Entry("init", "init:init", START, "Write a first scenario and a CI workflow for a script."),
-    Entry("report", "report:report", RESULTS, "List runs, open a report or convert it."),
-    Entry("compare", "compare:compare", RESULTS, "Compare two runs or suites."),
-    Entry("replay", "replay:replay", RESULTS, "Execute the plan of a recorded run again."),
-    Entry("preflight", "preflight:preflight", CLUSTER, "Forecast a job on a spot market."),
-    Entry("from-trace", "from_trace:from_trace", CLUSTER, "Write a scenario from a spot trace."),
-    Entry("list", "listing:list_", TOOLS, "List or explain faults, places, checks and scenarios."),
-    Entry("doctor", "doctor:doctor", TOOLS, "Check this machine."),
-    Entry("rejudge", "replay:rejudge", None, "Judge recorded runs again."),
-    Entry("schema", "listing:schema", None, "Print the JSON Schema of scenario files."),
-    Entry("selftest", "selftest:selftest", None, "Test chaos on jobs with known bugs."),
+    CommandEntry(
+        "init", "init:init", START, "Write a first scenario and a CI workflow for a script."
+    ),
+    CommandEntry("report", "report:report", RESULTS, "List runs, open a report or convert it."),
+    CommandEntry("compare", "compare:compare", RESULTS, "Compare two runs or suites."),
+    CommandEntry("replay", "replay:replay", RESULTS, "Execute the plan of a recorded run again."),
+    CommandEntry("preflight", "preflight:preflight", CLUSTER, "Forecast a job on a spot market."),
+    CommandEntry(
+        "from-trace", "from_trace:from_trace", CLUSTER, "Write a scenario from a spot trace."
+    ),
+    CommandEntry(
+        "list", "listing:list_", TOOLS, "List or explain faults, places, checks and scenarios."
+    ),
+    CommandEntry("doctor", "doctor:doctor", TOOLS, "Check this machine."),
+    CommandEntry("rejudge", "replay:rejudge", None, "Judge recorded runs again."),
+    CommandEntry("schema", "listing:schema", None, "Print the JSON Schema of scenario files."),
+    CommandEntry("selftest", "selftest:selftest", None, "Test chaos on jobs with known bugs."),
 )
 
 
@@ -87,7 +93,7 @@ class _Lazy(TyperCommand):
 
     # Each command imports what it needs when it is called: `chaos --help` took 1.2 CPU seconds with
     # all of them, and takes 0.26.
-    def __init__(self, entry: Entry) -> None:
+    def __init__(self, entry: CommandEntry) -> None:
         super().__init__(entry.name, help=entry.line, hidden=entry.panel is None)
         self._function = entry.function
 

@@ -39,7 +39,7 @@ from chaos.launch.open import open_backend
 from chaos.model.plan import Plan, PlanBackend
 from chaos.model.summary import SUITE
 from chaos.plan.permitted import ClusterOverrides, Permissions
-from chaos.report.ci import Place, annotations
+from chaos.report.ci import ScenarioPlace, annotations
 from chaos.report.outcome import FinishedRun, SuiteRow, by_scenario, not_run, row_of
 from chaos.report.screen import screen
 from chaos.report.terminal import closing_line, print_suite, row_line
@@ -377,5 +377,5 @@ def _tell_ci(console: Console, worst: list[SuiteRow], page: Path) -> None:
 
 
 def _annotations(worst: Sequence[SuiteRow]) -> Iterator[str]:
-    places = [Place(*place_of_scenario(Path(row.file), os.environ)) for row in worst]
+    places = [ScenarioPlace(*place_of_scenario(Path(row.file), os.environ)) for row in worst]
     return annotations(worst, places)

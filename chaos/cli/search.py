@@ -45,7 +45,7 @@ from chaos.search import FAULTS_MAX
 from chaos.words import plural
 
 if TYPE_CHECKING:
-    from chaos.search.search import Found, Result
+    from chaos.search.search import FoundCause, SearchResult
 
 # Where neither a time nor a number of runs is asked for; a search has no end of its own.
 SEARCH_S = 300.0
@@ -134,7 +134,7 @@ def _searched(
     folder: AuditFolder,
     display: AuditDisplay,
     **how: Any,  # noqa: ANN401 - the fields of a search
-) -> "Result":
+) -> "SearchResult":
     """Search, and return the result; if it is broken off, say where the findings so far are."""
     # Imported here: Hypothesis is in an extra, and what is refused before costs no second.
     from chaos.search.search import RESULT, Search  # noqa: PLC0415
@@ -156,13 +156,13 @@ def _searched(
         raise
 
 
-def print_result(result: "Result", console: Console) -> None:
+def print_result(result: "SearchResult", console: Console) -> None:
     """Print what a search has found; paths and commands are never broken."""
     for line in _lines(result):
         console.print(line, soft_wrap=True)
 
 
-def _lines(result: "Result") -> Iterator[Text]:
+def _lines(result: "SearchResult") -> Iterator[Text]:
     found = result.found
     mark, style = (
         ("✗", "bold red") if found else ("✓", "green") if result.resumed else ("?", "yellow")
@@ -196,7 +196,7 @@ def _lines(result: "Result") -> Iterator[Text]:
     yield Text(f"folder  {result.folder}")
 
 
-def _size(one: "Found") -> str:
+def _size(one: "FoundCause") -> str:
     parts = [plural(len(one.row.ops), "fault")]
     if one.was_known:
         parts.append("found by an earlier search")

@@ -11,7 +11,7 @@ import msgspec
 from chaos.faults.world import Target
 from chaos.launch.process_world import ProcessWorld
 from chaos.launch.world import answers
-from chaos.probe.gates import Gate, StrangerError, listen
+from chaos.probe.gates import GateConnection, StrangerError, listen
 from chaos.run.controller import ChaosController
 
 # Until the next `accept` after one that failed, as where no file descriptor is left for a while.
@@ -53,14 +53,14 @@ class GateServer:
                 self._closed.wait(RETRY_S)
                 continue
             try:
-                gate = Gate(end)
+                gate = GateConnection(end)
                 threading.Thread(target=self._answer, args=(gate,), daemon=True).start()
             except StrangerError:
                 continue  # closed unread
             except RuntimeError:  # no more threads: the other process sees the end at once
                 end.close()
 
-    def _answer(self, gate: Gate) -> None:
+    def _answer(self, gate: GateConnection) -> None:
         try:
             with suppress(EOFError, OSError, msgspec.DecodeError):
                 while True:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from chaos.model.plan import Plan
 from chaos.probe.address import RunAddress
-from chaos.probe.written import Confines, Ledger, Written, is_below, read_ledger, record
+from chaos.probe.written import Confines, WriteLedger, Written, is_below, read_ledger, record
 from chaos.run import leavings
 from chaos.run.directory import RunDirectory
 
@@ -66,7 +66,7 @@ class NodeDisk:
         tempfile.tempdir = None
         process.current_process()._config.pop("tempdir", None)  # type: ignore[attr-defined]  # noqa: SLF001
         ours = [self.run.directory / name for name in OURS]
-        record(Ledger(self._ledger, [*ours, self.tmp], self.confines))
+        record(WriteLedger(self._ledger, [*ours, self.tmp], self.confines))
 
     def lose(self) -> None:
         """Remove the files that were on the node's own disk, as far as that is known.
@@ -120,7 +120,7 @@ def record_start(directory: RunDirectory, plan: Plan) -> None:
     """Record the script's writes up to its `fit()`, beside those of this run's nodes."""
     ledger = directory.path / "nodes" / START / LEDGER
     ledger.parent.mkdir(parents=True, exist_ok=True)  # a killed driver's script starts once more
-    record(Ledger(ledger, [directory.path / name for name in OURS], confines_of(plan)))
+    record(WriteLedger(ledger, [directory.path / name for name in OURS], confines_of(plan)))
 
 
 def disks(run: RunAddress) -> list[NodeDisk]:

@@ -11,7 +11,7 @@ import numpy as np
 from chaos.errors import UsageError
 from chaos.model.plan import BackendName, Op
 from chaos.preflight.capacity import capacity
-from chaos.preflight.market import Market, Notice, faster
+from chaos.preflight.market import LossNotice, Market, faster
 from chaos.preflight.trace import Trace
 
 LOSSES = 1.5  # per time of a fault-free run, if no scale is given
@@ -66,7 +66,7 @@ def compressed(
             "shock": shock,
             "replay": replay,
             "away_h": away_s / 3600,
-            "notice": Notice(seconds=notice_s),
+            "notice": LossNotice(seconds=notice_s),
         }
     )
 

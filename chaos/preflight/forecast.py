@@ -20,7 +20,7 @@ import numpy as np
 from chaos.errors import UsageError
 from chaos.preflight.capacity import HOUR_S, Floats, Memoryless, PoolCapacity, capacity
 from chaos.preflight.estimate import Chance, Spread, chance, spread
-from chaos.preflight.market import Exponential, Market, Notice, loss_interval_s
+from chaos.preflight.market import Exponential, LossNotice, Market, loss_interval_s
 from chaos.preflight.question import Goal, Question
 from chaos.preflight.runs import SimulatedRuns
 
@@ -145,7 +145,7 @@ def _simulated(
 
 def _pool(question: Question) -> tuple[Market, int]:
     """Return the market and the number of nodes, which determine all losses and returns."""
-    plain = {"name": "", "source": "", "notice": Notice(), "price_ratio": 1.0, "doubt": None}
+    plain = {"name": "", "source": "", "notice": LossNotice(), "price_ratio": 1.0, "doubt": None}
     return question.market.model_copy(update=plain), question.job.pool
 
 

@@ -26,7 +26,7 @@ from chaos.model.event import (
 from chaos.model.history import BASELINE, HISTORY, History
 from chaos.model.launcher import FACTS, LauncherFacts, launcher_named
 from chaos.model.places import Place
-from chaos.preflight.market import MARKETS, Exponential, Market, Notice, preset
+from chaos.preflight.market import MARKETS, Exponential, LossNotice, Market, preset
 from chaos.preflight.question import Costs, JobShape, Question, RaySettings, changed
 from chaos.preflight.trace import fit, replayed
 from chaos.preflight.trace_files import read_advisor, read_trace
@@ -160,7 +160,7 @@ def chosen_market(choice: MarketChoice) -> tuple[Market, tuple[str, ...]]:
     if sum(map(bool, (choice.name, choice.trace, choice.advisor))) > 1:
         problem = "more than one market is given"
         raise UsageError(problem, "Choose one of --market, --trace and --advisor.")
-    assumed = Notice(seconds=120, reliability=0.95)
+    assumed = LossNotice(seconds=120, reliability=0.95)
     said = "notice of 120 s in 95 % of losses and a price of 0.35 are assumed, not in the source"
     if choice.trace is not None:
         trace = read_trace(choice.trace)
@@ -183,7 +183,7 @@ def _up_to(high: float) -> str:
     return f"to {high:.2f}" if math.isfinite(high) else "or more"
 
 
-def _advised(words: str, notice: Notice) -> tuple[Market, tuple[str, ...]]:
+def _advised(words: str, notice: LossNotice) -> tuple[Market, tuple[str, ...]]:
     path, _, rest = words.rpartition(":")
     file, _, region = path.rpartition(":")
     if not file or not region or not rest:

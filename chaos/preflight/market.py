@@ -109,7 +109,7 @@ class Shock(FiniteRecord):
         return sum(1 - (1 - share) ** pool for share in shares) / len(shares)
 
 
-class Notice(FiniteRecord):
+class LossNotice(FiniteRecord):
     """The notice of a loss: `seconds` before it, in `reliability` of all cases."""
 
     seconds: NonNegativeFloat = 0.0
@@ -148,7 +148,7 @@ class Market(FiniteRecord):
     shock: Shock | None = None
     #: the mean time until a lost node is replaced (exponential; 0: at once)
     away_h: NonNegativeFloat = 0.0
-    notice: Notice = Notice()
+    notice: LossNotice = LossNotice()
     doubt: Doubt | None = Field(default=None, description="left out: taken as it is given")
     #: a node's price as a share of the on-demand price
     price_ratio: float = Field(default=0.35, gt=0)
@@ -235,10 +235,10 @@ def loss_interval_s(market: Market, pool: int) -> float:
 
 
 def _synthetic(
-    name: str, lifetime: Lifetime, away_h: float, price_ratio: float, **others: Shock | Notice
+    name: str, lifetime: Lifetime, away_h: float, price_ratio: float, **others: Shock | LossNotice
 ) -> Market:
     """Return a market made by chaos; its notices are of two minutes if not given."""
-    told = {"notice": Notice(seconds=120, reliability=0.95), **others}
+    told = {"notice": LossNotice(seconds=120, reliability=0.95), **others}
     base = Market(name=name, lifetime=lifetime, source="synthetic, made by chaos")
     return base.model_copy(update={"away_h": away_h, "price_ratio": price_ratio, **told})
 
@@ -251,8 +251,10 @@ MARKETS: tuple[Market, ...] = (
     ),
     _synthetic("busy-16h", Exponential(mtbf_h=20), 0.5, 0.35, shock=Shock(every_h=24, share=0.3)),
     _synthetic("hot-4h", Exponential(mtbf_h=6), 0.75, 0.3, shock=Shock(every_h=4, share=0.3)),
-    _synthetic("bathtub-24h-cap", _BATHTUB, 0.1, 0.25, notice=Notice(seconds=30, reliability=0.8)),
-    _synthetic("unannounced-16h", Exponential(mtbf_h=16), 0.25, 0.35, notice=Notice()),
+    _synthetic(
+        "bathtub-24h-cap", _BATHTUB, 0.1, 0.25, notice=LossNotice(seconds=30, reliability=0.8)
+    ),
+    _synthetic("unannounced-16h", Exponential(mtbf_h=16), 0.25, 0.35, notice=LossNotice()),
 )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from chaos.errors import UsageError
 from chaos.preflight.capacity import Floats
 from chaos.preflight.estimate import Estimate
-from chaos.preflight.market import Doubt, Exponential, Market, Notice, Replay, Shock, Weibull
+from chaos.preflight.market import Doubt, Exponential, LossNotice, Market, Replay, Shock, Weibull
 from chaos.words import plural
 
 # Nodes that go at one instant: their lives ended by a shock, and not by their own law.
@@ -326,7 +326,7 @@ class FittedMarket:
     notes: tuple[str, ...]
 
 
-def fit(trace: Trace, *, notice: Notice, price_ratio: float, seed: int = 0) -> FittedMarket:
+def fit(trace: Trace, *, notice: LossNotice, price_ratio: float, seed: int = 0) -> FittedMarket:
     """Fit nodes that go up and down, and shocks that take several, to a trace.
 
     A Markov model: single losses at a rate per node, shocks at a rate of their
@@ -368,7 +368,7 @@ def fit(trace: Trace, *, notice: Notice, price_ratio: float, seed: int = 0) -> F
     return FittedMarket(market, mtbf, every, together, away, len(trace.drops), _notes(trace, law))
 
 
-def replayed(trace: Trace, *, notice: Notice, price_ratio: float) -> Market:
+def replayed(trace: Trace, *, notice: LossNotice, price_ratio: float) -> Market:
     """Return the market that repeats a trace as it was, from a random moment on."""
     return Market(
         name=f"replay of {trace.name.rsplit('/', maxsplit=1)[-1]}",

@@ -31,7 +31,7 @@ class Cursor:
         return {**self.who(), "epoch": self.epoch, "step": self.step}
 
 
-class Span:
+class TimeSpent:
     """A context that adds up the nanoseconds spent in it; a nested entry counts once."""
 
     def __init__(self, now_ns: Callable[[], int]) -> None:
@@ -59,8 +59,8 @@ class Cost:
 
     def __init__(self, clock: Clock | None = None) -> None:
         now_ns = (clock or SystemClock()).now_ns
-        self.watching = Span(now_ns)
-        self.on_state = Span(now_ns)
+        self.watching = TimeSpent(now_ns)
+        self.on_state = TimeSpent(now_ns)
         self.steps = 0
 
     def begin_anew(self) -> None:
@@ -69,7 +69,7 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Record:
+class Recorder:
     """The cursor of a rank, and the functions to write events with, shared by all watchers."""
 
     cursor: Cursor

@@ -56,7 +56,7 @@ class StrangerError(OSError):
     """The process at the other end runs as another user."""
 
 
-class Gate:
+class GateConnection:
     """One end of a connection between a process of the job and the harness."""
 
     def __init__(self, end: socket.socket) -> None:
@@ -112,11 +112,11 @@ def listen(name: str) -> socket.socket:
     return server
 
 
-def connect(name: str) -> Gate:
+def connect(name: str) -> GateConnection:
     """Connect to a listener's name; raises `OSError` if no process of this user listens."""
     end = socket.socket(socket.AF_UNIX)
     end.connect(f"\0{name}")
-    return Gate(end)
+    return GateConnection(end)
 
 
 class SocketController(ControllerPort):

@@ -21,10 +21,10 @@ from chaos.model.event import (
     SeenFile,
 )
 from chaos.model.places import START, Place
-from chaos.probe.cursor import Record
+from chaos.probe.cursor import Recorder
 from chaos.probe.loads import GoingOn, Loads
 from chaos.probe.open_watch import Opened, Opening
-from chaos.probe.saves import Save, Saves
+from chaos.probe.saves import SaveRecord, Saves
 from chaos.probe.state.content import counts_of, parts_of
 from chaos.probe.state.readable import is_text, read
 from chaos.probe.thread_place import HandedWork
@@ -41,7 +41,7 @@ class JobFiles:
 
     def __init__(
         self,
-        record: Record,
+        record: Recorder,
         saves: Saves,
         *,
         is_kept: bool,
@@ -54,7 +54,7 @@ class JobFiles:
         self._records = is_kept
         self.going_on = GoingOn(record.cursor, saves, ranks=ranks, may_move=may_move)
         self.loads = Loads(record, saves, self.going_on)
-        self._since_step: list[Save] = []
+        self._since_step: list[SaveRecord] = []
         self._due = saves.lengths(record.cursor.rank, ranks=ranks)
         self._ended: dict[int, int] = {}  # the steps of each epoch that was reported
         self._handed = HandedWork(lambda: Place(self._cursor.epoch, self._cursor.step))
@@ -390,10 +390,12 @@ class JobFiles:
         self._saves.keep(save, size=size)
         self._since_step.append(save)
 
-    def _save_of(self, path: Path, place: Place, digest: str, *, is_log: bool = False) -> Save:
+    def _save_of(
+        self, path: Path, place: Place, digest: str, *, is_log: bool = False
+    ) -> SaveRecord:
         who, ends = self._cursor, self._ends_epoch(place)
         is_data = not self._has_stepped and any(self._due.values())  # in a job that makes steps
-        return Save(digest, who.attempt, who.rank, *place, str(path), ends, is_log, is_data)
+        return SaveRecord(digest, who.attempt, who.rank, *place, str(path), ends, is_log, is_data)
 
     def _part(self, checkpoint: str, folder: Path, files: Mapping[str, str]) -> None:
         """Record the place of the youngest file, if this run is known to have saved all files."""
@@ -473,7 +475,7 @@ class JobFiles:
             text = FileWritten(**self._at(opening.place), **what, parts=content[0])
             self._texts[opening.path] = text
 
-    def _is_copy(self, known: Save, opening: Opening, path: Path) -> bool:
+    def _is_copy(self, known: SaveRecord, opening: Opening, path: Path) -> bool:
         """Return whether a file holds what was saved elsewhere.
 
         What another thread copies may be done before training goes on, or after it.
@@ -481,7 +483,7 @@ class JobFiles:
         is_beside = known.path != str(path) and self._handed.is_beside(opening.thread)
         return is_beside or (known.epoch, known.step) != opening.place
 
-    def _copied(self, path: Path, known: Save) -> None:
+    def _copied(self, path: Path, known: SaveRecord) -> None:
         """Record a copy of a file that was saved elsewhere, now that it is whole."""
         self._saves.lay(path, known.digest, tmp=self._tmp)
         if known.path != str(path):  # else it is written again, with the same bytes

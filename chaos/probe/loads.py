@@ -7,8 +7,8 @@ from pathlib import Path
 from chaos.check.resume_place import Assumed, Seen, resumed_at
 from chaos.model.event import FileLoaded, Repositioned
 from chaos.model.places import START, Place
-from chaos.probe.cursor import Cursor, Record
-from chaos.probe.saves import Position, Save, Saves
+from chaos.probe.cursor import Cursor, Recorder
+from chaos.probe.saves import Position, SaveRecord, Saves
 from chaos.run.file_digest import file_digest
 
 
@@ -30,7 +30,7 @@ class GoingOn:
         self._may_read = may_move
         self.is_to_find = cursor.attempt > 0
 
-    def has_read(self, save: Save) -> None:
+    def has_read(self, save: SaveRecord) -> None:
         """Record a save that this rank has read, for the other ranks to see.
 
         What was written before training is data, of which no place follows.
@@ -100,7 +100,7 @@ class GoingOn:
 class Loads:
     """The loads of one rank; `strike` is called inside the first of an earlier attempt's file."""
 
-    def __init__(self, record: Record, saves: Saves, going_on: GoingOn) -> None:
+    def __init__(self, record: Recorder, saves: Saves, going_on: GoingOn) -> None:
         self._cursor, self._write = record.cursor, record.write
         self._saves = saves
         self._going_on = going_on
@@ -155,6 +155,6 @@ class Loads:
         if error is None and save is not None:
             self._going_on.has_read(save)
 
-    def _of_an_earlier_attempt(self, digest: str) -> Save | None:
+    def _of_an_earlier_attempt(self, digest: str) -> SaveRecord | None:
         save = self._saves.find(digest)
         return save if save is not None and save.attempt < self._cursor.attempt else None

@@ -33,7 +33,7 @@ from chaos.model.places import START, Place
 from chaos.model.plan import Plan
 from chaos.model.trigger import Moment
 from chaos.probe.address import ControllerPort, RunAddress
-from chaos.probe.cursor import Cursor, Record
+from chaos.probe.cursor import Cursor, Recorder
 from chaos.probe.loaders import losses_put_off, watch_loaders
 from chaos.probe.obedience import Obedience, Places, is_in_load
 from chaos.probe.process_identity import HERE
@@ -80,7 +80,7 @@ class Probe:
         self._controller = controller
         self._target = target
         self._cursor = Cursor(target.attempt, target.rank, *place)
-        record = Record(self._cursor, journal.add, self.failed)
+        record = Recorder(self._cursor, journal.add, self.failed)
         self._watchers = Watchers(
             plan.watch,
             record,

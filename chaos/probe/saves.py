@@ -35,7 +35,7 @@ from chaos.run.record_file import read_fields, write_fields
 
 
 @dataclass(frozen=True)
-class Save:
+class SaveRecord:
     """One file as it was saved."""
 
     digest: str
@@ -102,7 +102,7 @@ class Position:
         return Place(self.epoch, self.step)
 
     @classmethod
-    def of(cls, save: Save, *, attempt: int, rank: int) -> Self:
+    def of(cls, save: SaveRecord, *, attempt: int, rank: int) -> Self:
         epoch, step = save.goes_on_at()
         return cls(attempt, rank, epoch, step, save.path, save.is_log)
 
@@ -117,7 +117,7 @@ class Saves:
     def run(self) -> Path:
         return self._folder.parent
 
-    def keep(self, save: Save, *, size: int | None = None) -> None:
+    def keep(self, save: SaveRecord, *, size: int | None = None) -> None:
         """Record a save, and its size in bytes; of equal files, the latest save stands."""
         write_fields(self._folder / f"{save.digest}.json", asdict(save))
         # The digest first, then the end of the beginning. A process that is killed in between
@@ -127,11 +127,11 @@ class Saves:
         if size is not None:
             self._mark(f"size-{size}")
 
-    def begin(self, save: Save) -> None:
+    def begin(self, save: SaveRecord) -> None:
         """Record a save, whose digest is not known yet, before its file is written."""
         write_fields(self._begun(save.path), asdict(save))
 
-    def finish(self, path: Path, digest: str, *, before: int) -> Save | None:
+    def finish(self, path: Path, digest: str, *, before: int) -> SaveRecord | None:
         """Record the end of an earlier attempt's save, whose file was read without an error.
 
         Its process was killed between the end of the writing and our record of it.
@@ -142,7 +142,7 @@ class Saves:
         # attempt's reading counts: in the same attempt the file may still be written.
         if fields is None or fields["attempt"] >= before:
             return None
-        save = replace(Save(**fields), digest=digest)
+        save = replace(SaveRecord(**fields), digest=digest)
         self.keep(save)
         return save
 
@@ -182,12 +182,12 @@ class Saves:
         """Return whether a file of so many bytes was saved in this run."""
         return (self._folder / f"size-{size}").exists()
 
-    def find(self, digest: str) -> Save | None:
+    def find(self, digest: str) -> SaveRecord | None:
         """Return the save of a file with these bytes, None if this run has none."""
         fields = read_fields(self._folder / f"{digest}.json")
-        return None if fields is None else Save(**fields)
+        return None if fields is None else SaveRecord(**fields)
 
-    def mark_end(self, save: Save) -> None:
+    def mark_end(self, save: SaveRecord) -> None:
         """Record that the report of a save's epoch has begun with no step in between."""
         if self.find(save.digest) == save:
             self.keep(replace(save, ends_epoch=True))

@@ -20,7 +20,7 @@ from chaos.model.event import (
 )
 from chaos.model.trigger import Moment
 from chaos.model.watch import Watch
-from chaos.probe.cursor import Record
+from chaos.probe.cursor import Recorder
 from chaos.probe.job_files import JobFiles
 from chaos.probe.saves import Saves
 from chaos.probe.state.files import sharded_part, watch_files, watch_libraries
@@ -42,7 +42,7 @@ class Watchers:
     def __init__(
         self,
         watch: Watch,
-        record: Record,
+        record: Recorder,
         *,
         has_reports: bool = True,
         epoch_steps: int | None = None,

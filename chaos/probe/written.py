@@ -82,7 +82,7 @@ class Confines:
 
 
 @dataclass
-class Ledger:
+class WriteLedger:
     """The file in which a process records its writes."""
 
     file: Path
@@ -144,12 +144,12 @@ class Ledger:
 
 Listener: TypeAlias = Callable[[str, tuple[Any, ...]], None]
 
-_ledger: Ledger | None = None
+_ledger: WriteLedger | None = None
 _listeners: list[Listener] = []
 _is_hooked = False
 
 
-def record(ledger: Ledger | None) -> None:
+def record(ledger: WriteLedger | None) -> None:
     """Record from now on the writes of this process and of those forked from it."""
     # None in between: opening a ledger is an event too, and would be written to the one before.
     global _ledger  # noqa: PLW0603 - what a process writes is written to one ledger
@@ -313,7 +313,9 @@ def _told(event: str, arguments: tuple[Any, ...], *, is_output: bool = False) ->
         _write_down(_ledger, event, arguments, is_output=is_output)
 
 
-def _write_down(ledger: Ledger, event: str, arguments: tuple[Any, ...], *, is_output: bool) -> None:
+def _write_down(
+    ledger: WriteLedger, event: str, arguments: tuple[Any, ...], *, is_output: bool
+) -> None:
     try:
         # An audit event comes before its operation: only then can it still be refused, and only
         # then is it seen whether a file was there before. All are asked before any is noted, so

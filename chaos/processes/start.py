@@ -20,7 +20,7 @@ POLL_S = 0.01
 
 
 @dataclass(frozen=True)
-class Start:
+class ProcessStart:
     """The start of a process: the words after the interpreter's own, environment, streams.
 
     A stream without a name is that of the process that starts this one.
@@ -48,7 +48,7 @@ class Process(Protocol):
         """Send SIGKILL."""
 
 
-Starter: TypeAlias = Callable[[Start], Process]
+Starter: TypeAlias = Callable[[ProcessStart], Process]
 
 
 class ForkedProcess:
@@ -57,7 +57,7 @@ class ForkedProcess:
     Raises `HarnessError` if the process that forks is gone.
     """
 
-    def __init__(self, forks: Forks, start: Start, *, what: str) -> None:
+    def __init__(self, forks: Forks, start: ProcessStart, *, what: str) -> None:
         self._forks = forks
         self._what = what
         self._clock = SystemClock()

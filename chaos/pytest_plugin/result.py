@@ -32,7 +32,7 @@ from chaos.words import plural
 LINE_MAX = 120
 
 
-class Finding(NamedTuple):
+class BrokenPromise(NamedTuple):
     """One broken promise: the check that found it, its message, the events that show it."""
 
     check: str
@@ -82,10 +82,10 @@ class Result:
         return tuple(result.check for result in self.verdict.broken)
 
     @property
-    def anomalies(self) -> tuple[Finding, ...]:
+    def anomalies(self) -> tuple[BrokenPromise, ...]:
         """All broken promises, those of the most specific check first."""
         return tuple(
-            Finding(result.check, anomaly.message, anomaly.events)
+            BrokenPromise(result.check, anomaly.message, anomaly.events)
             for result in self.verdict.broken
             for anomaly in result.anomalies
         )

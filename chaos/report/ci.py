@@ -123,14 +123,14 @@ Level: TypeAlias = Literal["error", "notice"]
 
 
 @dataclass(frozen=True)
-class Place:
+class ScenarioPlace:
     """The place of a scenario's text: its file from the repository's root, and the line."""
 
     file: str
     line: int
 
 
-def annotations(rows: Sequence[SuiteRow], places: Sequence[Place]) -> Iterator[str]:
+def annotations(rows: Sequence[SuiteRow], places: Sequence[ScenarioPlace]) -> Iterator[str]:
     """Yield GitHub's workflow commands: errors, and a notice for each skipped scenario.
 
     If there are too many of a kind, the last one counts the rest.
@@ -143,7 +143,7 @@ def annotations(rows: Sequence[SuiteRow], places: Sequence[Place]) -> Iterator[s
 
 
 def _commands(
-    level: Level, placed: Sequence[tuple[SuiteRow, Place]], *, counted: str
+    level: Level, placed: Sequence[tuple[SuiteRow, ScenarioPlace]], *, counted: str
 ) -> Iterator[str]:
     shown = placed if len(placed) <= SHOWN else placed[: SHOWN - 1]
     for row, place in shown:
@@ -156,7 +156,7 @@ def _commands(
         yield _command(level, place, more, "They are in the report and in the step's summary.")
 
 
-def _command(level: Level, place: Place, title: str, message: str) -> str:
+def _command(level: Level, place: ScenarioPlace, title: str, message: str) -> str:
     where = f"file={_property(place.file)},line={place.line},title={_property(title)}"
     return f"::{level} {where}::{_message(message)}"
 

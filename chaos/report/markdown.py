@@ -9,7 +9,7 @@ from chaos.report import page
 from chaos.report.outcome import (
     FIGURES,
     FinishedRun,
-    Runs,
+    ScenarioRuns,
     SuiteRow,
     by_scenario,
     tone,
@@ -73,7 +73,7 @@ def suite_in_markdown(rows: Sequence[SuiteRow], *, title: str = "chaos") -> str:
     return fitted("\n".join(lines))
 
 
-def _cells(runs: Runs, names: Sequence[str]) -> tuple[str, ...]:
+def _cells(runs: ScenarioRuns, names: Sequence[str]) -> tuple[str, ...]:
     worst, figures = runs.worst, runs.figures
     return (
         f"{_sign(worst)} {plain(worst.scenario)}",

@@ -102,7 +102,7 @@ class SuiteRow:
 
 
 @dataclass(frozen=True)
-class Runs:
+class ScenarioRuns:
     """The runs of one scenario in a suite, in their order: one, or its repeats."""
 
     rows: tuple[SuiteRow, ...]
@@ -174,13 +174,13 @@ _GRAVEST_FIRST: tuple[Standing, ...] = (
 )
 
 
-def by_scenario(rows: Sequence[SuiteRow]) -> tuple[Runs, ...]:
+def by_scenario(rows: Sequence[SuiteRow]) -> tuple[ScenarioRuns, ...]:
     """Group the rows of a suite: repeats of a scenario together, any other row alone."""
     found: dict[object, list[SuiteRow]] = {}
     for place, row in enumerate(rows):
         key = place if row.repeat is None else (row.file, row.scenario)
         found.setdefault(key, []).append(row)
-    return tuple(Runs(tuple(group)) for group in found.values())
+    return tuple(ScenarioRuns(tuple(group)) for group in found.values())
 
 
 def standing(verdict: Verdict) -> Standing:

@@ -25,7 +25,7 @@ NOTABLE_EVENTS = 300
 
 
 @dataclass(frozen=True)
-class Line:
+class EventLine:
     """One event in words."""
 
     number: int
@@ -43,7 +43,7 @@ class Gap:
     events: int
 
 
-def lines_of(history: History, numbers: tuple[int, ...]) -> tuple[Line, ...]:
+def lines_of(history: History, numbers: tuple[int, ...]) -> tuple[EventLine, ...]:
     """Return these events in words; a number that the history lacks is left out."""
     return tuple(
         _line(history, number)
@@ -52,7 +52,9 @@ def lines_of(history: History, numbers: tuple[int, ...]) -> tuple[Line, ...]:
     )
 
 
-def excerpt(history: History, verdict: Verdict, also: Iterable[int] = ()) -> tuple[Line | Gap, ...]:
+def excerpt(
+    history: History, verdict: Verdict, also: Iterable[int] = ()
+) -> tuple[EventLine | Gap, ...]:
     """Return the notable events, those that show an anomaly with their neighbours, and `also`."""
     shown = {
         number
@@ -63,7 +65,7 @@ def excerpt(history: History, verdict: Verdict, also: Iterable[int] = ()) -> tup
     chosen = {near for n in shown for near in range(n - AROUND, n + AROUND + 1)}
     notable = [number for number, entry in enumerate(history) if is_notable(entry)]
     chosen |= set(notable[:NOTABLE_EVENTS]) | {0, len(history) - 1, *also}
-    rows: list[Line | Gap] = []
+    rows: list[EventLine | Gap] = []
     before = -1
     for number in sorted(n for n in chosen if 0 <= n < len(history)):
         if number > before + 1:
@@ -73,10 +75,10 @@ def excerpt(history: History, verdict: Verdict, also: Iterable[int] = ()) -> tup
     return tuple(rows)
 
 
-def _line(history: History, number: int, *, is_evidence: bool = False) -> Line:
+def _line(history: History, number: int, *, is_evidence: bool = False) -> EventLine:
     entry = history[number]
     at_s = (entry.time_ns - history[0].time_ns) / 1e9
-    return Line(number, at_s, entry.source, entry.what.sentence, is_evidence)
+    return EventLine(number, at_s, entry.source, entry.what.sentence, is_evidence)
 
 
 SHORT_NS = 60 * 10**9  # most of a shorter run is start-up, and its goodput means nothing
@@ -117,7 +119,7 @@ class AnomalyRow:
     #: its id in the page
     name: str
     message: str
-    lines: tuple[Line, ...]
+    lines: tuple[EventLine, ...]
     #: the number of events that are not listed
     more: int
 

@@ -52,7 +52,7 @@ METRICS = (FAULTS, RECOVERIES, RECOVERY_S, LOST_STEPS)
 
 
 @dataclass(frozen=True)
-class Point:
+class MetricPoint:
     """One value for one metric."""
 
     metric: Metric
@@ -71,7 +71,7 @@ class Figures:
     _given: set[tuple[str, Subject]] = field(default_factory=set)
     _stepped: set[tuple[int, int]] = field(default_factory=set)
 
-    def learn(self, entries: Sequence[Entry]) -> tuple[Point, ...]:
+    def learn(self, entries: Sequence[Entry]) -> tuple[MetricPoint, ...]:
         """Add new entries of the run's journals; return the points that they complete.
 
         The tables are made anew only if an entry may complete a point: some times per
@@ -96,13 +96,13 @@ class Figures:
         return is_first
 
 
-def points(analysis: RunAnalysis) -> tuple[Point, ...]:
+def points(analysis: RunAnalysis) -> tuple[MetricPoint, ...]:
     """Return the points of a run so far: of every fault that is over, every settled restart."""
     settled = (restart for restart in analysis.restarts if _is_settled(restart, analysis))
     return (*_faults(analysis), *(point for restart in settled for point in _of(restart, analysis)))
 
 
-def _faults(analysis: RunAnalysis) -> Iterator[Point]:
+def _faults(analysis: RunAnalysis) -> Iterator[MetricPoint]:
     turns: dict[int, int] = {}
     for injection in analysis.injections:
         for _, ended in injection.ended:
@@ -112,7 +112,7 @@ def _faults(analysis: RunAnalysis) -> Iterator[Point]:
                 "scenario": analysis.plan.scenario,
                 "status": ended.status,
             }
-            yield Point(FAULTS, 1, tags, ("op", ended.op, turn))
+            yield MetricPoint(FAULTS, 1, tags, ("op", ended.op, turn))
 
 
 def _is_settled(restart: Restart, analysis: RunAnalysis) -> bool:
@@ -128,14 +128,14 @@ def _is_settled(restart: Restart, analysis: RunAnalysis) -> bool:
     return bool(due) and due <= restart.attempt.first_steps.keys() and not under_way
 
 
-def _of(restart: Restart, analysis: RunAnalysis) -> Iterator[Point]:
+def _of(restart: Restart, analysis: RunAnalysis) -> Iterator[MetricPoint]:
     kinds = sorted({injection.op.kind for injection in restart.injections})
     tags = {"fault": "+".join(kinds) or NO_FAULT, "scenario": analysis.plan.scenario}
     of = ("attempt", restart.attempt.index, 0)
     if restart.attempt.steps:
-        yield Point(RECOVERIES, 1, tags, of)
+        yield MetricPoint(RECOVERIES, 1, tags, of)
     if restart.phases.total_s is not None:
-        yield Point(RECOVERY_S, restart.phases.total_s, tags, of)
+        yield MetricPoint(RECOVERY_S, restart.phases.total_s, tags, of)
     lost = max(restart.lost_steps.values(), default=0)
     if lost:
-        yield Point(LOST_STEPS, lost, tags, of)
+        yield MetricPoint(LOST_STEPS, lost, tags, of)

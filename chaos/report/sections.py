@@ -10,7 +10,7 @@ from chaos.model.diagnosis import Part, Resume
 from chaos.model.diagnosis import Standing as PartStanding
 from chaos.model.launcher import FACTS, USUAL, Launcher
 from chaos.model.verdict import Anomaly, CheckResult, Verdict
-from chaos.report.outcome import Runs, Tone
+from chaos.report.outcome import ScenarioRuns, Tone
 from chaos.words import and_more, plural, ranks
 
 AS_ABOVE = "as said above"
@@ -163,7 +163,7 @@ def in_words(verdict: Verdict, *, brief: bool = False) -> str:
     return "pass, unexpected" if brief else "pass, against the scenario's expectation"
 
 
-def suite_in_words(groups: Sequence[Runs]) -> str:
+def suite_in_words(groups: Sequence[ScenarioRuns]) -> str:
     """Return the outcome of a suite: how many scenarios are as expected, skipped, and flaky."""
     counts = Counter(runs.worst.standing for runs in groups)
     judged, right = len(groups) - counts["skipped"], counts["expected"]

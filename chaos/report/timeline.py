@@ -99,7 +99,7 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class LaneMark:
     """A moment on a lane."""
 
     lane: str
@@ -114,7 +114,7 @@ class Swimlane:
 
     lanes: tuple[str, ...]
     bars: tuple[Bar, ...]
-    marks: tuple[Mark, ...]
+    marks: tuple[LaneMark, ...]
     #: the number of ranks that are left out
     hidden: int
 
@@ -214,12 +214,12 @@ def _phase_bars(analysis: RunAnalysis, clock: _Clock) -> Iterator[Bar]:
             yield Bar(CONTROLLER, span.phase, clock.s(span.since_ns), clock.s(span.until_ns), what)
 
 
-def _step_marks(rows: Sequence[WorkerSpan], clock: _Clock) -> Iterator[Mark]:
+def _step_marks(rows: Sequence[WorkerSpan], clock: _Clock) -> Iterator[LaneMark]:
     total = sum(len(span.steps) for span in rows)
     every = -(-total // STEP_TICKS) or 1
     for span in rows:
         for step in span.steps[::every]:
-            yield Mark(
+            yield LaneMark(
                 lane=_lane(span.rank),
                 kind="step",
                 at_s=clock.s(step.time_ns),
@@ -227,17 +227,17 @@ def _step_marks(rows: Sequence[WorkerSpan], clock: _Clock) -> Iterator[Mark]:
             )
 
 
-def _attempt_marks(analysis: RunAnalysis, clock: _Clock) -> Iterator[Mark]:
+def _attempt_marks(analysis: RunAnalysis, clock: _Clock) -> Iterator[LaneMark]:
     for attempt in analysis.run.attempts:
         if attempt.opened is not None:
             at_s = clock.s(analysis.history.time_ns(attempt.opened))
-            yield Mark(CONTROLLER, "attempt", at_s, f"attempt {attempt.index}")
+            yield LaneMark(CONTROLLER, "attempt", at_s, f"attempt {attempt.index}")
 
 
-def _commit_marks(analysis: RunAnalysis, clock: _Clock) -> Iterator[Mark]:
+def _commit_marks(analysis: RunAnalysis, clock: _Clock) -> Iterator[LaneMark]:
     for attempt in analysis.run.attempts:
         for commit in attempt.commits:
-            yield Mark(
+            yield LaneMark(
                 lane=CONTROLLER,
                 kind="commit",
                 at_s=clock.s(analysis.history.time_ns(commit.number)),
@@ -245,11 +245,11 @@ def _commit_marks(analysis: RunAnalysis, clock: _Clock) -> Iterator[Mark]:
             )
 
 
-def _fault_marks(analysis: RunAnalysis, clock: _Clock, ranks: set[int]) -> Iterator[Mark]:
+def _fault_marks(analysis: RunAnalysis, clock: _Clock, ranks: set[int]) -> Iterator[LaneMark]:
     for injection in analysis.injections:
         for number, invoked in injection.invoked:
             status = injection.ended[-1][1].status if injection.ended else "not ended"
-            yield Mark(
+            yield LaneMark(
                 lane=_lane(invoked.rank) if invoked.rank in ranks else CONTROLLER,
                 kind="fault",
                 at_s=clock.s(analysis.history.time_ns(number)),

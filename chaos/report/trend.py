@@ -44,7 +44,7 @@ _LINES = [f"var(--line-{number})" for number in range(1, SCENARIOS_DRAWN + 1)]
 
 
 @dataclass(frozen=True)
-class Cell:
+class SuiteCell:
     """The verdict of a scenario in one suite; `runs` is its number of runs there."""
 
     tone: Tone
@@ -57,7 +57,7 @@ class TrendRow:
     """A scenario over the newest suites; None for a suite that it was not part of."""
 
     scenario: str
-    cells: tuple[Cell | None, ...]
+    cells: tuple[SuiteCell | None, ...]
     recovery: str
     goodput: str
 
@@ -127,14 +127,14 @@ def _row(scenario: str, shown: Suites) -> TrendRow:
     )
 
 
-def _cell(runs: Sequence[RunSummary]) -> Cell | None:
+def _cell(runs: Sequence[RunSummary]) -> SuiteCell | None:
     if not runs:
         return None
     gravest = next(kind for kind in reversed(_ORDER) if any(run.standing == kind for run in runs))
     worst = next(run for run in runs if run.standing == gravest)
     stood = sum(run.standing == "expected" for run in runs)
     word = _STANDINGS[gravest][0] if len(runs) == 1 else f"{stood} of {len(runs)} as expected"
-    return Cell(_TONES[gravest], word, worst.directory and _page(worst.directory))
+    return SuiteCell(_TONES[gravest], word, worst.directory and _page(worst.directory))
 
 
 _ORDER: tuple[Standing, ...] = ("expected", "skipped", "undecided", "not_run", "unexpected")

@@ -226,7 +226,7 @@ def _take_documents(source: Source, documents: list[Node | None]) -> None:
         hint = "A scenario begins with `scenario:` and `job:`."
         source.problems.append(Problem(1, "the file is empty", hint))
     else:
-        value = _Reader(source).read(documents[0], ())
+        value = _NodeReader(source).read(documents[0], ())
         if source.count > MAX_VALUES:
             text = f"the file holds more than {MAX_VALUES} values, aliases counted"
             source.problems = [Problem(_line(documents[0]), text)]
@@ -259,7 +259,7 @@ _SYNTAX_HINTS = {
 }
 
 
-class _Reader:
+class _NodeReader:
     """One walk over the nodes, which fills a source."""
 
     def __init__(self, source: Source) -> None:

@@ -48,7 +48,7 @@ RESULT = "search.json"
 Cause: TypeAlias = tuple[str, str]
 
 
-class Found(Record):
+class FoundCause(Record):
     """One cause, by the smallest plan that shows it."""
 
     cause: Defect
@@ -70,7 +70,7 @@ class Found(Record):
     report: str
 
 
-class Result(Record):
+class SearchResult(Record):
     """The result of a search."""
 
     script: str
@@ -89,7 +89,7 @@ class Result(Record):
     met: int
     seconds: float
     limit: str | None
-    found: tuple[Found, ...]
+    found: tuple[FoundCause, ...]
     most: int
     #: the kept files that came out right in this search
     right_now: tuple[str, ...]
@@ -150,7 +150,7 @@ class Search:
     _undecided_now: list[str] = field(default_factory=list, init=False)
     _start: int = field(default=0, init=False)
 
-    def run(self) -> Result:
+    def run(self) -> SearchResult:
         """Search until the limit is reached, and return what was found.
 
         Raises `JobError` if the job fails without a fault.
@@ -286,12 +286,12 @@ class Search:
         elif size(row) < size(best.row):
             best.row = row
 
-    def _result(self, *, may_repeat: bool = True) -> Result:
+    def _result(self, *, may_repeat: bool = True) -> SearchResult:
         """Return the result so far, after it was written."""
         rows = [*self._rows.values()]
         right = [row for row in rows if row.is_right]
         seconds = seconds_since(self._start, self.clock)
-        result = Result(
+        result = SearchResult(
             script=Path(self.plan.file).name,
             command=self.command,
             folder=self.folder.shown,
@@ -318,7 +318,7 @@ class Search:
         grouped = findings([best.row for best in self._best.values()])
         return [by_row[finding.smallest.number] for finding in grouped]
 
-    def _found(self, best: _Best, *, may_repeat: bool) -> Found:
+    def _found(self, best: _Best, *, may_repeat: bool) -> FoundCause:
         """Repeat the smallest plan of a cause, and write its scenario and its report."""
         row, cause = best.row, cause_of(best.row)
         # Repeated whatever the time.
@@ -332,7 +332,7 @@ class Search:
         file.write_text(text, encoding="utf-8")
         seconds, baseline = row.seconds, self._clean.baseline
         self.folder.save_report(row.number, baseline, seconds=seconds, scenario=text)
-        return Found(
+        return FoundCause(
             cause=defect,
             row=row,
             first_faults=best.first_faults,

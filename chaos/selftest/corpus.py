@@ -31,7 +31,7 @@ from chaos.record import Record
 from chaos.report.screen import bare_table, numbers
 from chaos.run.clock import Clock
 from chaos.run.machine import usable_cpus
-from chaos.selftest.score import Share
+from chaos.selftest.score import Rate
 from chaos.selftest.trials import says
 
 FILE = "corpus.yaml"
@@ -169,35 +169,35 @@ class CorpusScore:
             if job.name in by_name and (job.bug is not None) == wrong
         ]
 
-    def _share(self, *, wrong: bool, of: Callable[[CorpusAnswer], bool]) -> Share:
+    def _share(self, *, wrong: bool, of: Callable[[CorpusAnswer], bool]) -> Rate:
         rows = self.rows(wrong=wrong)
-        return Share(sum(of(answer) for _, answer in rows), len(rows))
+        return Rate(sum(of(answer) for _, answer in rows), len(rows))
 
     @property
-    def found(self) -> Share:
+    def found(self) -> Rate:
         """The jobs with a bug in which something was found."""
         return self._share(wrong=True, of=lambda answer: answer.verdict == "fail")
 
     @property
-    def named(self) -> Share:
+    def named(self) -> Rate:
         """The jobs with a bug whose first finding names it."""
         return self._share(wrong=True, of=lambda answer: answer.named)
 
     @property
-    def blamed(self) -> Share:
+    def blamed(self) -> Rate:
         """The right jobs in which something was found."""
         return self._share(wrong=False, of=lambda answer: answer.verdict == "fail")
 
     @property
-    def undecided(self) -> Share:
+    def undecided(self) -> Rate:
         """The right jobs with an inconclusive answer."""
         return self._share(wrong=False, of=lambda a: a.verdict in ("inconclusive", "refused"))
 
     @property
-    def false_alarms(self) -> Share:
+    def false_alarms(self) -> Rate:
         """The runs of right jobs that were called wrong."""
         rows = [answer for _, answer in self.rows(wrong=False)]
-        return Share(sum(a.blamed for a in rows), sum(a.runs for a in rows))
+        return Rate(sum(a.blamed for a in rows), sum(a.runs for a in rows))
 
     @property
     def green_without_resume(self) -> tuple[str, ...]:

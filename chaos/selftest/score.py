@@ -16,7 +16,7 @@ from chaos.words import wilson_interval
 
 
 @dataclass(frozen=True)
-class Share:
+class Rate:
     """`count` of `total`."""
 
     count: int
@@ -43,8 +43,8 @@ class BugScore:
     """The runs of one bug, or of all."""
 
     total: int
-    detected: Share
-    named: Share
+    detected: Rate
+    named: Rate
 
     @property
     def revealed(self) -> int:
@@ -82,15 +82,15 @@ class Score:
         return bug_score([row for row in self.rows if not row.is_control])
 
     @property
-    def false_alarms(self) -> Share:
+    def false_alarms(self) -> Rate:
         """The control runs that were called wrong."""
         return false_alarms([row for row in self.rows if row.is_control])
 
     @property
-    def caught(self) -> Share:
+    def caught(self) -> Rate:
         """The bugs that were found in every run that could show them, of at least one."""
         scores = [bug_score(self.of(bug)).detected for bug in self.bugs]
-        return Share(sum(s.total > 0 and s.count == s.total for s in scores), len(scores))
+        return Rate(sum(s.total > 0 and s.count == s.total for s in scores), len(scores))
 
     @property
     def misnamed(self) -> list[str]:
@@ -128,13 +128,13 @@ def bug_score(rows: Sequence[Judged]) -> BugScore:
     revealing = [row for row in rows if row.revealing]
     detected = [row for row in revealing if not row.is_miss]
     named = sum(row.named for row in detected)
-    return BugScore(len(rows), Share(len(detected), len(revealing)), Share(named, len(detected)))
+    return BugScore(len(rows), Rate(len(detected), len(revealing)), Rate(named, len(detected)))
 
 
-def false_alarms(rows: Iterable[Judged]) -> Share:
+def false_alarms(rows: Iterable[Judged]) -> Rate:
     """Count the runs called wrong among the decided runs of right jobs."""
     decided = [row for row in rows if row.is_false_alarm or not row.is_undecided]
-    return Share(sum(row.is_false_alarm for row in decided), len(decided))
+    return Rate(sum(row.is_false_alarm for row in decided), len(decided))
 
 
 def _bug_words(score: BugScore) -> dict[str, object]:
@@ -211,7 +211,7 @@ def _controls(score: Score) -> Table:
     return table
 
 
-def _of(share: Share, *, full_is_good: bool) -> Text:
+def _of(share: Rate, *, full_is_good: bool) -> Text:
     bad = share.count < share.total if full_is_good else share.count > 0
     return Text(f"{share.count} of {share.total}", style="red" if bad else "")
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from chaos.audit.audit import Audit, Choice
-from chaos.audit.budget import Budget, Progress
+from chaos.audit.budget import AuditProgress, Budget
 from chaos.audit.card import Card, reasons
 from chaos.audit.determinism import Repetition, repetition
 from chaos.audit.group import Group, groups_of
@@ -308,7 +308,7 @@ def test_what_a_person_accepts_is_in_the_plan_of_every_run(tmp_path: Path) -> No
 
 
 def test_progress_counts_up_and_estimates_what_is_left(tmp_path: Path) -> None:
-    seen: list[Progress] = []
+    seen: list[AuditProgress] = []
     card = audit_of(tmp_path, FakeBackend(), choice=FEW, show=seen.append).run()
 
     injected = [progress for progress in seen if progress.stage == "faults"]

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from chaos.audit.audit import Choice
-from chaos.audit.budget import Progress
+from chaos.audit.budget import AuditProgress
 from chaos.audit.card import Card, Covered
 from chaos.audit.finding import findings
 from chaos.audit.group import GROUPS, chosen_groups
@@ -324,7 +324,7 @@ def test_progress_is_a_few_lines_where_there_is_no_terminal(card: Card) -> None:
 
     with AuditDisplay(Console(file=out, width=80, highlight=False)) as display:
         for done in range(total + 1):
-            display.show(Progress("faults", done, total, 9.0, card.runs[0], wrong=2))
+            display.show(AuditProgress("faults", done, total, 9.0, card.runs[0], wrong=2))
 
     lines = out.getvalue().splitlines()
     assert len(lines) == PARTS + 1
@@ -335,7 +335,7 @@ def test_progress_is_one_line_that_moves_on_a_terminal(card: Card) -> None:
     out = io.StringIO()
 
     with AuditDisplay(Console(file=out, width=80, force_terminal=True)) as display:
-        display.show(Progress("faults", 1, 2, 3.0, card.runs[0]))
+        display.show(AuditProgress("faults", 1, 2, 3.0, card.runs[0]))
 
     assert "1/2" in out.getvalue()
 

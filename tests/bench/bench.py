@@ -35,7 +35,7 @@ from chaos.model.watch import Watch
 from chaos.preflight.forecast import simulate
 from chaos.preflight.market import preset
 from chaos.preflight.question import changed
-from chaos.probe.cursor import Cursor, Record
+from chaos.probe.cursor import Cursor, Recorder
 from chaos.probe.steps import StepHook
 from chaos.probe.watchers import Watchers
 from chaos.run.clock import SystemClock
@@ -268,7 +268,7 @@ def _watch(watch: Watch, folder: Path, costs: list[tuple[float, float]]) -> Call
         if isinstance(event, WatchCost):
             costs.append((event.watch_ns / event.steps / 1e3, event.state_ns / event.steps / 1e3))
 
-    record = Record(cursor, keep, print)
+    record = Recorder(cursor, keep, print)
     watchers = Watchers(watch, record)
     watchers.install(folder, ranks=1, was_handed_none=False, strikes_in_save={})
 

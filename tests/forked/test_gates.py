@@ -17,7 +17,7 @@ from chaos.launch.forked.port import EmbeddedController
 from chaos.launch.gate_server import GateServer
 from chaos.launch.process_world import ProcessWorld
 from chaos.model.event import Committed, FailureDecided
-from chaos.probe.gates import QUESTIONS, Gate, StrangerError, connect
+from chaos.probe.gates import QUESTIONS, GateConnection, StrangerError, connect
 from chaos.run.armed import ArmedFaults
 from chaos.run.clock import SystemClock
 
@@ -202,4 +202,4 @@ def test_a_listener_of_another_user_is_told_nothing() -> None:
 def test_one_s_own_end_of_a_pair_is_no_stranger() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        Gate(ours)
+        GateConnection(ours)

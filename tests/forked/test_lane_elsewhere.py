@@ -7,7 +7,7 @@ import pytest
 
 from chaos.audit.plans import base_plan
 from chaos.check.judge import judge
-from chaos.launch.ray.lanes import Lane
+from chaos.launch.ray.lanes import LaneActor
 from chaos.run import apart, leavings
 from chaos.run.directory import create
 from chaos.run.journal import read_history
@@ -24,7 +24,7 @@ def test_the_files_of_a_run_elsewhere_are_those_of_one_here(
             monkeypatch.delenv(name)
     plan = base_plan(Path("scenarios/jobs/digits_ddp.py"), ["--epochs", "2"], cwd=ROOT, seed=0)
     directory = create(tmp_path, "run", plan, {})
-    lane = Lane(NAME, None)
+    lane = LaneActor(NAME, None)
     try:
         files = lane.execute(apart.pack(directory))
         assert not any(directory.journals.iterdir())

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from chaos.preflight.market import Exponential, Market, Notice
+from chaos.preflight.market import Exponential, LossNotice, Market
 from chaos.preflight.question import Costs, Goal, JobShape, Question, RaySettings, changed
 
 
@@ -67,7 +67,7 @@ def sound_question() -> Question:
             name="sound",
             lifetime=Exponential(mtbf_h=100.0),
             away_h=0.2,
-            notice=Notice(seconds=120.0, reliability=0.9),
+            notice=LossNotice(seconds=120.0, reliability=0.9),
             price_ratio=0.35,
         ),
         goal=Goal(deadline_h=24.0),

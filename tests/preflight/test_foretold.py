@@ -27,8 +27,8 @@ from chaos.preflight.market import (
     MARKETS,
     Bathtub,
     Exponential,
+    LossNotice,
     Market,
-    Notice,
     Replay,
     Shock,
     preset,
@@ -53,7 +53,7 @@ def test_a_faster_market_loses_as_much_more_often(market: Market) -> None:
     fast = compressed(market, 100)
 
     assert fast.mtbf_h * 100 == pytest.approx(market.mtbf_h)
-    assert (fast.away_h, fast.notice) == (0.0, Notice())
+    assert (fast.away_h, fast.notice) == (0.0, LossNotice())
 
 
 def test_a_replayed_trace_and_a_bathtub_keep_their_shape() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from chaos.errors import UsageError
-from chaos.preflight.market import Exponential, Notice, Weibull, at_worst
+from chaos.preflight.market import Exponential, LossNotice, Weibull, at_worst
 from chaos.preflight.trace import NodeLife, fit, fit_weibull, law_of, lives_in
 from chaos.preflight.trace_files import read_trace
 
@@ -83,7 +83,7 @@ def test_a_trace_that_names_its_nodes_shows_the_law_of_their_lives(
     path = tmp_path / "named.csv"
     path.write_text("\n".join(f"{a},{b},{c}" for a, b, c in sorted(rows)), encoding="utf-8")
 
-    found = fit(read_trace(path), notice=Notice(), price_ratio=0.3)
+    found = fit(read_trace(path), notice=LossNotice(), price_ratio=0.3)
 
     assert isinstance(found.market.lifetime, kind)
     assert any("of Weibull lives (shape" in note for note in found.notes)

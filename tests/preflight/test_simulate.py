@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from chaos.errors import UsageError
 from chaos.preflight.estimate import chance
 from chaos.preflight.forecast import Outcomes, forecast, goodput, simulate, simulate_each
-from chaos.preflight.market import MARKETS, Exponential, Market, Notice, Shock, Weibull
+from chaos.preflight.market import MARKETS, Exponential, LossNotice, Market, Shock, Weibull
 from chaos.preflight.question import Question, changed
 from tests.preflight.questions import memoryless, sound_question
 
@@ -30,7 +30,7 @@ def questions(draw: st.DrawFn) -> Question:
         )
     )
     shock = draw(st.none() | st.builds(Shock, every_h=st.floats(1, 50), share=st.floats(0.1, 1)))
-    notice = Notice(
+    notice = LossNotice(
         seconds=draw(st.sampled_from([0, 10, 30, 120])), reliability=draw(st.floats(0, 1))
     )
     market = Market(
@@ -258,7 +258,7 @@ def test_a_loss_of_all_nodes_of_one_run_beside_a_smaller_one_of_another_is_count
     market = Market(
         lifetime=Exponential(mtbf_h=5),
         shock=Shock(every_h=2, share=0.5),
-        notice=Notice(seconds=0, reliability=0),
+        notice=LossNotice(seconds=0, reliability=0),
         away_h=1,
     )
     question = changed(

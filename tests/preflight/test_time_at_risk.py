@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.preflight.market import Notice
+from chaos.preflight.market import LossNotice
 from chaos.preflight.trace import Trace, fit, trace_of_counts
 from chaos.preflight.trace_files import read_trace
 
@@ -15,7 +15,7 @@ def test_a_node_that_comes_for_the_first_time_was_never_away() -> None:
 
     assert [change.back for change in grows.changes] == [0, 0, 0, 0, 0, 1, 0]
     assert grows.away_node_h == 1.0
-    assert fit(grows, notice=Notice(), price_ratio=0.3).away_h.value == 1.0  # not some seconds
+    assert fit(grows, notice=LossNotice(), price_ratio=0.3).away_h.value == 1.0  # not some seconds
 
 
 def gapped(folder: Path, after: int) -> Trace:
@@ -32,7 +32,7 @@ def test_a_gap_is_no_time_at_risk_and_said_not_to_be(tmp_path: Path) -> None:
     assert same.span_s == 9 * 60  # of nine hours
     assert same.node_h == pytest.approx((5 * 5 + 4 * 4) / 60)
     assert any("1 gap of" in said and "8.9 of 9.0 h" in said for said in same.repairs)
-    assert fit(same, notice=Notice(), price_ratio=0.3).mtbf_h.value == pytest.approx(
+    assert fit(same, notice=LossNotice(), price_ratio=0.3).mtbf_h.value == pytest.approx(
         same.node_h / 5
     )
 
@@ -42,6 +42,6 @@ def test_a_change_across_a_gap_is_no_loss_that_was_seen(tmp_path: Path) -> None:
 
     assert fewer.drops == more.drops == (1,) * 5
     assert (fewer.returns, more.returns) == (4, 4)
-    found = fit(fewer, notice=Notice(), price_ratio=0.3)
+    found = fit(fewer, notice=LossNotice(), price_ratio=0.3)
     assert found.drops == 5
     assert found.mtbf_h.value == pytest.approx(fewer.node_h / 5)

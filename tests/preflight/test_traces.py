@@ -10,7 +10,7 @@ import pytest
 from chaos.errors import UsageError
 from chaos.preflight.capacity import capacity
 from chaos.preflight.forecast import simulate
-from chaos.preflight.market import Exponential, Market, Notice, Shock, at_worst
+from chaos.preflight.market import Exponential, LossNotice, Market, Shock, at_worst
 from chaos.preflight.question import Question
 from chaos.preflight.trace import fit, replayed, trace_of_counts
 from chaos.preflight.trace_files import parcae, read_advisor, read_trace
@@ -27,7 +27,7 @@ PARCAE = (
 )
 COUNTS = "2021-12-11, 11:11:30, 5\n2021-12-11, 11:12:30, 3\n2021-12-11, 11:13:30, 5\n"
 TRACES = Path(os.environ.get("CHAOS_TRACES", Path(__file__).parents[2] / "../shared/traces"))
-NO_NOTICE = Notice()
+NO_NOTICE = LossNotice()
 
 
 def written(folder: Path, text: str, name: str = "trace.txt") -> Path:

@@ -9,10 +9,10 @@ from torch.optim import lr_scheduler
 
 from chaos.model.event import Component
 from chaos.probe.state import components
-from chaos.probe.state.part import Part
+from chaos.probe.state.part import UnreadPart
 
 
-def seen(parts: Iterable[Part]) -> dict[str, Component]:
+def seen(parts: Iterable[UnreadPart]) -> dict[str, Component]:
     return {part.name: part.component() for part in parts}
 
 

@@ -10,7 +10,7 @@ import torch
 
 from chaos.model.event import SavedPart
 from chaos.probe.state.content import BYTES_MAX, PARTS_MAX, parts_of
-from chaos.probe.state.part import Part
+from chaos.probe.state.part import UnreadPart
 
 
 def named(saved: Any) -> dict[str, SavedPart]:
@@ -33,12 +33,16 @@ def test_a_modules_state_is_one_part_and_an_optimizers_has_two() -> None:
 
 def test_a_saved_module_has_the_digest_of_its_parameters_and_of_what_they_are_widened_to() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3))
-    due = Part.of_tensors("model", list(model.parameters()), with_size=True).component().digest
+    due = (
+        UnreadPart.of_tensors("model", list(model.parameters()), with_size=True).component().digest
+    )
     small = {name: tensor.to(torch.bfloat16) for name, tensor in model.state_dict().items()}
     saved = named({"own": model.state_dict(), "small": small, "list": [torch.ones(2)]})
 
     model.load_state_dict(small)
-    after = Part.of_tensors("model", list(model.parameters()), with_size=True).component().digest
+    after = (
+        UnreadPart.of_tensors("model", list(model.parameters()), with_size=True).component().digest
+    )
 
     assert (saved["own"].tensors, saved["own"].dtype, saved["own"].widened) == (due, "float32", "")
     assert (saved["small"].dtype, saved["small"].widened) == ("bfloat16", after)
@@ -47,7 +51,9 @@ def test_a_saved_module_has_the_digest_of_its_parameters_and_of_what_they_are_wi
 
 def test_a_file_that_is_a_modules_state_has_its_digest_at_the_first_entry() -> None:
     model = torch.nn.Linear(2, 3)
-    due = Part.of_tensors("model", list(model.parameters()), with_size=True).component().digest
+    due = (
+        UnreadPart.of_tensors("model", list(model.parameters()), with_size=True).component().digest
+    )
 
     found = named(model.state_dict())
 
@@ -56,7 +62,7 @@ def test_a_file_that_is_a_modules_state_has_its_digest_at_the_first_entry() -> N
 
 def test_a_tensor_with_two_names_is_saved_once() -> None:
     weight = torch.ones(3, 2)
-    due = Part.of_tensors("model", [weight], with_size=True).component().digest
+    due = UnreadPart.of_tensors("model", [weight], with_size=True).component().digest
 
     assert named({"tied": {"a": weight, "b": weight}})["tied"].tensors == due
 

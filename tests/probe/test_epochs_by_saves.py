@@ -8,9 +8,9 @@ from chaos import declared
 from chaos.model.event import AnyEvent, EpochEnded, StepDone
 from chaos.model.history import Entry, History
 from chaos.model.watch import Watch
-from chaos.probe.cursor import Cursor, Record
+from chaos.probe.cursor import Cursor, Recorder
 from chaos.probe.job_files import JobFiles
-from chaos.probe.saves import Save, Saves
+from chaos.probe.saves import SaveRecord, Saves
 from chaos.probe.watchers import Watchers
 from chaos.run.directory import LENGTHS, RunDirectory
 from chaos.run.record_file import write_fields
@@ -24,7 +24,7 @@ class Rank:
     ) -> None:
         self.cursor = Cursor(attempt, rank, 0)
         self.events: list[AnyEvent] = []
-        record = Record(self.cursor, self.events.append, lambda *_: None)
+        record = Recorder(self.cursor, self.events.append, lambda *_: None)
         watch = Watch(state=False, inputs=False)
         self.watchers = Watchers(watch, record, has_reports=False, epoch_steps=epoch_steps)
         self.saves = Saves(folder)
@@ -120,7 +120,7 @@ def test_a_restart_that_finds_all_done_says_where_it_stands(tmp_path: Path) -> N
     write_fields(tmp_path / LENGTHS, {"0": 2})
     rank = Rank(tmp_path, attempt=1)
     assert rank.watchers._files is not None
-    read = Save("ab", attempt=0, rank=0, epoch=0, step=2, path="x.pt", ends_epoch=True)
+    read = SaveRecord("ab", attempt=0, rank=0, epoch=0, step=2, path="x.pt", ends_epoch=True)
     rank.watchers._files.going_on.has_read(read)
     rank.watchers.train_fn_ended(None)
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from chaos.probe.state.watch import Found
+from chaos.probe.state.watch import StateObjects
 
 
 def optimizer() -> Any:
@@ -12,7 +12,7 @@ def optimizer() -> Any:
 
 
 def test_an_optimizer_that_made_no_step_in_the_last_epoch_trains_no_more() -> None:
-    found, probe, trained, later = Found(), optimizer(), optimizer(), optimizer()
+    found, probe, trained, later = StateObjects(), optimizer(), optimizer(), optimizer()
     for each in (probe, trained, later):
         found.add("optimizer", each)
 
@@ -25,7 +25,7 @@ def test_an_optimizer_that_made_no_step_in_the_last_epoch_trains_no_more() -> No
 
 def test_it_is_told_of_each_optimizer_once() -> None:
     told: list[None] = []
-    found, one = Found(lambda: told.append(None)), optimizer()
+    found, one = StateObjects(lambda: told.append(None)), optimizer()
 
     for _ in range(2):
         found.add("optimizer", one)

@@ -29,7 +29,7 @@ from chaos.model.event import (
     Repositioned,
 )
 from chaos.model.places import START
-from chaos.probe.cursor import Cursor, Record
+from chaos.probe.cursor import Cursor, Recorder
 from chaos.probe.job_files import JobFiles
 from chaos.probe.saves import Position, Saves
 from chaos.probe.state.files import watch_files, watch_libraries
@@ -54,7 +54,7 @@ class Rank:
 
     def __post_init__(self) -> None:
         self.cursor = Cursor(self.attempt, self.rank, self.epoch)
-        record = Record(self.cursor, self.events.append, self._failed)
+        record = Recorder(self.cursor, self.events.append, self._failed)
         self.saves = Saves(self.folder / "saves")
         self.files = JobFiles(
             record,

@@ -13,7 +13,7 @@ import torch
 
 from chaos.model.event import Component
 from chaos.probe.state.keras_parts import keras_parts
-from chaos.probe.state.part import Part
+from chaos.probe.state.part import UnreadPart
 from chaos.probe.state.watch import kind_of
 
 RATE = np.float32(0.25)
@@ -78,7 +78,7 @@ class Model:
         return list(self.held)
 
 
-def seen(parts: Iterable[Part]) -> dict[str, Component]:
+def seen(parts: Iterable[UnreadPart]) -> dict[str, Component]:
     return {part.name: part.component() for part in parts}
 
 

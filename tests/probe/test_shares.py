@@ -16,7 +16,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from chaos.model.event import Share
 from chaos.probe.state import part
-from chaos.probe.state.part import Part
+from chaos.probe.state.part import UnreadPart
 
 TYPES = (torch.float32, torch.bfloat16, torch.float64, torch.int64, torch.uint8, torch.complex64)
 SHAPES = st.lists(st.integers(1, 7), min_size=1, max_size=3).map(tuple)
@@ -119,7 +119,7 @@ def test_a_tensor_that_is_not_sharded_is_rank_0s_beside_one_that_is() -> None:
             mesh = init_device_mesh("cpu", (2,))
             rows = whole[2 * rank : 2 * rank + 2]
             shard = DTensor.from_local(rows, mesh, [Shard(0)], run_check=False)
-            return Part.of_entries("p", [("0", shard), ("1", plain)], with_size=True).share()
+            return UnreadPart.of_entries("p", [("0", shard), ("1", plain)], with_size=True).share()
 
     first, second = of(0), of(1)
     assert first is not None
@@ -131,5 +131,5 @@ def test_a_tensor_that_is_not_sharded_is_rank_0s_beside_one_that_is() -> None:
 
 def test_what_is_not_sharded_or_still_to_be_summed_has_no_share() -> None:
     assert part.share_of([("", torch.ones(3))])() is None
-    assert Part.of("numbers", [1, 2], with_size=True).component().share is None
+    assert UnreadPart.of("numbers", [1, 2], with_size=True).component().share is None
     assert held(torch.ones(4), (2,), (Partial(),), 0) is None

@@ -9,7 +9,14 @@ import pytest
 import torch
 
 from chaos.errors import ForeignFileError
-from chaos.probe.written import Confines, Ledger, Written, read_ledger, record, training_has_begun
+from chaos.probe.written import (
+    Confines,
+    WriteLedger,
+    Written,
+    read_ledger,
+    record,
+    training_has_begun,
+)
 
 
 @pytest.fixture
@@ -18,7 +25,7 @@ def theirs(tmp_path: Path) -> Iterator[Path]:
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     (theirs / "model.pt").write_text("of last week")
-    record(Ledger(tmp_path / "ledger", (), Confines(tmp_path / "audit")))
+    record(WriteLedger(tmp_path / "ledger", (), Confines(tmp_path / "audit")))
     yield theirs
     record(None)
 
@@ -60,7 +67,7 @@ def test_what_an_audit_has_made_it_may_replace_and_remove(theirs: Path) -> None:
 
 def test_what_another_process_of_the_audit_has_made_may_be_replaced(theirs: Path) -> None:
     (theirs / "own.pt").write_text("of one run")
-    record(Ledger(theirs.parent / "ledger", (), Confines(theirs.parent / "audit")))
+    record(WriteLedger(theirs.parent / "ledger", (), Confines(theirs.parent / "audit")))
 
     (theirs / "own.pt").write_text("of the next")
 
@@ -72,7 +79,7 @@ def test_what_native_code_wrote_in_a_folder_of_the_audits_may_be_replaced(theirs
     (mine / "pictures").mkdir(parents=True)
     record(None)  # as native code, which raises no event
     (mine / "pictures" / "1.png").write_text("pixels")
-    record(Ledger(theirs.parent / "ledger", (), Confines(theirs.parent / "audit")))
+    record(WriteLedger(theirs.parent / "ledger", (), Confines(theirs.parent / "audit")))
 
     mine.rename(theirs.parent / "whole")
     (theirs.parent / "whole" / "pictures" / "1.png").unlink()
@@ -82,7 +89,7 @@ def test_what_native_code_wrote_in_a_folder_of_the_audits_may_be_replaced(theirs
 
 def test_what_is_allowed_is_replaced(theirs: Path) -> None:
     allowed = Confines(theirs.parent / "audit", allowed=(theirs,))
-    record(Ledger(theirs.parent / "ledger", (), allowed))
+    record(WriteLedger(theirs.parent / "ledger", (), allowed))
 
     torch.save({}, theirs / "model.pt")
 
@@ -90,7 +97,7 @@ def test_what_is_allowed_is_replaced(theirs: Path) -> None:
 
 
 def test_without_an_audit_nothing_is_refused(theirs: Path) -> None:
-    record(Ledger(theirs.parent / "ledger"))
+    record(WriteLedger(theirs.parent / "ledger"))
 
     (theirs / "model.pt").write_text("of today")
 
@@ -151,7 +158,7 @@ def test_a_log_that_stays_open_is_output(theirs: Path) -> None:
 
 
 def test_nothing_is_written_down_of_folders_left_out(theirs: Path) -> None:
-    record(Ledger(theirs.parent / "ledger", (theirs / "logs",)))
+    record(WriteLedger(theirs.parent / "ledger", (theirs / "logs",)))
 
     (theirs / "logs").mkdir()
     (theirs / "logs" / "a").write_text("ours")

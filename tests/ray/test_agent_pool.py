@@ -9,7 +9,7 @@ import ray
 
 from chaos.launch.ray.existing import agent as pools
 from chaos.launch.ray.existing.agent import AgentPool
-from chaos.launch.ray.existing.terms import Terms
+from chaos.launch.ray.existing.terms import ClusterFacts
 from chaos.model.event import StepDone
 from chaos.plan.permitted import Guard, Permissions
 from chaos.run.apart import news, unpack
@@ -65,7 +65,7 @@ def agent_pool(
     monkeypatch.setattr(ray, "kill", lambda _: None)
     run = unpack({"plan.json": b"{}"}, tmp_path / "run")
     guard = Guard.over([], Permissions())
-    made = TestedPool(run, Terms("tok", guard, "10.0.0.1", apart=frozenset({FAR})))
+    made = TestedPool(run, ClusterFacts("tok", guard, "10.0.0.1", apart=frozenset({FAR})))
     made.attend([(NEAR, 1), (FAR, 7)])
     yield made, run
     made._is_over.set()

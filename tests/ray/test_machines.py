@@ -10,7 +10,7 @@ from chaos.faults.world import RefusedError, Target
 from chaos.launch.ray import compat
 from chaos.launch.ray.existing import world as worlds
 from chaos.launch.ray.existing.machines import Machines
-from chaos.launch.ray.existing.terms import Terms
+from chaos.launch.ray.existing.terms import ClusterFacts
 from chaos.launch.ray.existing.world import ExistingWorld
 from chaos.model.event import NodeReclaimed
 from chaos.plan.permitted import Guard, NodeFacts, Permissions
@@ -87,7 +87,7 @@ def world(platform: Platform, journals: Path, monkeypatch: pytest.MonkeyPatch) -
     journal = Journal(journals, "chaos", role="chaos", clock=SystemClock())
     machines = Machines(KubernetesPods(Core(platform), "jobs"), journal, SystemClock())
     pool: Any = Pool()
-    terms = Terms("tok", guard, "10.0.0.1", apart=frozenset())
+    terms = ClusterFacts("tok", guard, "10.0.0.1", apart=frozenset())
     made = TestedWorld("h:1", pool, terms, ArmedFaults(journals), machines)
     made.platform = platform
     made.learn_group({0: RANK_0})

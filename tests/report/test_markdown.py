@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.report.ci import SHOWN, Place, annotations
+from chaos.report.ci import SHOWN, ScenarioPlace, annotations
 from chaos.report.goodput import goodput
 from chaos.report.markdown import (
     LIMIT_BYTES,
@@ -98,7 +98,11 @@ def test_one_annotation_per_failed_scenario_at_its_line(
     valid_run: FinishedRun, guilty_run: FinishedRun
 ) -> None:
     rows = [row_of(valid_run), row_of(guilty_run), not_run(scenario="a: b", file="g", error="1\n2")]
-    places = [Place("v.yaml", 1), Place("s/g,1.yaml", 3), Place("n.yaml", 2)]
+    places = [
+        ScenarioPlace("v.yaml", 1),
+        ScenarioPlace("s/g,1.yaml", 3),
+        ScenarioPlace("n.yaml", 2),
+    ]
     guilty, broken = annotations(rows, places)
 
     assert guilty.startswith("::error file=s/g%2C1.yaml,line=3,title=fail%3A worker killed")
@@ -108,7 +112,7 @@ def test_one_annotation_per_failed_scenario_at_its_line(
 
 
 def test_what_github_would_not_show_is_counted(guilty_run: FinishedRun) -> None:
-    rows, places = [row_of(guilty_run)] * 30, [Place("f", 1)] * 30
+    rows, places = [row_of(guilty_run)] * 30, [ScenarioPlace("f", 1)] * 30
     said = list(annotations(rows, places))
 
     assert len(said) == SHOWN

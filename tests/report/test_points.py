@@ -17,7 +17,7 @@ from chaos.report.prometheus import (
     RECOVERY_S,
     Figures,
     Metric,
-    Point,
+    MetricPoint,
     points,
 )
 from tests.check.story import Story, Strike
@@ -27,15 +27,15 @@ KILLED = Story((Strike(2, 3, 1),))
 TWICE = Story((Strike(1, 2, 0), Strike(2, 3, 1, kind="preempt_node")))
 
 
-def told(story: Story, history: History | None = None) -> list[Point]:
+def told(story: Story, history: History | None = None) -> list[MetricPoint]:
     return list(points(analysis_of(story, history)))
 
 
-def of(metric: Metric, found: list[Point]) -> list[Point]:
+def of(metric: Metric, found: list[MetricPoint]) -> list[MetricPoint]:
     return [point for point in found if point.metric == metric]
 
 
-def values(found: list[Point]) -> list[tuple[str, float, dict[str, str]]]:
+def values(found: list[MetricPoint]) -> list[tuple[str, float, dict[str, str]]]:
     return [(point.metric.name, point.value, dict(point.tags)) for point in found]
 
 

@@ -24,8 +24,8 @@ from chaos.report.loss_chart import step_series
 from chaos.report.outcome import FinishedRun, not_run, row_of, versions
 from chaos.report.page import (
     EVENTS_PER_ANOMALY,
+    EventLine,
     Gap,
-    Line,
     devices_of,
     excerpt,
     facts,
@@ -286,11 +286,11 @@ def test_an_op_shows_whom_it_struck_and_how_it_ended(
 
 def test_an_excerpt_keeps_evidence_with_what_is_around_it(guilty_run: FinishedRun) -> None:
     rows = excerpt(guilty_run.history, guilty_run.verdict)
-    numbers = [row.number for row in rows if isinstance(row, Line)]
+    numbers = [row.number for row in rows if isinstance(row, EventLine)]
     hidden = sum(row.events for row in rows if isinstance(row, Gap))
 
     assert {141, 142, 143, 144, 145} <= set(numbers)
-    assert [row.number for row in rows if isinstance(row, Line) and row.is_evidence] == [143]
+    assert [row.number for row in rows if isinstance(row, EventLine) and row.is_evidence] == [143]
     assert len(numbers) + hidden == len(guilty_run.history)
 
 

@@ -29,7 +29,7 @@ from chaos.model.diagnosis import Part, Resume
 from chaos.model.history import History
 from chaos.model.scenario import Expect
 from chaos.model.verdict import Anomaly, CheckResult
-from chaos.report.ci import Place, annotations, render
+from chaos.report.ci import ScenarioPlace, annotations, render
 from chaos.report.html import render_run, render_suite
 from chaos.report.markdown import run_in_markdown, suite_in_markdown
 from chaos.report.outcome import FinishedRun, SuiteRow, not_run, row_of, skipped
@@ -194,7 +194,7 @@ def _markdown() -> Iterator[tuple[str, str]]:
 def _ci() -> Iterator[tuple[str, str]]:
     for name, rows in suites().items():
         yield f"JUnit, {name}", render(rows)
-        yield f"GitHub, {name}", "\n".join(annotations(rows, [Place("f", 1)] * len(rows)))
+        yield f"GitHub, {name}", "\n".join(annotations(rows, [ScenarioPlace("f", 1)] * len(rows)))
 
 
 def _page() -> Iterator[tuple[str, str]]:

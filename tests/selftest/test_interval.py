@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.selftest.score import Share
+from chaos.selftest.score import Rate
 
 totals = st.integers(1, 10_000)
 
@@ -20,7 +20,7 @@ totals = st.integers(1, 10_000)
     ],
 )
 def test_published_intervals_come_out(count: int, total: int, low: float, high: float) -> None:
-    found_low, found_high = Share(count, total).bounds
+    found_low, found_high = Rate(count, total).bounds
 
     assert found_low == pytest.approx(low, abs=5e-5)
     assert found_high == pytest.approx(high, abs=5e-5)
@@ -29,7 +29,7 @@ def test_published_intervals_come_out(count: int, total: int, low: float, high: 
 @given(totals.flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
 def test_the_share_lies_in_its_interval_and_both_within_0_and_1(pair: tuple[int, int]) -> None:
     count, total = pair
-    low, high = Share(count, total).bounds
+    low, high = Rate(count, total).bounds
 
     assert 0 <= low <= count / total <= high <= 1
     assert low < high
@@ -38,8 +38,8 @@ def test_the_share_lies_in_its_interval_and_both_within_0_and_1(pair: tuple[int,
 @given(totals.flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
 def test_what_is_left_over_has_the_mirrored_interval(pair: tuple[int, int]) -> None:
     count, total = pair
-    low, high = Share(count, total).bounds
-    other_low, other_high = Share(total - count, total).bounds
+    low, high = Rate(count, total).bounds
+    other_low, other_high = Rate(total - count, total).bounds
 
     assert other_low == pytest.approx(1 - high)
     assert other_high == pytest.approx(1 - low)
@@ -47,8 +47,8 @@ def test_what_is_left_over_has_the_mirrored_interval(pair: tuple[int, int]) -> N
 
 @given(st.integers(1, 5_000))
 def test_more_runs_without_an_alarm_make_surer(total: int) -> None:
-    assert Share(0, total + 1).bounds[1] < Share(0, total).bounds[1]
+    assert Rate(0, total + 1).bounds[1] < Rate(0, total).bounds[1]
 
 
 def test_nothing_counted_says_nothing() -> None:
-    assert Share(0, 0).bounds == (0.0, 1.0)
+    assert Rate(0, 0).bounds == (0.0, 1.0)

@@ -26,7 +26,7 @@ from chaos.compare.comparison import (
 from chaos.model.bounds import Tolerance
 from chaos.model.summary import RunSummary
 from chaos.report.markdown import table
-from chaos.selftest.score import Share
+from chaos.selftest.score import Rate
 from tests.check.clean_runs import DEFECTS, NOISES, RANKS, STEPS, found, hidden, rate
 from tests.report.past import past_run
 
@@ -132,7 +132,7 @@ def _wilson(draws: np.random.Generator) -> float:
     total = int(draws.integers(1, 500))
     count = int(draws.integers(0, total + 1))
     expected = stats.binomtest(count, total).proportion_ci(method="wilson")
-    low, high = Share(count, total).bounds
+    low, high = Rate(count, total).bounds
     return max(abs(low - float(expected.low)), abs(high - float(expected.high)))
 
 
@@ -164,7 +164,7 @@ def false_regressions(effort: Effort) -> list[str]:
     return table(head, rows, numbers_from=2)
 
 
-def _told(scenarios: int, repeats: int, values: str, trials: int) -> tuple[Share, Share]:
+def _told(scenarios: int, repeats: int, values: str, trials: int) -> tuple[Rate, Rate]:
     draws = np.random.default_rng(1)
     told = [
         {
@@ -177,7 +177,7 @@ def _told(scenarios: int, repeats: int, values: str, trials: int) -> tuple[Share
         for _ in range(trials)
     ]
     worse, better = (sum(word in words for words in told) for word in ("worse", "better"))
-    return Share(worse, trials), Share(better, trials)
+    return Rate(worse, trials), Rate(better, trials)
 
 
 def _suite(
@@ -219,7 +219,7 @@ def false_alarms(effort: Effort) -> list[str]:
         (
             noise,
             *(
-                str(Share(rate(noise, clean=clean, trials=trials, allowance=allowance), trials))
+                str(Rate(rate(noise, clean=clean, trials=trials, allowance=allowance), trials))
                 for clean, allowance in SETTINGS
             ),
             f"{_width(noise):.1f}",

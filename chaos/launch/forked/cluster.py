@@ -12,7 +12,7 @@ from typing import Any
 from ray.exceptions import OutOfMemoryError, RayError
 
 from chaos.launch.forked import core
-from chaos.launch.forked.messages import Ending, Spawn, Stuck
+from chaos.launch.forked.messages import Spawn, Stuck, WorkerEnding
 from chaos.launch.forked.port import EmbeddedPort
 from chaos.launch.node_disk import NodeDisk
 from chaos.model.event import Disturbed
@@ -88,7 +88,7 @@ class ForkCluster:
     def _end(self, pid: int) -> None:
         """Kill a worker; announce it to the lane, which would report a foreign signal otherwise."""
         with contextlib.suppress(OSError):  # the worker has ended, or the lane and so the worker
-            self._lane.send(Ending(pid))
+            self._lane.send(WorkerEnding(pid))
             os.kill(pid, signal.SIGKILL)
 
     def _death_of(self, pid: int, node_id: str) -> RayError:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from chaos.launch.forked import compat, core
 from chaos.launch.forked.cluster import ForkCluster
-from chaos.launch.forked.messages import Ending, Spawn, StartRun, Stuck, WorkerKilled
+from chaos.launch.forked.messages import Spawn, StartRun, Stuck, WorkerEnding, WorkerKilled
 from chaos.launch.forked.port import port_of
 from chaos.launch.forked.worker import live_as_worker
 from chaos.launch.node_disk import HEAD, SESSION, NodeDisk, confines_of
@@ -80,7 +80,7 @@ class Lane:
                 except EOFError:
                     self._lost(wire)
                     continue
-                if isinstance(request, Ending):
+                if isinstance(request, WorkerEnding):
                     self._ending.add(request.pid)
                 elif isinstance(request, Spawn):
                     assert end is not None

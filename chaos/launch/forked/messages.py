@@ -51,7 +51,7 @@ class Stuck:
 
 
 @dataclass(frozen=True)
-class Ending:
+class WorkerEnding:
     """A driver announces to its lane that it ends a worker now, as `ray.kill` does."""
 
     pid: int

@@ -44,21 +44,21 @@ def remote(actor_class: Callable[[Any, dict[str, Any]], Any]) -> Callable[..., A
         def make(target: Any) -> Any:
             if getattr(target, "__module__", "").startswith("ray."):
                 return actor_class(target, options)
-            return Declared(target)
+            return DeclaredTask(target)
 
         return make(args[0]) if args else make
 
     return remote
 
 
-class Declared:
+class DeclaredTask:
     """A task or an actor of the script: it may be declared, but not started."""
 
     def __init__(self, target: Any) -> None:  # a function or a class
         self._name = getattr(target, "__name__", type(target).__name__)
         self.__doc__ = target.__doc__
 
-    def options(self, **_: Any) -> Declared:
+    def options(self, **_: Any) -> DeclaredTask:
         """Return the same object: an option starts nothing."""
         return self
 

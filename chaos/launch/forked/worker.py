@@ -18,7 +18,7 @@ from chaos.processes.child import draw_fresh_randomness
 from chaos.processes.wire import Wire
 
 
-class Worker:
+class WorkerServer:
     """The server of one driver's calls, until that driver is gone."""
 
     def __init__(self, instance: Any, wire: Wire) -> None:  # a RayTrainWorker
@@ -72,4 +72,4 @@ def live_as_worker(spawn: Spawn, end: socket.socket, instance: Any) -> None:  # 
     draw_fresh_randomness()
     wire = Wire(end, core.dumps)
     wire.send(os.getpid())
-    Worker(instance, wire).serve()
+    WorkerServer(instance, wire).serve()

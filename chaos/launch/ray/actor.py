@@ -11,7 +11,7 @@ from chaos.faults.world import Target
 from chaos.launch.ray import compat
 from chaos.launch.ray.existing.agent import AgentPool
 from chaos.launch.ray.existing.machines import machines_of
-from chaos.launch.ray.existing.terms import Terms
+from chaos.launch.ray.existing.terms import ClusterFacts
 from chaos.launch.ray.existing.world import ExistingWorld
 from chaos.launch.ray.prestart import Pool
 from chaos.launch.ray.world import GcsErrand, RayWorld, call
@@ -35,7 +35,7 @@ class ChaosActor:
         directory: str,
         address: str,
         agents: dict[str, Any],
-        terms: Terms | None,
+        terms: ClusterFacts | None,
         *,
         prestarts: bool = False,
     ) -> None:

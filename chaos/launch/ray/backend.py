@@ -19,7 +19,7 @@ from chaos.launch.ray.cluster import LocalCluster
 from chaos.launch.ray.deaths import Deaths, JobDeaths, lost
 from chaos.launch.ray.existing.cluster import ExistingCluster
 from chaos.launch.ray.existing.machines import GONE_WITHIN_S
-from chaos.launch.ray.existing.terms import Terms, leases_renewed
+from chaos.launch.ray.existing.terms import ClusterFacts, leases_renewed
 from chaos.launch.ray.leftovers import Leftovers, record_bystanders
 from chaos.launch.ray.meters import Meters
 from chaos.launch.ray.prestart import Prestart
@@ -148,7 +148,7 @@ class RayRun(LaunchedRun["subprocess.Popen[bytes]"]):
         token = os.urandom(4).hex()
         self.address = RunAddress(self.directory.path, token, f"ray:chaos-{token}")
         self.jobs: frozenset[str] = frozenset()
-        self.terms: Terms | None = None
+        self.terms: ClusterFacts | None = None
         self.leftovers: Leftovers | None = None  # what was there before the run
         self.actor: Any = None  # a handle
         self.deaths = Deaths(
@@ -188,7 +188,7 @@ class RayRun(LaunchedRun["subprocess.Popen[bytes]"]):
             self.journal, self.seen(), self.directory, files=self.plan.watch.files
         )
 
-    def _start_actor(self, terms: Terms | None) -> Any:  # an actor handle
+    def _start_actor(self, terms: ClusterFacts | None) -> Any:  # an actor handle
         head = ray.get_runtime_context().get_node_id()
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 

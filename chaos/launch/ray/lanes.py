@@ -36,7 +36,7 @@ Files: TypeAlias = Mapping[str, bytes]
 Check: TypeAlias = Callable[[Backend], None]
 
 
-class Lane:
+class LaneActor:
     """The content of an actor: it executes plans one after the other, in a folder of its own.
 
     The environment is that of its node, without what Ray sets for a worker. `threads` is the
@@ -80,7 +80,7 @@ class Lane:
         leavings.remove(self._folder)
 
 
-_Actor = ray.remote(max_restarts=0)(Lane)
+_Actor = ray.remote(max_restarts=0)(LaneActor)
 
 
 def _written(directory: RunDirectory) -> Files:

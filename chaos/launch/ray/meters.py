@@ -14,7 +14,7 @@ import ray
 from chaos.launch.ray import compat
 from chaos.model.history import Entry
 from chaos.model.plan import Plan
-from chaos.report.prometheus import Figures, Metric, Point
+from chaos.report.prometheus import Figures, Metric, MetricPoint
 from chaos.run.clock import Clock, seconds_since
 from chaos.run.ports import Say, Show
 
@@ -60,7 +60,7 @@ class Meters:
             self._is_broken = True
             self._say(f"warning: no more metrics of this run: {type(error).__name__}: {error}")
 
-    def _add(self, point: Point) -> None:
+    def _add(self, point: MetricPoint) -> None:
         meter = self._made.get(point.metric.name)
         if meter is None:
             meter = self._made[point.metric.name] = _made(point.metric)

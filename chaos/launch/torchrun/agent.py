@@ -49,7 +49,7 @@ def main(run_directory: str, harness: int) -> int:
     journal = Journal(directory.journals, f"agent-{node}", role="driver", clock=SystemClock())
     answer_with_stacks(directory.logs / agent_stacks(node))
     controller = RunAddress.from_env().connect()
-    observer = Observer(journal, controller, directory, node)
+    observer = AgentObserver(journal, controller, directory, node)
     observer.follow()
     try:
         torchrun.main(_words(plan, node, controller, directory.logs))
@@ -85,7 +85,7 @@ def _words(plan: Plan, node: str, controller: ControllerPort, logs: Path) -> lis
     ]
 
 
-class Observer:
+class AgentObserver:
     """The observer of one node's agent: it records rounds as attempts, and decisions.
 
     The number of an attempt is that of the rendezvous' round, which all agents share. The count of

@@ -7,7 +7,7 @@ from pathlib import Path
 from chaos.errors import UsageError
 from chaos.launch.environment import HASH_SEED, OTHER_HASH_SEED
 from chaos.launch.frame import carry_out
-from chaos.launch.torchrun.roots import Roots, why_not_forked
+from chaos.launch.torchrun.roots import TorchrunRoots, why_not_forked
 from chaos.launch.torchrun.run import TorchrunRun, started_anew
 from chaos.model.plan import Plan
 from chaos.processes.start import Starter
@@ -22,10 +22,10 @@ class TorchrunBackend(ScriptBackend):
     beside this one, or afresh, fork from the same processes, and end none.
     """
 
-    def __init__(self, hash_seed: str = HASH_SEED, roots: Roots | None = None) -> None:
+    def __init__(self, hash_seed: str = HASH_SEED, roots: TorchrunRoots | None = None) -> None:
         self._hash_seed = hash_seed
         self._owns = roots is None
-        self._roots = roots or Roots()
+        self._roots = roots or TorchrunRoots()
 
     def close(self) -> None:
         if self._owns:

@@ -28,7 +28,7 @@ from typing import Any
 from chaos.declared import TOKEN_ENV
 from chaos.processes.child import write_to
 from chaos.processes.forks import Forks, ended_with, fork_for_each
-from chaos.processes.start import ForkedProcess, Start
+from chaos.processes.start import ForkedProcess, ProcessStart
 from chaos.processes.wire import Wire
 
 
@@ -65,12 +65,12 @@ def main(fd: int) -> None:
     os._exit(code)  # nothing of the job's is in here: what the root imported need not be taken down
 
 
-def _forked(asks: Wire, token: int) -> Start:
+def _forked(asks: Wire, token: int) -> ProcessStart:
     """Fork for each request; return only in a child, once it is as if it had been started so."""
     from chaos.processes.child import draw_fresh_randomness
 
     request, end = fork_for_each(asks)
-    start: Start = request
+    start: ProcessStart = request
     # As torchelastic starts its workers (torch 2.13: `start_new_session`): a signal to the group of
     # one reaches no other process of the tree.
     os.setsid()
@@ -105,7 +105,7 @@ def fork_workers(forks: Forks) -> None:
             _, unbuffered, *words = args
             assert unbuffered == "-u"
             out, err = (stream and stream.name for stream in (self._stdout, self._stderr))
-            start = Start(tuple(words), env, str(Path.cwd()), out, err)
+            start = ProcessStart(tuple(words), env, str(Path.cwd()), out, err)
             return ForkedProcess(forks, start, what="a worker")
 
         def close(self, death_sig: Any = None) -> None:  # a signal

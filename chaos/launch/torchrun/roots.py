@@ -9,7 +9,7 @@ from chaos.launch.torchrun.settings import environment_of, sees_gpu
 from chaos.model.plan import Plan
 from chaos.probe.address import RunAddress
 from chaos.processes.forks import ForkingProcess, KeptWarm
-from chaos.processes.start import ForkedProcess, Process, Start
+from chaos.processes.start import ForkedProcess, Process, ProcessStart
 
 ROOT = Path(__file__).with_name("root.py")
 # In place of a run's: its token is as long.
@@ -18,7 +18,7 @@ OMP_ENV = "OMP_NUM_THREADS"
 TEST_ENV = "PYTEST_CURRENT_TEST"  # pytest's: another in each test, and nothing is imported by it
 
 
-class Roots:
+class TorchrunRoots:
     """The roots of one backend and of all beside it; the first plan that needs one starts it.
 
     What an interpreter or a library reads as it starts (the hash seed, variables of the job, the
@@ -36,7 +36,7 @@ class Roots:
         start = partial(ForkingProcess, ["-u", str(ROOT)], env=env, cwd=plan.cwd, log=log)
         return self._roots.get((tuple(stated), plan.cwd), start)
 
-    def start(self, plan: Plan, start: Start, *, hash_seed: str, log: Path) -> Process:
+    def start(self, plan: Plan, start: ProcessStart, *, hash_seed: str, log: Path) -> Process:
         """Fork an agent; raises `HarnessError` if that is not possible."""
         root = self.warm_up(plan, hash_seed=hash_seed, log=log)
         return ForkedProcess(root.forks, start, what="torchrun")

@@ -27,7 +27,7 @@ from chaos.model.event import (
     FitReturned,
 )
 from chaos.probe.written import Confines
-from chaos.processes.start import Process, Start, Starter
+from chaos.processes.start import Process, ProcessStart, Starter
 from chaos.processes.tree import with_variable
 from chaos.run.armed import ArmedFaults
 from chaos.run.controller import ChaosController
@@ -37,7 +37,7 @@ AGENT = "chaos.launch.torchrun.agent"
 POLL_S = 0.05
 
 
-def started_anew(start: Start) -> Process:
+def started_anew(start: ProcessStart) -> Process:
     """Start an agent in a new interpreter."""
     assert start.stdout is not None
     with Path(start.stdout).open("ab") as log:
@@ -84,7 +84,7 @@ class TorchrunRun(LocalRun[Agents, AgentWorld]):
         log = str(self.directory.logs / "driver.log")
         env = environment_of(self.plan, self.address, hash_seed=self.hash_seed)
         words = (str(self.directory.path),)
-        return self.starter(Start(words, {**env, NODE_ENV: node}, self.plan.cwd, log, log))
+        return self.starter(ProcessStart(words, {**env, NODE_ENV: node}, self.plan.cwd, log, log))
 
     def pid_of(self, driver: Agents) -> int:
         """Return the pid of the first agent, which hosts the rendezvous."""

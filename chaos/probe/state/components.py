@@ -25,7 +25,7 @@ from typing import Any
 
 from chaos.probe.state.canonical import structure_of
 from chaos.probe.state.gradients import waiting
-from chaos.probe.state.part import Part
+from chaos.probe.state.part import UnreadPart
 
 _WRAPPERS = ("module.", "_orig_mod.")
 # Entries that a schedule writes into the groups for itself alone; they are in its own state.
@@ -48,19 +48,21 @@ def numbered(base: str, index: int) -> str:
     return base if index == 0 else f"{base}.{index}"
 
 
-def model_parts(roots: Sequence[Any], optimizers: Sequence[Any], *, full: bool) -> Iterator[Part]:
+def model_parts(
+    roots: Sequence[Any], optimizers: Sequence[Any], *, full: bool
+) -> Iterator[UnreadPart]:
     """Take the trained parameters, and the other parameters of called modules."""
     known: set[int] = set()
     for index, parameters in enumerate(_largest(optimizers)):
         known.update(map(id, parameters))
-        yield Part.of_tensors(numbered("model", index), parameters, with_size=full)
+        yield UnreadPart.of_tensors(numbered("model", index), parameters, with_size=full)
     for index, root in enumerate(roots):
         rest = [p for p in root.parameters() if id(p) not in known]
         if rest:
             # Without an optimizer nothing says what is trained, and the called module is all that
             # is known.
             name = numbered("model.rest" if optimizers else "model", index)
-            yield Part.of_tensors(name, rest, with_size=full)
+            yield UnreadPart.of_tensors(name, rest, with_size=full)
 
 
 def parameter_names(roots: Sequence[Any], optimizers: Sequence[Any]) -> list[str]:
@@ -74,12 +76,12 @@ def parameter_names(roots: Sequence[Any], optimizers: Sequence[Any]) -> list[str
     return sorted(" = ".join(sorted(names)) for names in found.values() if names)
 
 
-def buffer_parts(roots: Sequence[Any], *, full: bool) -> Iterator[Part]:
+def buffer_parts(roots: Sequence[Any], *, full: bool) -> Iterator[UnreadPart]:
     """Take the buffers of modules that are in `state_dict`."""
     for index, root in enumerate(roots):
         tensors = _persistent(root)
         if tensors:
-            yield Part.of_tensors(numbered("model.buffers", index), tensors, with_size=full)
+            yield UnreadPart.of_tensors(numbered("model.buffers", index), tensors, with_size=full)
 
 
 def _largest(optimizers: Sequence[Any]) -> list[list[Any]]:
@@ -107,14 +109,14 @@ def _persistent(module: Any) -> list[Any]:  # a torch.nn.Module
     return list(found.values())
 
 
-def gradient_part(optimizers: Sequence[Any]) -> Part | None:
+def gradient_part(optimizers: Sequence[Any]) -> UnreadPart | None:
     """Take the gradients that are accumulated so far; None if there are none."""
     found = [gradient for _, gradient in waiting(optimizers)]
-    part = Part.of_tensors("gradients", found, with_size=True)
+    part = UnreadPart.of_tensors("gradients", found, with_size=True)
     return replace(part, structure="") if found else None  # if absent later, they are lost
 
 
-def booster_parts(boosters: Sequence[Any]) -> Iterator[Part]:
+def booster_parts(boosters: Sequence[Any]) -> Iterator[UnreadPart]:
     """Take the trees of XGBoost's and LightGBM's boosters: `model.trees`, counted by rounds."""
     for index, booster in enumerate(boosters):
         if hasattr(booster, "num_boosted_rounds"):  # XGBoost
@@ -124,19 +126,19 @@ def booster_parts(boosters: Sequence[Any]) -> Iterator[Part]:
             rounds = booster.current_iteration()
             # The parameters follow, among them the number of rounds that the job asked for.
             trees = booster.model_to_string().partition("\nparameters:")[0]
-        encoded = Part.of(numbered("model.trees", index), trees, with_size=False)
-        yield Part(encoded.name, encoded.encoding, rounds, encoded.size)
+        encoded = UnreadPart.of(numbered("model.trees", index), trees, with_size=False)
+        yield UnreadPart(encoded.name, encoded.encoding, rounds, encoded.size)
 
 
-def averaged_parts(averaged: Sequence[Any]) -> Iterator[Part]:
+def averaged_parts(averaged: Sequence[Any]) -> Iterator[UnreadPart]:
     """Take the averaged models: `ema`, `ema.1` …."""
     for index, module in enumerate(averaged):
         named = [*module.named_parameters(), *module.named_buffers()]
         tensors = sorted(((_unwrapped(name), own) for name, own in named), key=itemgetter(0))
-        yield Part.of_entries(numbered("ema", index), tensors, with_size=True)
+        yield UnreadPart.of_entries(numbered("ema", index), tensors, with_size=True)
 
 
-def optimizer_parts(base: str, optimizer: Any, *, full: bool) -> Iterator[Part]:
+def optimizer_parts(base: str, optimizer: Any, *, full: bool) -> Iterator[UnreadPart]:
     """Take an optimizer's state, name by name, and its settings."""
     structure = optimizer_structure(optimizer)
     for part in _optimizer_parts(base, optimizer, full=full):
@@ -154,7 +156,7 @@ def optimizer_structure(optimizer: Any) -> str:
     return known[1]
 
 
-def _optimizer_parts(base: str, optimizer: Any, *, full: bool) -> Iterator[Part]:
+def _optimizer_parts(base: str, optimizer: Any, *, full: bool) -> Iterator[UnreadPart]:
     names: dict[str, list[tuple[str, Any]]] = {name: [] for name in _first_state(optimizer)}
     shape: list[tuple[str, Any]] = []
     for number, parameter in enumerate(_parameters(optimizer)):
@@ -165,18 +167,18 @@ def _optimizer_parts(base: str, optimizer: Any, *, full: bool) -> Iterator[Part]
                 names.setdefault(str(name), []).append((str(number), value))
     for name, values in sorted(names.items()):
         yield _state_part(f"{base}.{name}", values, full=full)
-    yield Part.of_entries(f"{base}.state", shape, with_size=False)
+    yield UnreadPart.of_entries(f"{base}.state", shape, with_size=False)
     if full:
         yield from _settings(base, optimizer.param_groups)
 
 
-def _state_part(name: str, entries: Sequence[tuple[str, Any]], *, full: bool) -> Part:
+def _state_part(name: str, entries: Sequence[tuple[str, Any]], *, full: bool) -> UnreadPart:
     if full and entries and all(_is_host_number(value) for _, value in entries):
-        part = Part.of_entries(name, entries, with_size=False)
+        part = UnreadPart.of_entries(name, entries, with_size=False)
         alike = {float(value) for _, value in entries}
         size = alike.pop() if len(alike) == 1 else None
-        return Part(name, part.encoding, part.count, lambda: size)
-    return Part.of_entries(name, entries, with_size=full)
+        return UnreadPart(name, part.encoding, part.count, lambda: size)
+    return UnreadPart.of_entries(name, entries, with_size=full)
 
 
 def _is_host_number(value: Any) -> bool:
@@ -187,11 +189,11 @@ def _is_host_number(value: Any) -> bool:
     return shape is not None and len(shape) == 0 and getattr(device, "type", "cpu") == "cpu"
 
 
-def _settings(base: str, groups: Sequence[Mapping[str, Any]]) -> Iterator[Part]:
+def _settings(base: str, groups: Sequence[Mapping[str, Any]]) -> Iterator[UnreadPart]:
     names = {name for group in groups for name, value in group.items() if _is_setting(value)}
     for name in sorted(names - _OF_SCHEDULES - {"params"}):
         values = [_as_floats(group.get(name)) for group in groups]
-        yield Part.of_numbers(f"{base}.{name}", values)
+        yield UnreadPart.of_numbers(f"{base}.{name}", values)
 
 
 def _is_setting(value: Any) -> bool:
@@ -216,38 +218,40 @@ def _is_zero_dim_on_host(value: Any) -> bool:
     return hasattr(value, "dtype") and _is_host_number(value)
 
 
-def schedule_part(name: str, schedule: Any) -> Part:
+def schedule_part(name: str, schedule: Any) -> UnreadPart:
     """Take a learning-rate schedule; its size is the number of steps it has made."""
-    part = Part.of(name, _without(schedule.state_dict(), _FOR_WARNINGS), with_size=False)
+    part = UnreadPart.of(name, _without(schedule.state_dict(), _FOR_WARNINGS), with_size=False)
     last = getattr(schedule, "last_epoch", None)
     size = float(last) if isinstance(last, int | float) else None
     optimizer = getattr(schedule, "optimizer", None)
     structure = type(schedule).__name__
     if optimizer is not None:
         structure += optimizer_structure(optimizer)
-    return Part(name, part.encoding, part.count, lambda: size, structure=structure)
+    return UnreadPart(name, part.encoding, part.count, lambda: size, structure=structure)
 
 
-def rng_parts() -> Iterator[Part]:
+def rng_parts() -> Iterator[UnreadPart]:
     """Take the global generators of torch, numpy and Python, as far as they are in use."""
     import torch
 
-    yield Part.of("rng.torch", torch.get_rng_state().numpy().tobytes(), with_size=False)
+    yield UnreadPart.of("rng.torch", torch.get_rng_state().numpy().tobytes(), with_size=False)
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         kind, words, *rest = numpy.random.get_state()
-        yield Part.of("rng.numpy", (kind, words.tobytes(), *rest), with_size=False)
+        yield UnreadPart.of("rng.numpy", (kind, words.tobytes(), *rest), with_size=False)
     version, numbers, gauss = random.getstate()
-    yield Part.of("rng.python", (version, array("Q", numbers).tobytes(), gauss), with_size=False)
+    yield UnreadPart.of(
+        "rng.python", (version, array("Q", numbers).tobytes(), gauss), with_size=False
+    )
     if torch.cuda.is_available() and torch.cuda.is_initialized():
-        yield Part.of("rng.cuda", torch.cuda.get_rng_state(), with_size=False)
+        yield UnreadPart.of("rng.cuda", torch.cuda.get_rng_state(), with_size=False)
 
 
-def declared_parts(declared: Iterable[tuple[str, Any]]) -> Iterator[Part]:
+def declared_parts(declared: Iterable[tuple[str, Any]]) -> Iterator[UnreadPart]:
     """Take the values that the job named with `chaos.declare`: `declared.<name>`."""
     for name, held in declared:
         value = held() if _is_question(held) else held
-        yield Part.of(f"declared.{name}", value, with_size=True)
+        yield UnreadPart.of(f"declared.{name}", value, with_size=True)
 
 
 def _is_question(held: Any) -> bool:

@@ -12,7 +12,7 @@ import msgspec
 
 from chaos.model.event import SavedPart
 from chaos.probe.state.canonical import Encoding, Unordered
-from chaos.probe.state.part import Part
+from chaos.probe.state.part import UnreadPart
 
 PARTS_MAX = 64
 # Of the tensors of one file, which are digested while the job waits.
@@ -77,7 +77,7 @@ def _is_opened(value: Any, depth: int) -> bool:
 def _part(name: str, value: Any, *, is_read: bool) -> SavedPart:
     if not is_read:
         return SavedPart(name=name, kind="numbers", digest="", count=_count(value))
-    part = Part.of(name, value, with_size=True)
+    part = UnreadPart.of(name, value, with_size=True)
     assert isinstance(part.encoding, Encoding)
     seen = part.component()
     kind: Kind = "random" if _is_random(value) else _kind(part.encoding)

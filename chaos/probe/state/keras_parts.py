@@ -14,12 +14,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from chaos.probe.state.part import Part
+from chaos.probe.state.part import UnreadPart
 
 _COUNTERS = ("iteration", "learning_rate")  # as variables of an optimizer are named
 
 
-def keras_parts(models: Sequence[Any], *, full: bool) -> Iterator[Part]:
+def keras_parts(models: Sequence[Any], *, full: bool) -> Iterator[UnreadPart]:
     """Take the models that are trained with `fit`, and their optimizers."""
     for index, model in enumerate(models):
         if hasattr(model, "jax_state_sync"):  # on JAX a model gets its weights only after `fit`
@@ -31,9 +31,9 @@ def keras_parts(models: Sequence[Any], *, full: bool) -> Iterator[Part]:
             yield from _of_optimizer(model.optimizer, end, full=full)
 
 
-def _of_optimizer(optimizer: Any, end: str, *, full: bool) -> Iterator[Part]:
+def _of_optimizer(optimizer: Any, end: str, *, full: bool) -> Iterator[UnreadPart]:
     steps = int(_local(optimizer.iterations).numpy())
-    counted = Part.of(f"optimizer.iterations{end}", steps, with_size=False)
+    counted = UnreadPart.of(f"optimizer.iterations{end}", steps, with_size=False)
     yield replace(counted, count=steps)
     held = optimizer.variables
     slots = [v for v in (held() if callable(held) else held) if _own_name(v) not in _COUNTERS]
@@ -42,13 +42,13 @@ def _of_optimizer(optimizer: Any, end: str, *, full: bool) -> Iterator[Part]:
     yield _of_variables(f"optimizer.slots{end}", slots, full=full, made=made)
     rate = optimizer.get_config().get("learning_rate") if full else None
     if isinstance(rate, numbers.Real):  # one of numpy, as that of a variable is
-        yield Part.of_numbers(f"optimizer{end}.lr", [float(rate)])
+        yield UnreadPart.of_numbers(f"optimizer{end}.lr", [float(rate)])
 
 
-def _of_variables(name: str, variables: Iterable[Any], *, full: bool, made: bool) -> Part:
+def _of_variables(name: str, variables: Iterable[Any], *, full: bool, made: bool) -> UnreadPart:
     held = [_tensor(_local(variable)) for variable in variables if not _is_a_ranks_own(variable)]
     entries = [(str(number), tensor) for number, tensor in enumerate(held)]
-    return replace(Part.of_entries(name, entries, with_size=full), pending=not made)
+    return replace(UnreadPart.of_entries(name, entries, with_size=full), pending=not made)
 
 
 def _is_a_ranks_own(variable: Any) -> bool:  # a variable of TensorFlow's or Keras's

@@ -177,7 +177,7 @@ def _widened(bits: Any) -> Any:  # as of `_bits`
 
 
 @dataclass(frozen=True)
-class Part:
+class UnreadPart:
     """A `Component` that is not read yet."""
 
     name: str

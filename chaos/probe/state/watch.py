@@ -23,10 +23,10 @@ from typing import Any, Literal, TypeAlias
 from chaos import declared
 from chaos.check.resume_place import state_keys
 from chaos.model.event import ParametersNamed, StateSeen
-from chaos.probe.cursor import Record
+from chaos.probe.cursor import Recorder
 from chaos.probe.state import components
 from chaos.probe.state.keras_parts import keras_parts
-from chaos.probe.state.part import Part
+from chaos.probe.state.part import UnreadPart
 from chaos.probe.state.roots import Roots
 
 
@@ -37,7 +37,7 @@ def kind_of(stepped: Any) -> str:  # whatever begins a step
     return "keras" if hasattr(type(stepped), "trainable_weights") else "booster"
 
 
-class Found:
+class StateObjects:
     """Optimizers, schedules, scalers and averaged models of this process."""
 
     def __init__(self, optimizer_made: Callable[[], None] = lambda: None) -> None:
@@ -105,7 +105,7 @@ NAMED_MAX = 1024
 class _Taken:
     place: dict[str, int]
     moment: Moment
-    parts: tuple[Part, ...]
+    parts: tuple[UnreadPart, ...]
 
     @property
     def is_late(self) -> bool:
@@ -121,18 +121,18 @@ class StateWatch:
 
     def __init__(
         self,
-        record: Record,
+        record: Recorder,
         *,
         every: int,
     ) -> None:
-        self.found = Found(self._optimizer_made)
+        self.found = StateObjects(self._optimizer_made)
         self._cursor, self._cost = record.cursor, record.cost
         self._write, self._failed = record.write, record.failed
         self._every = every
         self._roots: Roots | None = None
         self._entered: int | None = None
         self._waiting: _Taken | None = None
-        self._gradients: Part | None = None
+        self._gradients: UnreadPart | None = None
         self._pending: list[_Taken] = []
         self._told: set[str] = set()
         self._are_named = False
@@ -255,7 +255,7 @@ class StateWatch:
 
     def _take(self, moment: Moment) -> _Taken:
         full = moment != "step"
-        groups: list[tuple[str, Iterator[Part]]] = [
+        groups: list[tuple[str, Iterator[UnreadPart]]] = [
             ("model", self._models(full=full)),
             ("buffers", components.buffer_parts(self._known_roots(), full=full)),
             ("keras", keras_parts(self.found.all("keras"), full=full)),
@@ -270,7 +270,7 @@ class StateWatch:
             parts.append(self._gradients)
         return _Taken(self._cursor.place(), moment, tuple(parts))
 
-    def _more_groups(self) -> list[tuple[str, Iterator[Part]]]:
+    def _more_groups(self) -> list[tuple[str, Iterator[UnreadPart]]]:
         """Return the parts that are too costly after single steps.
 
         For instance, to read a scaler's state waits for the accelerator.
@@ -284,9 +284,9 @@ class StateWatch:
             ("declared", components.declared_parts(declared.declared_parts())),
         ]
 
-    def _guarded(self, name: str, group: Iterator[Part]) -> list[Part]:
+    def _guarded(self, name: str, group: Iterator[UnreadPart]) -> list[UnreadPart]:
         """Take a group; an error is recorded once, and does not affect the other groups."""
-        taken: list[Part] = []
+        taken: list[UnreadPart] = []
         try:
             taken.extend(group)
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
@@ -295,19 +295,19 @@ class StateWatch:
                 self._failed(f"state: {name}", error)
         return taken
 
-    def _models(self, *, full: bool) -> Iterator[Part]:
+    def _models(self, *, full: bool) -> Iterator[UnreadPart]:
         return components.model_parts(self._known_roots(), self.optimizers(), full=full)
 
     def _known_roots(self) -> list[Any]:
         return self._roots.all() if self._roots is not None else []
 
-    def _schedules(self) -> Iterator[Part]:
+    def _schedules(self) -> Iterator[UnreadPart]:
         for index, schedule in enumerate(self.found.all("schedule")):
             name = components.numbered("schedule", index)
             yield components.schedule_part(name, schedule)
 
-    def _scalers(self) -> Iterator[Part]:
+    def _scalers(self) -> Iterator[UnreadPart]:
         used = [scaler for scaler in self.found.all("scaler") if scaler.is_enabled()]
         for index, scaler in enumerate(used):
             name = components.numbered("scaler", index)
-            yield Part.of(name, scaler.state_dict(), with_size=False)
+            yield UnreadPart.of(name, scaler.state_dict(), with_size=False)

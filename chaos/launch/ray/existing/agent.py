@@ -25,7 +25,7 @@ import ray
 from chaos.declared import TOKEN_ENV
 from chaos.faults.world import RefusedError
 from chaos.launch.ray.agent import NodeHands
-from chaos.launch.ray.existing.terms import LEASE_S, Lease, Terms
+from chaos.launch.ray.existing.terms import LEASE_S, ClusterFacts, Lease
 from chaos.launch.ray.settings import NAMESPACE
 from chaos.model.event import JournalCut, Leftover
 from chaos.processes.tree import is_running
@@ -218,7 +218,7 @@ PINGS = 7
 class AgentPool:
     """The agents of one run, in the chaos controller's process; any thread may call it."""
 
-    def __init__(self, directory: RunDirectory, terms: Terms) -> None:
+    def __init__(self, directory: RunDirectory, terms: ClusterFacts) -> None:
         self.agents: dict[str, Any] = {}
         self._directory = directory
         self._terms = terms

@@ -14,7 +14,7 @@ from chaos.errors import ClusterError
 from chaos.launch.ray import compat
 from chaos.launch.ray.authentication import Authentication
 from chaos.launch.ray.deaths import Death
-from chaos.launch.ray.existing.terms import Terms
+from chaos.launch.ray.existing.terms import ClusterFacts
 from chaos.launch.ray.settings import NAMESPACE
 from chaos.model.plan import Plan, Shape
 from chaos.plan.permitted import Guard, NodeFacts, Permissions, needs_permission, refusals
@@ -51,7 +51,7 @@ class ExistingCluster:
         assert self.shape.address is not None
         return self.shape.address
 
-    def prepare(self, plan: Plan, directory: RunDirectory, token: str) -> Terms:
+    def prepare(self, plan: Plan, directory: RunDirectory, token: str) -> ClusterFacts:
         """Prepare a plan's run; raises `ClusterError` if it may not or cannot be executed here."""
         missing = needs_permission(plan, self._permissions)
         refused = [missing] if missing else [*map(str, refusals(plan, self._permissions))]
@@ -70,7 +70,7 @@ class ExistingCluster:
             self._place_storage(plan, directory, token, known)
         if apart:
             _refuse_storage_faults(plan, apart)
-        return Terms(
+        return ClusterFacts(
             token=token,
             guard=Guard.over(known, self._permissions),
             own=next(node.address for node in known if node.is_own),

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from chaos.launch.ray.existing.terms import Terms
+from chaos.launch.ray.existing.terms import ClusterFacts
 from chaos.model.event import NodeReclaimed, Reclaim
 from chaos.plan.permitted import NodeFacts
 from chaos.reclaim.connect import connect, machine_of
@@ -96,7 +96,7 @@ class Machines:
         )
 
 
-def machines_of(terms: Terms, journal: Journal) -> Machines | None:
+def machines_of(terms: ClusterFacts, journal: Journal) -> Machines | None:
     """Return the machines under a cluster's nodes, None where chaos itself ends the nodes."""
     if terms.reclaim_by is None:
         return None

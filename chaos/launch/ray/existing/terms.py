@@ -16,7 +16,7 @@ RENEW_S = 3.0
 
 
 @dataclass(frozen=True)
-class Terms:
+class ClusterFacts:
     """The facts about a cluster, for one run."""
 
     #: the name of the run's directory on the nodes that do not see it

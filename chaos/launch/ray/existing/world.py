@@ -12,7 +12,7 @@ from chaos.launch.ray import compat
 from chaos.launch.ray.existing.agent import AgentPool
 from chaos.launch.ray.existing.cluster import nodes
 from chaos.launch.ray.existing.machines import GONE_WITHIN_S, Machines
-from chaos.launch.ray.existing.terms import LEASE_S, Terms
+from chaos.launch.ray.existing.terms import LEASE_S, ClusterFacts
 from chaos.launch.ray.world import CALL_S, RayWorld, call
 from chaos.plan.permitted import OWN
 from chaos.processes.tree import is_running
@@ -31,7 +31,7 @@ class ExistingWorld(RayWorld):
         self,
         address: str,
         agent_pool: AgentPool,
-        terms: Terms,
+        terms: ClusterFacts,
         armed: ArmedFaults,
         machines: Machines | None = None,
     ) -> None:
