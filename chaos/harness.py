@@ -38,9 +38,9 @@ from chaos.model.history import HISTORY, Baseline, History
 from chaos.model.plan import Plan, PlanBackend
 from chaos.model.scenario import Scenario
 from chaos.model.summary import SUITE, SUMMARY
-from chaos.plan.course import extent, steps_by_epoch
 from chaos.plan.digest import baseline_digest
 from chaos.plan.draw import random_plan
+from chaos.plan.extent import extent, steps_by_epoch
 from chaos.plan.make import make_plan
 from chaos.plan.permitted import ClusterOverrides, Permissions, needs_permission, refusals
 from chaos.reclaim.connect import connect

@@ -29,7 +29,7 @@ from chaos.model.event import (
 from chaos.model.history import Baseline, History
 from chaos.model.launcher import FACTS
 from chaos.model.plan import Plan
-from chaos.plan.course import steps_by_epoch
+from chaos.plan.extent import steps_by_epoch
 from chaos.report.outcome import FinishedRun
 from chaos.run.machine import has_ray
 

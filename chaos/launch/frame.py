@@ -25,7 +25,7 @@ from chaos.model.event import (
     WorkerStarted,
 )
 from chaos.model.plan import Plan
-from chaos.plan.again import driver_begins_again
+from chaos.plan.driver_restart import driver_begins_again
 from chaos.run.clock import SystemClock, seconds_since
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal, Tail

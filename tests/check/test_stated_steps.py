@@ -5,7 +5,7 @@ import pytest
 from chaos.errors import JobError
 from chaos.job_failure import refuse_other_steps
 from chaos.model.history import Baseline
-from chaos.plan.course import steps_by_epoch
+from chaos.plan.extent import steps_by_epoch
 from tests.check.story import Story
 
 

@@ -8,7 +8,7 @@ import pytest
 from chaos.audit.plans import base_plan
 from chaos.check.judge import judge
 from chaos.launch.ray.lanes import LaneActor
-from chaos.run import apart, leavings
+from chaos.run import files_elsewhere, leavings
 from chaos.run.directory import create
 from chaos.run.journal import read_history
 
@@ -26,13 +26,13 @@ def test_the_files_of_a_run_elsewhere_are_those_of_one_here(
     directory = create(tmp_path, "run", plan, {})
     lane = LaneActor(NAME, None)
     try:
-        files = lane.execute(apart.pack(directory))
+        files = lane.execute(files_elsewhere.pack(directory))
         assert not any(directory.journals.iterdir())
         assert not [*leavings.named(NAME).iterdir()]
     finally:
         lane.end()
 
-    apart.unpack(files, directory.path)
+    files_elsewhere.unpack(files, directory.path)
     verdict = judge(plan, read_history(directory.journals), None)
     assert verdict.status == "pass", verdict.headline
     assert not leavings.named(NAME).exists()

@@ -12,9 +12,9 @@ from chaos.launch.ray.existing.agent import AgentPool
 from chaos.launch.ray.existing.terms import ClusterFacts
 from chaos.model.event import StepDone
 from chaos.plan.permitted import Guard, Permissions
-from chaos.run.apart import news, unpack
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
+from chaos.run.files_elsewhere import news, unpack
 from chaos.run.journal import Journal, read_history
 
 NEAR, FAR = "near0000aa", "far11111bb"

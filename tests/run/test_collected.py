@@ -7,10 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaos.model.event import StepDone
-from chaos.run.apart import (
+from chaos.run.clock import SystemClock
+from chaos.run.directory import RunDirectory
+from chaos.run.files_elsewhere import (
     Copies,
     Piece,
-    folder_apart,
+    folder_elsewhere,
     leave_mark,
     news,
     pack,
@@ -18,8 +20,6 @@ from chaos.run.apart import (
     sees,
     unpack,
 )
-from chaos.run.clock import SystemClock
-from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal, read_history
 
 STEP = StepDone(attempt=0, rank=1, epoch=0, step=1, losses=None, inputs=None)
@@ -154,7 +154,7 @@ def test_a_process_apart_gets_the_plan_and_word_of_saves_and_keeps_its_own(tmp_p
 
 
 def test_neither_runs_nor_nodes_share_a_folder() -> None:
-    folders = {folder_apart(token, node) for token in "ab" for node in ("n1", "n2")}
+    folders = {folder_elsewhere(token, node) for token in "ab" for node in ("n1", "n2")}
 
     assert len(folders) == 4
 

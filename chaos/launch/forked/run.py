@@ -23,7 +23,7 @@ from chaos.model.event import (
     StorageFaulted,
     StorageSeen,
 )
-from chaos.plan.again import env_at_start
+from chaos.plan.driver_restart import env_at_start
 from chaos.probe.written import Confines
 from chaos.processes.exhaustion import Exhaustion
 from chaos.run.armed import ArmedFaults

@@ -18,11 +18,11 @@ from chaos.launch.ray.world import GcsErrand, RayWorld, call
 from chaos.launch.raytrain.storage import look_for
 from chaos.launch.world import answers, metadata_of
 from chaos.model.event import FailureDecided
-from chaos.run.apart import pack
 from chaos.run.armed import ArmedFaults
 from chaos.run.clock import SystemClock
 from chaos.run.controller import ChaosController
 from chaos.run.directory import RunDirectory
+from chaos.run.files_elsewhere import pack
 from chaos.run.journal import Journal, Trained
 
 

@@ -29,7 +29,7 @@ from chaos.launch.raytrain.compat import CALLBACKS_ENV
 from chaos.launch.raytrain.preimport import WANTED_ENV
 from chaos.model.event import Disturbed, FaultInvoked, NoticeGiven, ObserverFailed, StackTaken
 from chaos.model.plan import Plan, Shape
-from chaos.plan.again import env_at_start
+from chaos.plan.driver_restart import env_at_start
 from chaos.plan.permitted import Permissions
 from chaos.probe.address import RunAddress
 from chaos.run import leavings

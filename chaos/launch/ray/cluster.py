@@ -26,9 +26,9 @@ from chaos.launch.ray.world import HEAD
 from chaos.model.plan import Plan, Shape
 from chaos.plan.gpus import Share, share_to_give, shares
 from chaos.run import leavings
-from chaos.run.apart import leave_mark
 from chaos.run.clock import SystemClock, seconds_since
 from chaos.run.directory import RunDirectory
+from chaos.run.files_elsewhere import leave_mark
 
 READY_S = 60.0
 RAYS = "r"

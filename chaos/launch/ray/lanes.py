@@ -23,7 +23,7 @@ from chaos.errors import ClusterError
 from chaos.launch.forked.backend import ForkBackend
 from chaos.launch.ray.existing.cluster import connect
 from chaos.model.plan import Plan
-from chaos.run import apart, leavings
+from chaos.run import files_elsewhere, leavings
 from chaos.run.directory import RunDirectory
 from chaos.run.ports import Backend, Show
 
@@ -64,7 +64,7 @@ class LaneActor:
     def execute(self, given: Files) -> Files:
         """Execute the plan among the files of a run; return those that it has written."""
         folder = self._folder / "run"
-        directory = apart.unpack(given, folder)
+        directory = files_elsewhere.unpack(given, folder)
         try:
             with leavings.belonging_to(self._folder):
                 self._backend.execute(directory.load_plan(), directory, lambda _: None)
@@ -145,10 +145,10 @@ class RemoteLane:
     def _execute(self, directory: RunDirectory) -> None:
         self._is_running = True
         try:
-            files = ray.get(self._actor.execute.remote(apart.pack(directory)))
+            files = ray.get(self._actor.execute.remote(files_elsewhere.pack(directory)))
         finally:
             self._is_running = False
-        apart.unpack(files, directory.path)
+        files_elsewhere.unpack(files, directory.path)
 
     def close(self) -> None:
         """End the actor, and all that it has forked."""

@@ -6,8 +6,8 @@ import ray
 
 from chaos.launch.ray.settings import NAMESPACE
 from chaos.probe.address import ControllerPort, RunAddress
-from chaos.run.apart import folder_apart, sees, unpack
 from chaos.run.directory import RunDirectory
+from chaos.run.files_elsewhere import folder_elsewhere, sees, unpack
 from chaos.run.leavings import hold
 
 
@@ -45,7 +45,7 @@ class _OverRay:
         """Return the run's folder if this host sees it, or else one on this host."""
         if sees(address.directory, address.token):
             return RunDirectory(address.directory)
-        folder = folder_apart(address.token, ray.get_runtime_context().get_node_id())
+        folder = folder_elsewhere(address.token, ray.get_runtime_context().get_node_id())
         hold(folder)
         return unpack(self.connect(address).run_files(), folder)
 

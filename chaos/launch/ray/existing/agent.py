@@ -30,9 +30,9 @@ from chaos.launch.ray.settings import NAMESPACE
 from chaos.model.event import JournalCut, Leftover
 from chaos.processes.tree import is_running
 from chaos.run import leavings
-from chaos.run.apart import Copies, Known, Piece, folder_apart, news
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
+from chaos.run.files_elsewhere import Copies, Known, Piece, folder_elsewhere, news
 
 POLL_S = 0.2
 END_WITHIN_S = 10.0
@@ -45,7 +45,7 @@ class LeasedAgent(NodeHands):
     def __init__(self, token: str) -> None:
         super().__init__()
         self._token = token
-        self._folder = folder_apart(token, ray.get_runtime_context().get_node_id())
+        self._folder = folder_elsewhere(token, ray.get_runtime_context().get_node_id())
         self._lease = Lease(LEASE_S, SystemClock())
         self._stopped: list[int] = []
         self._below: set[psutil.Process] = set()

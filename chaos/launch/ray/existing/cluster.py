@@ -18,8 +18,8 @@ from chaos.launch.ray.existing.terms import ClusterFacts
 from chaos.launch.ray.settings import NAMESPACE
 from chaos.model.plan import Plan, Shape
 from chaos.plan.permitted import Guard, NodeFacts, Permissions, needs_permission, refusals
-from chaos.run.apart import leave_mark, remove_mark, sees
 from chaos.run.directory import RunDirectory
+from chaos.run.files_elsewhere import leave_mark, remove_mark, sees
 
 CONNECT_S = 5.0
 

@@ -43,7 +43,7 @@ def remove_mark(folder: Path) -> None:
     (folder / _MARK).unlink(missing_ok=True)
 
 
-def folder_apart(token: str, node_id: str) -> Path:
+def folder_elsewhere(token: str, node_id: str) -> Path:
     """Return the folder of a run's files on a node that does not see its directory.
 
     TMPDIR does not count: an agent must find the files of a worker with another environment.
@@ -67,7 +67,7 @@ def unpack(files: Mapping[str, bytes], folder: Path) -> RunDirectory:
 
 
 def pack(directory: RunDirectory) -> dict[str, bytes]:
-    """Return the files of a run that a process apart needs: its plan and earlier saves."""
+    """Return the files of a run that a process elsewhere needs: its plan and earlier saves."""
     # Every file of `saves` and not those of JSON alone: some are empty marks. Without the mark of
     # an early report, a worker on another host took it for the end of an epoch.
     files = [directory.path / "plan.json", *directory.saves.glob("[!.]*")]

@@ -6,7 +6,7 @@ from chaos.model.fault_entry import FaultEntry
 from chaos.model.plan import Plan
 from chaos.model.scenario import Job, Scenario
 from chaos.model.trigger import AtStep
-from chaos.plan.again import driver_begins_again, env_at_start
+from chaos.plan.driver_restart import driver_begins_again, env_at_start
 from chaos.plan.make import make_plan
 
 ENDED = DriverExited(code=-9)
