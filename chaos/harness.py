@@ -231,8 +231,8 @@ class UnkeptError(HarnessError):
 
     def __init__(self, run: FinishedRun, error: OSError) -> None:
         self.run = run
-        told = f"The verdict is {in_words(run.verdict)}: {run.verdict.headline}"
-        super().__init__(unwritten(run.directory, error, told))
+        verdict_words = f"The verdict is {in_words(run.verdict)}: {run.verdict.headline}"
+        super().__init__(unwritten(run.directory, error, verdict_words))
 
 
 def kept(directory: RunDirectory, run: FinishedRun) -> FinishedRun:
@@ -281,8 +281,8 @@ def refuse_unknown_check(file: Path, scenario: Scenario, *, line: int | None = N
     Without `line`, the error is at the line of the file that names the check.
     """
     names = check_names()
-    told = (scenario.expect.check, *scenario.expect.besides)
-    expected = next((name for name in told if name not in {None, *names}), None)
+    expected_checks = (scenario.expect.check, *scenario.expect.besides)
+    expected = next((name for name in expected_checks if name not in {None, *names}), None)
     if expected is None:
         return
     if line is None:

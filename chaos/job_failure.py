@@ -193,8 +193,8 @@ def _refusal(history: History) -> str | None:
     """Return chaos's own message that it cannot test the job, from driver or worker; or None."""
     lines = [f"{event.error}: {event.message}" for _, event in history.of(FitRaised)]
     lines += [line for text in lines for line in text.splitlines()]
-    told = (refusal_in(words) for words in (*lines, *_raised(history)))
-    return next(filter(None, told), None)
+    refusals = (refusal_in(words) for words in (*lines, *_raised(history)))
+    return next(filter(None, refusals), None)
 
 
 def refuse_harm(run: FinishedRun) -> None:

@@ -222,10 +222,10 @@ def rows_of(path: Path) -> Iterator[SuiteRow]:
 def _written(path: Path) -> RunSummary | None:
     """Return the recorded figures of a run; None without any, or if another version wrote them."""
     try:
-        told = RunSummary.model_validate_json(read_record(path / SUMMARY))
+        summary = RunSummary.model_validate_json(read_record(path / SUMMARY))
     except (OSError, ValidationError):
         return None
-    return _undecided_row(told) if is_stale(path, told.history) else told
+    return _undecided_row(summary) if is_stale(path, summary.history) else summary
 
 
 def _checked(run: RunSummary, suite: Path) -> RunSummary:

@@ -142,8 +142,8 @@ class Audit:
             _refuse_elsewhere(clean)
         self._looks = Looks(clean, clean_runs)
         queue = self._queue(clean)
-        with ExitStack() as opened:
-            backends = self._backends(opened, clean, queue, partial(clean_runs.check, clean))
+        with ExitStack() as stack:
+            backends = self._backends(stack, clean, queue, partial(clean_runs.check, clean))
             minimum = Minimum(
                 runs=queue.needed,
                 spent_s=seconds_since(start, self.clock),
@@ -205,16 +205,16 @@ class Audit:
         return in_order(every, profile, question=choice.question, seed=choice.seed).needed
 
     def _backends(
-        self, opened: ExitStack, clean: Clean, queue: Queue, check: Callable[[Backend], None]
+        self, stack: ExitStack, clean: Clean, queue: Queue, check: Callable[[Backend], None]
     ) -> list[Backend]:
-        """Return a backend per lane for the runs with faults; `opened` ends them."""
+        """Return a backend per lane for the runs with faults; `stack` ends them."""
         if self.ray is not None or clean.shares_files:
             return [self.ray or self.backend]
         workers = clean.plan.job.workers
         if self.spread is not None:
-            return opened.enter_context(self.spread(workers, len(queue.places), check))
+            return stack.enter_context(self.spread(workers, len(queue.places), check))
         more = range(self.lanes(workers) - 1)
-        return [self.backend, *(opened.enter_context(self.backend.beside()) for _ in more)]
+        return [self.backend, *(stack.enter_context(self.backend.beside()) for _ in more)]
 
     def _inject_all(
         self, clean: Clean, queue: Queue, start: int, backends: Sequence[Backend], *, fits: bool

@@ -440,18 +440,18 @@ def _short(text: str) -> str:
 def _but(card: Card) -> str:
     """Return the conditions that a pass depends on, such as retries that the audit added."""
     accepted = [run for run in card.runs if run.accepted]
-    told = ""
+    conditions = ""
     if accepted:
         words = " and ".join(word for word in ACCEPTABLE if word in card.accept)
         by = [f"`--accept {words}`"] if words else []
         by += ["`--sampling resampled`"] if card.sampling == "resampled" else []
         allow = "allows" if len(by) == 1 else "allow"
         places = plural(len(accepted), "place")
-        told = f"; not the same at {places}, which {' and '.join(by)} {allow}"
+        conditions = f"; not the same at {places}, which {' and '.join(by)} {allow}"
     if card.job.own_preemptions == 0 and _gave_notice(card.runs):
         rest = "given the retries that its own `max_preemption_failures: 0` does not allow"
-        return f"{told}; {rest}"
-    return told
+        return f"{conditions}; {rest}"
+    return conditions
 
 
 def _gave_notice(runs: Sequence[RunRow]) -> bool:

@@ -113,7 +113,7 @@ class Repetition(Record):
 def hidden_part(profile: Profile, runs: Sequence[History]) -> float | None:
     """Return the share of a loss that a defect can change within the band of clean runs."""
     courses = [RunTables(history) for history in runs]
-    bands = Bands.of(profile, [(course.lineage, course.snapshots) for course in courses])
+    bands = Bands.of(profile, [(tables.lineage, tables.snapshots) for tables in courses])
     usual, _ = bands.hides
     return usual if math.isfinite(usual) else None
 
@@ -236,9 +236,9 @@ def _in_order(ours: Lineage, theirs: Lineage, reports_apart: str) -> Repetition:
     )
 
 
-def _steps(course: Lineage, rank: int) -> list[Step]:
-    epochs = course.epochs.get(rank, ())
-    return [step for epoch in epochs for step in course.steps_of(rank, epoch)]
+def _steps(lineage: Lineage, rank: int) -> list[Step]:
+    epochs = lineage.epochs.get(rank, ())
+    return [step for epoch in epochs for step in lineage.steps_of(rank, epoch)]
 
 
 def _inputs_apart(steps: Sequence[Aligned]) -> str | None:

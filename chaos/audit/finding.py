@@ -65,11 +65,11 @@ class Finding(Record):
     @property
     def headline(self) -> str:
         """The smallest run in a sentence: its headline, if that is about this cause."""
-        run, told = self.smallest, self.smallest.headline
+        run, headline = self.smallest, self.smallest.headline
         own = dict(zip(run.defects, run.sentences, strict=False)).get(self.defect)
         if run.defects[:1] != (self.defect,) and own:
-            told = as_sentence(f"{run.faults}{own}")
-        return f"{told} {self.note}" if self.note else told
+            headline = as_sentence(f"{run.faults}{own}")
+        return f"{headline} {self.note}" if self.note else headline
 
     @property
     def besides(self) -> tuple[str, ...]:
@@ -103,9 +103,9 @@ def findings(runs: Sequence[RunRow]) -> tuple[Finding, ...]:
     data that did not come back: the place decides whether steps are skipped, samples left out, or
     an epoch is trained in another's order.
     """
-    told = [run for run in runs if run.status == "fail" and run.defects]
-    same = _same_cause([defect for run in told for defect in run.defects])
-    broken = [_named_alike(run, same) for run in told]
+    failed = [run for run in runs if run.status == "fail" and run.defects]
+    same = _same_cause([defect for run in failed for defect in run.defects])
+    broken = [_named_alike(run, same) for run in failed]
     main = _main_of_data(broken)
     moved = {run.number for run in broken if _of_data(run) not in (None, main)}
     broken = [_with_main(run, main) for run in broken]
@@ -128,11 +128,13 @@ def findings(runs: Sequence[RunRow]) -> tuple[Finding, ...]:
 
 
 def _named_alike(run: RunRow, same: Mapping[Defect, Defect]) -> RunRow:
-    told: dict[Defect, str] = {}
+    sentence_of: dict[Defect, str] = {}
     sentences = dict(zip(run.defects, run.sentences, strict=False))
     for defect in run.defects:
-        told.setdefault(same[defect], sentences.get(defect, ""))
-    return run.model_copy(update={"defects": tuple(told), "sentences": tuple(told.values())})
+        sentence_of.setdefault(same[defect], sentences.get(defect, ""))
+    return run.model_copy(
+        update={"defects": tuple(sentence_of), "sentences": tuple(sentence_of.values())}
+    )
 
 
 def _of_data(run: RunRow) -> Defect | None:
@@ -162,11 +164,13 @@ def _with_main(run: RunRow, main: Defect | None) -> RunRow:
     own = _of_data(run)
     if own is None or main is None:
         return run
-    told: dict[Defect, str] = {}
+    sentence_of: dict[Defect, str] = {}
     sentences = dict(zip(run.defects, run.sentences, strict=False))
     for defect in run.defects:
-        told.setdefault(main if defect.check in _DATA else defect, sentences.get(defect, ""))
-    return run.model_copy(update={"defects": tuple(told), "sentences": tuple(told.values())})
+        sentence_of.setdefault(main if defect.check in _DATA else defect, sentences.get(defect, ""))
+    return run.model_copy(
+        update={"defects": tuple(sentence_of), "sentences": tuple(sentence_of.values())}
+    )
 
 
 def size(run: RunRow) -> tuple[object, ...]:
@@ -220,13 +224,13 @@ def _only_within(defect: Defect, wrong: Sequence[RunRow], right: Sequence[RunRow
     heads = sum(run.within is False for run in right)
     if heads < HEADS_MIN or not all(run.within for run in wrong) or any(r.within for r in right):
         return ""
-    told = (
+    sentence = (
         f"Only resumes from within an epoch fail ({len(wrong)} of {len(wrong)}, and none of "
         f"{heads} from an epoch's beginning)"
     )
     is_drawn = defect.check == SAMPLE_ORDER or any(part.startswith("rng") for part in defect.parts)
     usual = "what usually draws there is `iter(DataLoader)`, without a `generator` of its own"
-    return f"{told}; {usual}." if is_drawn else f"{told}."
+    return f"{sentence}; {usual}." if is_drawn else f"{sentence}."
 
 
 def _names(defects: Sequence[Defect]) -> list[str]:

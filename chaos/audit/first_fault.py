@@ -31,8 +31,8 @@ class FirstFault:
         """
         profile = clean.profile
         if asked is not None:
-            told = Retries(source="asked", count=asked)
-            return replace(clean, profile=replace(profile, retries=asked)), told
+            retries = Retries(source="asked", count=asked)
+            return replace(clean, profile=replace(profile, retries=asked)), retries
         if profile.facts.lacks_part("call"):
             return clean, Retries(source="assumed")
         if profile.own("max_failures") != 0:

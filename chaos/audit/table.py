@@ -230,20 +230,26 @@ def check_rows(card: Card) -> tuple[CheckTally, ...]:
     """Return one row per check, in the order in which they judge."""
     rows = []
     for name in _checks(card):
-        told = sum(name in run.evidence for run in card.runs)
+        with_evidence = sum(name in run.evidence for run in card.runs)
         inconclusive = sum(name in run.undecided for run in card.runs)
         broken = sum(any(d.check == name for d in run.defects) for run in card.runs)
         rows.append(
-            CheckTally(name, told, len(card.runs) - told - inconclusive, broken, inconclusive)
+            CheckTally(
+                name,
+                with_evidence,
+                len(card.runs) - with_evidence - inconclusive,
+                broken,
+                inconclusive,
+            )
         )
     return tuple(rows)
 
 
 def _checks(card: Card) -> dict[str, None]:
     """Return the names of the checks that judged, those of other packages last."""
-    told = (name for run in card.runs for name in (*run.evidence, *run.undecided))
+    judged = (name for run in card.runs for name in (*run.evidence, *run.undecided))
     broken = (defect.check for run in card.runs for defect in run.defects)
-    return dict.fromkeys([*(check.NAME for check in CHECKS), *sorted({*told, *broken})])
+    return dict.fromkeys([*(check.NAME for check in CHECKS), *sorted({*judged, *broken})])
 
 
 def _width(epochs: int) -> int:

@@ -85,8 +85,8 @@ class RunTables:
     def gives_no_checkpoint(self) -> bool:
         """Whether the job keeps what it resumes from itself, if it does: nothing was Ray's."""
         carried = any(c.checkpoint for a in self.attempts for c in (*a.early, *a.commits))
-        handed = any(s.checkpoint for a in self.attempts for s in a.starts.values())
-        return not carried and not handed
+        has_checkpoint = any(s.checkpoint for a in self.attempts for s in a.starts.values())
+        return not carried and not has_checkpoint
 
     @cached_property
     def reports_nothing(self) -> bool:
@@ -163,8 +163,8 @@ class RunAnalysis:
         # The tables of a baseline are kept with it, as an audit compares hundreds of runs with one.
         if self.counterpart is None:
             return None
-        course = self.counterpart.once("tables", partial(RunTables, self.counterpart))
-        return course if course.ending.is_finished and course.ending.is_over else None
+        tables = self.counterpart.once("tables", partial(RunTables, self.counterpart))
+        return tables if tables.ending.is_finished and tables.ending.is_over else None
 
     @property
     def no_reference(self) -> str:
@@ -190,8 +190,8 @@ class RunAnalysis:
         ):
             return frozenset()
         due, mine = (
-            {c.epoch for c in course.lineage.commits if c.checkpoint is not None}
-            for course in (self.reference, self.run)
+            {c.epoch for c in tables.lineage.commits if c.checkpoint is not None}
+            for tables in (self.reference, self.run)
         )
         return frozenset(due - mine)
 
@@ -268,7 +268,7 @@ class RunAnalysis:
         return Allowance(bands=bands, firsts=frozenset(firsts))
 
     def _learnt(self, band: Profile) -> Bands:
-        return Bands.of(band, [(course.lineage, course.snapshots) for course in self._clean])
+        return Bands.of(band, [(tables.lineage, tables.snapshots) for tables in self._clean])
 
     @property
     def too_few_for_a_band(self) -> str | None:
@@ -298,7 +298,7 @@ class RunAnalysis:
     @cached_property
     def epochs_vary(self) -> bool:
         """Whether clean runs differ in their number of epochs, as with early stopping."""
-        return len({len(course.lineage.commits) for course in self._clean}) > 1
+        return len({len(tables.lineage.commits) for tables in self._clean}) > 1
 
     @cached_property
     def comparison(self) -> NumberComparison | None:
@@ -474,7 +474,7 @@ class RunAnalysis:
         """Whether the job makes steps that can be watched; true where nothing is known."""
         if self.reference is None:
             return True
-        return any(a.steps for course in (self.reference, self.run) for a in course.attempts)
+        return any(a.steps for tables in (self.reference, self.run) for a in tables.attempts)
 
     @property
     def why_no_step_was_due(self) -> str | None:

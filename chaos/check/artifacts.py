@@ -166,7 +166,7 @@ def _explains(parted: FloatPlace | None, kept: WrittenFile) -> bool:
 
 
 def _ran_alike(run: RunTables, reference: RunTables) -> bool:
-    mine, due = ([c.epoch for c in course.lineage.commits] for course in (run, reference))
+    mine, due = ([c.epoch for c in tables.lineage.commits] for tables in (run, reference))
     return run.ending.is_finished and mine == due
 
 

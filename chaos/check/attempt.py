@@ -122,7 +122,7 @@ class Attempt:
 
     index: int
     #: the number of its WorkerGroupStarted, None if that was not seen
-    opened: int | None
+    group_started: int | None
     places: tuple[WorkerPlace, ...]
     starts: Mapping[int, Start]
     steps: Steps
@@ -207,12 +207,14 @@ def attempts(
         if row.early and index > last:
             row.count_early(epochs)
     every = (row.attempt(index) for index, row in sorted(rows.items()))
-    return tuple(a for a in every if a.opened is not None or a.starts or a.steps or a.commits)
+    return tuple(
+        a for a in every if a.group_started is not None or a.starts or a.steps or a.commits
+    )
 
 
 @dataclass
 class _Rows:
-    opened: int | None = None
+    group_started: int | None = None
     places: tuple[WorkerPlace, ...] = ()
     starts: dict[int, Start] = field(default_factory=dict)
     steps: Steps = NO_STEPS
@@ -225,7 +227,7 @@ class _Rows:
     def attempt(self, index: int) -> Attempt:
         return Attempt(
             index=index,
-            opened=self.opened,
+            group_started=self.group_started,
             places=self.places,
             starts=self.starts,
             steps=self.steps,
@@ -276,9 +278,9 @@ class _Rows:
 
 
 def _add_controllers(history: History, rows: dict[int, _Rows]) -> None:
-    for number, opened in history.of(WorkerGroupStarted):
-        row = rows.setdefault(opened.attempt, _Rows())
-        row.opened, row.places = number, opened.workers
+    for number, group_started in history.of(WorkerGroupStarted):
+        row = rows.setdefault(group_started.attempt, _Rows())
+        row.group_started, row.places = number, group_started.workers
     notices = {notice.node_id: number for number, notice in history.of(NoticeGiven)}
     for number, done in history.of(Committed):
         row = rows.setdefault(done.attempt, _Rows())

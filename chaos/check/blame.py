@@ -173,8 +173,8 @@ def aftermath(analysis: RunAnalysis, restart: Restart) -> Aftermath:
             assert first.step is not None
             assert place is not None
             losses = first.step - place[1]
-    feeds = analysis.inputs
-    fed = feeds.apart if feeds is not None and feeds.repeat else ()
+    inputs = analysis.inputs
+    fed = inputs.apart if inputs is not None and inputs.repeat else ()
     fed = tuple(a for a in fed if a.first.attempt == index)
     # Inputs count only if this attempt has other ones before the first number that differs.
     start_at = min(((a.epoch, a.first.step) for a in fed), default=None)
@@ -283,9 +283,9 @@ def _random(
     if not rows:
         return []
     if after.inputs:
-        feeds = analysis.inputs
-        assert feeds is not None
-        anew = {apart.rank for apart in after.inputs if feeds.drawn_anew(apart)}
+        inputs = analysis.inputs
+        assert inputs is not None
+        anew = {apart.rank for apart in after.inputs if inputs.drawn_anew(apart)}
         is_theirs = len(anew) == len(after.inputs) and {r.rank for r in rows} <= anew
         return rows if is_theirs else []
     if any(_explains(row, solid, after) for row in solid):
@@ -306,11 +306,11 @@ def _random(
 
 def _may_have_replayed(analysis: RunAnalysis, row: Row, after: Aftermath) -> bool:
     """Return whether a generator began anew on a rank that has an earlier epoch's inputs again."""
-    feeds = analysis.inputs
+    inputs = analysis.inputs
     fed = [apart for apart in after.inputs if apart.rank == row.rank]
-    if feeds is None or row.standing != "reset" or not _moves(analysis, row):
+    if inputs is None or row.standing != "reset" or not _moves(analysis, row):
         return False
-    return any(map(feeds.is_replay, fed))
+    return any(map(inputs.is_replay, fed))
 
 
 def _moves(analysis: RunAnalysis, row: Row, *, within_an_epoch: bool = False) -> bool:
@@ -322,8 +322,8 @@ def _moves(analysis: RunAnalysis, row: Row, *, within_an_epoch: bool = False) ->
         part = parts_of(state).get(row.component)
         if part is not None:
             digests.setdefault(state.epoch if within_an_epoch else 0, []).append(part.digest)
-    told = [of for of in digests.values() if len(of) > 1]
-    return not told or any(len(set(of)) > 1 for of in told)
+    several = [of for of in digests.values() if len(of) > 1]
+    return not several or any(len(set(of)) > 1 for of in several)
 
 
 def _follows_a_first_forward(row: Row, after: Aftermath, drawn: Sequence[Row]) -> bool:

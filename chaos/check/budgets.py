@@ -55,13 +55,13 @@ def check_retry_budget(analysis: RunAnalysis) -> CheckResult:
         doubts.append("the run was not seen to its end")
     counts = {budget: len(made.to(budget)) for budget in (*SETTINGS, "controller")}
     facts = analysis.plan.job.facts
-    told = [plural(counts[budget], budget.removesuffix("s")) for budget in facts.budgets]
+    charged_words = [plural(counts[budget], budget.removesuffix("s")) for budget in facts.budgets]
     return conclude(
         RETRY_BUDGET,
         anomalies=anomalies,
         doubts=doubts,
         evidence=len(analysis.run.attempts),
-        summary=f"{' and '.join(told)} charged, as due",
+        summary=f"{' and '.join(charged_words)} charged, as due",
         measures={f"charged_{budget}": count for budget, count in counts.items()},
     )
 
@@ -96,10 +96,10 @@ def _orphaned(analysis: RunAnalysis) -> Iterator[int]:
     driver that is started again counts anew (Ray 2.60).
     """
     history = analysis.history
-    opened = {attempt.index: attempt.opened for attempt in analysis.run.attempts}
+    started = {attempt.index: attempt.group_started for attempt in analysis.run.attempts}
     killers = (s for s in analysis.injections if s.op.fault.ends_driver)
     for since, killed in (row for injection in killers for row in injection.invoked[:1]):
-        own = opened.get(killed.attempt)
+        own = started.get(killed.attempt)
         for number, event in history.of(FailureDecided):
             is_own = own is not None and history[number].source == history[own].source
             if number > since and event.attempt == killed.attempt and is_own:
@@ -247,7 +247,9 @@ class _Charges:
             for attempt, after in pairs
             if not attempt.decisions
             and after.size != attempt.size
-            and any((attempt.opened or 0) < n < (after.opened or 0) for n in resizings)
+            and any(
+                (attempt.group_started or 0) < n < (after.group_started or 0) for n in resizings
+            )
         }
 
     def differing(self, budget: str, due: int) -> Iterator[Anomaly]:
@@ -297,8 +299,8 @@ def check_attempts(analysis: RunAnalysis) -> CheckResult:
     asked for. Only an elastic job continues with fewer, down to the number that it states (a rank
     that is missing makes every batch smaller, pytorch/torchtitan PR #4663).
     """
-    opened = [attempt for attempt in analysis.run.attempts if attempt.opened is not None]
-    if not opened:
+    started = [attempt for attempt in analysis.run.attempts if attempt.group_started is not None]
+    if not started:
         return inconclusive(ATTEMPTS, "no worker group was seen")
     due = _due_attempts(analysis)
     doubts = []
@@ -306,29 +308,29 @@ def check_attempts(analysis: RunAnalysis) -> CheckResult:
         doubts += [
             f"what {s.op} came to is not known" for s in analysis.injections if s.is_in_doubt
         ]
-    anomalies = list(_too_many(analysis, opened, due)) if len(opened) > due and not doubts else []
-    anomalies += _wrong_sizes(analysis, opened)
+    anomalies = list(_too_many(analysis, started, due)) if len(started) > due and not doubts else []
+    anomalies += _wrong_sizes(analysis, started)
     if not analysis.run.ending.is_over:
         doubts.append("the run was not seen to its end")
     if (
-        len(opened) < due
+        len(started) < due
         and analysis.plan.expect.attempts is not None
         and analysis.excuse is not None
     ):
-        doubts.append(f"{_attempts_words(opened, due)}, but {analysis.excuse}")
-    if len(opened) < due and analysis.unmet is not None:
-        doubts.append(f"{_attempts_words(opened, due)}: {analysis.unmet}")
-    if len(opened) == due - 1 and (cut := _cut_short(analysis, opened[-1])):
-        doubts.append(f"{_attempts_words(opened, due)}: {cut}")
-    if len(opened) < due and not doubts:
-        anomalies.append(_too_few(analysis, opened, due))
+        doubts.append(f"{_attempts_words(started, due)}, but {analysis.excuse}")
+    if len(started) < due and analysis.unmet is not None:
+        doubts.append(f"{_attempts_words(started, due)}: {analysis.unmet}")
+    if len(started) == due - 1 and (cut := _cut_short(analysis, started[-1])):
+        doubts.append(f"{_attempts_words(started, due)}: {cut}")
+    if len(started) < due and not doubts:
+        anomalies.append(_too_few(analysis, started, due))
     return conclude(
         ATTEMPTS,
         anomalies=anomalies,
         doubts=doubts,
-        evidence=len(opened),
-        summary=f"{plural(len(opened), 'attempt')}, as due",
-        measures={"attempts": len(opened)},
+        evidence=len(started),
+        summary=f"{plural(len(started), 'attempt')}, as due",
+        measures={"attempts": len(started)},
     )
 
 
@@ -352,39 +354,39 @@ def _cut_short(analysis: RunAnalysis, last: Attempt) -> str:
     return f"the run was ended at its limit {waited_s:.0f} s after the last fault"
 
 
-def _attempts_words(opened: list[Attempt], due: int) -> str:
-    return f"{plural(len(opened), 'attempt')} instead of {due}"
+def _attempts_words(started: list[Attempt], due: int) -> str:
+    return f"{plural(len(started), 'attempt')} instead of {due}"
 
 
-def _too_many(analysis: RunAnalysis, opened: list[Attempt], due: int) -> Iterator[Anomaly]:
-    head = _attempts_words(opened, due)
+def _too_many(analysis: RunAnalysis, started: list[Attempt], due: int) -> Iterator[Anomaly]:
+    head = _attempts_words(started, due)
     found = [
         (attempt, before)
-        for before, attempt in pairwise(opened)
+        for before, attempt in pairwise(started)
         if before.index not in analysis.hits and before.index not in analysis.joined
     ]
     for attempt, before in found:
-        assert attempt.opened is not None
+        assert attempt.group_started is not None
         why = f": {_first_error(analysis, before.index)}" if before.decisions else ""
         yield Anomaly(
             message=f"{head}: nothing was done to attempt {before.index}, and attempt "
             f"{attempt.index} followed it{why}",
-            events=(attempt.opened,),
+            events=(attempt.group_started,),
         )
     if not found:
-        yield Anomaly(message=head, events=tuple(a.opened or 0 for a in opened[due:]))
+        yield Anomaly(message=head, events=tuple(a.group_started or 0 for a in started[due:]))
 
 
-def _wrong_sizes(analysis: RunAnalysis, opened: list[Attempt]) -> Iterator[Anomaly]:
+def _wrong_sizes(analysis: RunAnalysis, started: list[Attempt]) -> Iterator[Anomaly]:
     least, most = _asked_workers(analysis)
     asked = f"{most} were asked for, and the job does not say that it is elastic"
     if least < most:
         asked = f"from {least} to {most} were asked for"
-    for attempt in opened:
+    for attempt in started:
         if attempt.places and not least <= len(attempt.places) <= most:
             count = plural(len(attempt.places), "worker")
             message = f"attempt {attempt.index} had {count}; {asked}"
-            yield Anomaly(message=message, events=(attempt.opened or 0,))
+            yield Anomaly(message=message, events=(attempt.group_started or 0,))
 
 
 def _asked_workers(analysis: RunAnalysis) -> tuple[int, int]:
@@ -400,9 +402,9 @@ def _asked_workers(analysis: RunAnalysis) -> tuple[int, int]:
             return job.min_workers or job.workers, job.workers
 
 
-def _too_few(analysis: RunAnalysis, opened: list[Attempt], due: int) -> Anomaly:
-    head = _attempts_words(opened, due)
-    indexes = {attempt.index for attempt in opened}
+def _too_few(analysis: RunAnalysis, started: list[Attempt], due: int) -> Anomaly:
+    head = _attempts_words(started, due)
+    indexes = {attempt.index for attempt in started}
     for index, hits in sorted(analysis.hits.items()):
         if index + 1 not in indexes:
             events = tuple(number for injection in hits for number in injection.events)

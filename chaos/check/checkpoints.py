@@ -154,12 +154,12 @@ def _looks(known: StoredCheckpoints, seen: list[tuple[int, StorageSeen]]) -> Ite
 
 
 def _damaged(looks: list[_Look]) -> Iterator[Anomaly]:
-    told: set[str | None] = set()
+    named: set[str | None] = set()
     for look in looks:
         commit = look.commit
-        if look.damage is None or commit.checkpoint in told:
+        if look.damage is None or commit.checkpoint in named:
             continue
-        told.add(commit.checkpoint)
+        named.add(commit.checkpoint)
         when = "when the run was over" if look.seen.op is None else f"at op {look.seen.op}"
         beside = [other for other in looks if other.number == look.number]
         none = "; not one whole checkpoint was left" if all(o.damage for o in beside) else ""
@@ -179,16 +179,16 @@ def _unfinished(analysis: RunAnalysis) -> Iterator[Anomaly]:
     """
     if analysis.reference is None or not analysis.plan.ops:
         return
-    clean = [stored_checkpoints(course) for course in (analysis.reference, *analysis.repeats)]
-    theirs = [(course, commit) for course in clean for commit in course.commits]
-    uploaders = frozenset(rank for course, commit in theirs for rank in course.uploaders(commit))
-    are_whole = not any(course.unfinished(commit) for course, commit in theirs)
+    clean = [stored_checkpoints(stored) for stored in (analysis.reference, *analysis.repeats)]
+    theirs = [(stored, commit) for stored in clean for commit in stored.commits]
+    uploaders = frozenset(rank for stored, commit in theirs for rank in stored.uploaders(commit))
+    are_whole = not any(stored.unfinished(commit) for stored, commit in theirs)
     known = stored_checkpoints(analysis.run)
     ranks = {attempt.index: attempt.starts.keys() for attempt in analysis.run.attempts}
     for commit in known.commits if are_whole else ():
         if not uploaders & ranks.get(commit.attempt, frozenset()) <= known.uploaders(commit):
             continue
-        due = [course.keys(c) for course, c in theirs if c.epoch == commit.epoch]
+        due = [stored.keys(c) for stored, c in theirs if c.epoch == commit.epoch]
         lack = known.unfinished(commit)
         if lack is None and due and not analysis.resized and (mine := known.keys(commit)):
             missing = sorted(frozenset.intersection(*due) - mine)
@@ -206,7 +206,7 @@ _PAINTED = re.compile(r"\x1b\[[0-9;]*m")
 
 def _unreadable(analysis: RunAnalysis) -> Iterator[Anomaly]:
     files = analysis.run.files
-    told: set[str] = set()
+    named: set[str] = set()
     for (index, rank), loads in sorted(files.loads.items()):
         attempt = next((a for a in analysis.run.attempts if a.index == index), None)
         # A finding only if all of it is so: a later attempt, of which this rank made no step, whose
@@ -221,9 +221,9 @@ def _unreadable(analysis: RunAnalysis) -> Iterator[Anomaly]:
         moved = analysis.history.of(FileRenamed)
         names = {load.path} | {e.path for _, e in moved if e.to == load.path}
         was_saved = any(s.path in names and s.number < number for s in files.saves)
-        if made_good or index in analysis.hits or not was_saved or load.path in told:
+        if made_good or index in analysis.hits or not was_saved or load.path in named:
             continue
-        told.add(load.path)
+        named.add(load.path)
         cut = "" if torn is None else f", whose writing by rank {torn.rank} was cut off"
         yield Anomaly(
             message=f"rank {rank} could not read {load.path}{cut}, and attempt {index} ended on "

@@ -39,8 +39,8 @@ def curves(analysis: RunAnalysis, *, rank: int = 0) -> Curves:
     steps = [[s for a in c.attempts for s in a.steps if s.rank == rank] for c in courses]
     origins = _origins([step for of in steps for step in of])
     lines = []
-    for course, done in zip(courses, steps, strict=True):
-        survives = course.lineage.survives
+    for tables, done in zip(courses, steps, strict=True):
+        survives = tables.lineage.survives
         lines.append(tuple(_point(s, origins, lost=not survives(s)) for s in done))
     return Curves(run=lines[0], baseline=lines[1] if analysis.reference is not None else ())
 

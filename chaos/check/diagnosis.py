@@ -74,7 +74,7 @@ def _resume(analysis: RunAnalysis, restart: Restart, results: Sequence[CheckResu
         attempt=attempt.index,
         epoch=epoch,
         step=step,
-        checkpoint=next(iter(restart.handed.values()), None),
+        checkpoint=next(iter(restart.checkpoints.values()), None),
         sound=broken is None,
         sentence=_sound(parts) if broken is None else _unsound(analysis, restart, broken),
         parts=parts,
@@ -106,10 +106,10 @@ def _unsound(
 ) -> str:
     """Return the defect of one resume, with generators that may not matter."""
     result, (first, *others) = broken
-    told = {name for anomaly in (first, *others) for name in anomaly.parts}
+    named = {name for anomaly in (first, *others) for name in anomaly.parts}
     quiet = {
         row.component for row in blamed(analysis, restart).idle if is_rng(row.component)
-    } - told
+    } - named
     also = f"; {', '.join(sorted(quiet))} did not come back either" if quiet else ""
     return first.message + _consequence(analysis, result) + _besides(first, others) + also
 
@@ -188,17 +188,17 @@ def _part(row: Row, *, matters: bool) -> Part:
     )
 
 
-def _order(restart: Restart, feeds: InputComparison) -> Iterator[Part]:
-    apart = {(a.rank, a.epoch): a for a in feeds.apart}
+def _order(restart: Restart, inputs: InputComparison) -> Iterator[Part]:
+    apart = {(a.rank, a.epoch): a for a in inputs.apart}
     for rank, start in sorted(restart.attempt.starts.items()):
         key = (rank, start.epoch)
-        if key not in feeds.ours.steps or key not in feeds.theirs.steps or not feeds.repeat:
+        if key not in inputs.ours.steps or key not in inputs.theirs.steps or not inputs.repeat:
             standing: Standing = "not compared"
             ours = ""
         elif key not in apart:
             standing, ours = "restored", f"epoch {start.epoch}"
         else:
-            other = feeds.other_epoch(apart[key].steps)
+            other = inputs.other_epoch(apart[key].steps)
             # Inputs of the first epoch come from an order that began anew, others from some other
             # place.
             standing = "reset" if other == 0 else "different"

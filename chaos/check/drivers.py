@@ -74,16 +74,16 @@ def two_drivers(plan: Plan, history: History) -> TwoDrivers | None:
         for n, e in history.of(JournalOpened)
         if e.role in ("driver", "controller")
     }
-    opened = {e.attempt: n for n, e in history.of(WorkerGroupStarted)}
+    groups = {e.attempt: n for n, e in history.of(WorkerGroupStarted)}
     second = frozenset(
-        a for a, n in opened.items() if journals.get(history[n].source) == ("controller", True)
+        a for a, n in groups.items() if journals.get(history[n].source) == ("controller", True)
     )
     writes = tuple(sorted(_writes(history, second), key=lambda write: write.begun))
     leads = _second_leads(history, journals, writes, second)
     last: dict[int, int] = {}
     for write in writes:
         last[write.attempt] = max(last.get(write.attempt, since), write.done)
-    others = {a: n for a, n in opened.items() if (a in second) != leads}
+    others = {a: n for a, n in groups.items() if (a in second) != leads}
     other = _Other(
         journals,
         is_second=not leads,

@@ -214,35 +214,35 @@ def _epochs_summary(analysis: RunAnalysis) -> str:
     return f"{done}, each once, as in the baseline"
 
 
-def _done_epochs(course: RunTables) -> list[tuple[int, int]]:
+def _done_epochs(tables: RunTables) -> list[tuple[int, int]]:
     """Return the epochs that were done, each with an event.
 
     A job that keeps its state itself continues after an epoch whose report a fault cut off, or
     prevented. Of such a job, and of one that reports nothing, every epoch counts that was trained.
     """
-    ours = course.lineage
+    ours = tables.lineage
     # Ray's commits are the epochs of a job that goes on from them. One with files of its own may be
     # killed between its save and its report, and rightly never reports that epoch: there the steps
     # show that it was trained, and the next attempt's place that it was saved.
     done = [(commit.epoch, commit.number) for commit in ours.commits]
-    if course.gives_no_checkpoint or course.reports_nothing:
+    if tables.gives_no_checkpoint or tables.reports_nothing:
         committed = {epoch for epoch, _ in done}
         trained = {e: steps[-1].number for (_, e), steps in ours.steps.items() if steps}
-        reported = {epoch for a in course.attempts for _, epoch in a.reported}
-        starts = [start for a in course.attempts for start in a.starts.values() if start.moved]
+        reported = {epoch for a in tables.attempts for _, epoch in a.reported}
+        starts = [start for a in tables.attempts for start in a.starts.values() if start.moved]
         reported |= {start.epoch - 1 for start in starts if start.step == 0}
-        if _found_nothing_left(course):
+        if _found_nothing_left(tables):
             reported |= trained.keys()
         done += [i for i in trained.items() if i[0] not in committed and i[0] in reported]
         done.sort()
     return done
 
 
-def _found_nothing_left(course: RunTables) -> bool:
+def _found_nothing_left(tables: RunTables) -> bool:
     """Return whether the last attempt found, in a store of its own, that nothing was left to do."""
-    last = next(reversed(course.attempts), None)
+    last = next(reversed(tables.attempts), None)
     is_idle = last is not None and last.index > 0 and not last.steps and last.place is None
-    return is_idle and course.ending.is_finished
+    return is_idle and tables.ending.is_finished
 
 
 def _contiguity(done: list[tuple[int, int]], terms: LauncherWords) -> Iterator[Anomaly]:
@@ -338,7 +338,7 @@ def _metric_words(values: list[object]) -> str:
 def _usual_cause(analysis: RunAnalysis) -> str | None:
     """Return the usual cause, where it was seen: no rank read the checkpoint that it was handed."""
     for restart in analysis.restarts:
-        offered = [c for c in restart.handed.values() if c is not None]
+        offered = [c for c in restart.checkpoints.values() if c is not None]
         if offered and restart.attempt.steps and not restart.attempt.asked:
             return f"no rank of attempt {restart.attempt.index} asked for its checkpoint"
     return None

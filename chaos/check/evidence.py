@@ -208,7 +208,7 @@ def check_watched(analysis: RunAnalysis) -> CheckResult:
     doubts = [*own_failures(analysis), *_torn(analysis)]
     for attempt in analysis.run.attempts:
         doubts += [*_unheard(attempt), *_gaps(attempt)]
-    if not any(attempt.opened is not None for attempt in analysis.run.attempts):
+    if not any(attempt.group_started is not None for attempt in analysis.run.attempts):
         doubts.append("no worker group was seen")
     ended = analysis.run.ending.ended
     if ended is None:
@@ -319,8 +319,8 @@ def _of_another_run(plan: Plan, history: History) -> Iterator[str]:
         return
     for _, started in history.of(RunStarted):
         if (started.scenario, started.seed) != (plan.scenario, plan.seed):
-            told = f"{started.scenario}, seed {started.seed}"
-            yield f"{HISTORY} is of another run than plan.json: of {told}"
+            other = f"{started.scenario}, seed {started.seed}"
+            yield f"{HISTORY} is of another run than plan.json: of {other}"
 
 
 def _no_baseline_of(plan: Plan, number: int, run: History) -> Iterator[str]:

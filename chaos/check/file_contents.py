@@ -318,19 +318,19 @@ def contents_of(analysis: RunAnalysis) -> FileContents:
         analysis.run,
         analysis.reference,
         analysis.began,
-        [course for course in analysis.repeats if course.ending.is_finished],
+        [tables for tables in analysis.repeats if tables.ending.is_finished],
         analysis.resized,
         analysis.plan.expect.ignore_metrics,
         min((again.since for again in analysis.repeated_steps), default=math.inf),
     )
 
 
-def written(course: RunTables) -> Iterator[WrittenFile]:
+def written(tables: RunTables) -> Iterator[WrittenFile]:
     """Yield every file that was written, under its final name."""
-    renames = list(course.history.of(FileRenamed))
+    renames = list(tables.history.of(FileRenamed))
     found: list[tuple[int, FileSaved | FileWritten]] = []
-    found += course.history.of(FileSaved)
-    found += course.history.of(FileWritten)
+    found += tables.history.of(FileSaved)
+    found += tables.history.of(FileWritten)
     nths: Counter[object] = Counter()
     for number, what in sorted(found, key=lambda item: item[0]):
         path = PurePath(_final(number, what, renames))
@@ -340,9 +340,9 @@ def written(course: RunTables) -> Iterator[WrittenFile]:
         nths[place] += 1
 
 
-def surviving(course: RunTables) -> Iterator[WrittenFile]:
+def surviving(tables: RunTables) -> Iterator[WrittenFile]:
     """Yield the files of work that no later attempt repeated."""
-    return (kept for kept in written(course) if course.lineage.survives(kept.what))
+    return (kept for kept in written(tables) if tables.lineage.survives(kept.what))
 
 
 def _final(

@@ -264,20 +264,20 @@ class Files:
         return found
 
 
-def outside_storage(course: History, attempts: Sequence[Attempt]) -> Iterator[str]:
+def outside_storage(history: History, attempts: Sequence[Attempt]) -> Iterator[str]:
     """Yield the files outside storage that a later attempt read and an earlier one had written.
 
     The working directory is a session's, and every node has one of its own (Ray 2.60).
     """
-    storage = next((called.storage_path for _, called in course.of(FitCalled)), None)
-    written = {saved.path for _, saved in course.of(FileSaved)}
-    written |= {moved.to for _, moved in course.of(FileRenamed)}
-    told = set[str]()
-    for loads in Files(course, attempts).loads.values():
+    storage = next((called.storage_path for _, called in history.of(FitCalled)), None)
+    written = {saved.path for _, saved in history.of(FileSaved)}
+    written |= {moved.to for _, moved in history.of(FileRenamed)}
+    yielded = set[str]()
+    for loads in Files(history, attempts).loads.values():
         for _, load in loads:
             is_one = load.saved_attempt is not None and load.saved_attempt < load.attempt
-            if is_one and load.path in written - told and not _is_stored(load.path, storage):
-                told.add(load.path)
+            if is_one and load.path in written - yielded and not _is_stored(load.path, storage):
+                yielded.add(load.path)
                 yield load.path
 
 

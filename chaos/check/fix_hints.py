@@ -79,10 +79,10 @@ def sentence(rows: Sequence[Row], terms: LauncherWords, remedy: str | None = Non
     fix = remedy or fix
     if row.is_resharded and row.standing == "different":
         fix = _RESHARDED
-    told = f"{who}: {row.component} {verb} after {where}: {values(row, terms)}"
+    text = f"{who}: {row.component} {verb} after {where}: {values(row, terms)}"
     if row.is_restructured:
-        told = f"{who}: the model has another structure after {where}"
-    return f"{told}; with it {', '.join(others)}; {fix}" if others else f"{told}; {fix}"
+        text = f"{who}: the model has another structure after {where}"
+    return f"{text}; with it {', '.join(others)}; {fix}" if others else f"{text}; {fix}"
 
 
 def remedy(analysis: RunAnalysis, row: Row) -> str | None:

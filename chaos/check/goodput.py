@@ -138,7 +138,7 @@ def scheduled_ns(history: History, *, since_ns: int, before_ns: int | None) -> i
 
 def launched_ns(history: History, attempt: Attempt, *, before_ns: int) -> int | None:
     """Return when an attempt's train functions began: the controller is RUNNING, all are ready."""
-    opened = -1 if attempt.opened is None else attempt.opened
+    opened = -1 if attempt.group_started is None else attempt.group_started
     states = (
         history.time_ns(number)
         for number, seen in history.of(ControllerState)
@@ -303,7 +303,9 @@ def _charge(
     following: Attempt | None,
 ) -> None:
     sweep.attempt = attempt.index
-    opened_ns = None if attempt.opened is None else course.history.time_ns(attempt.opened)
+    opened_ns = (
+        None if attempt.group_started is None else course.history.time_ns(attempt.group_started)
+    )
     limit_ns = _until_ns(course, following, sweep.end_ns)
     # Each call below ends a phase, in the order of a worker group's life. A moment that was not
     # seen ends nothing, and its time falls to the next phase.
@@ -369,7 +371,7 @@ def _until_ns(course: RunTables, following: Attempt | None, end_ns: int) -> int:
         return end_ns
     firsts = [start.number for start in following.starts.values()]
     firsts += [step.number for step in following.steps[:1]]
-    firsts += [] if following.opened is None else [following.opened]
+    firsts += [] if following.group_started is None else [following.group_started]
     return min((course.history.time_ns(number) for number in firsts), default=end_ns)
 
 

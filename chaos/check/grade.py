@@ -89,8 +89,8 @@ def _let_pass(result: CheckResult) -> CheckResult:
 
 
 def _with(result: CheckResult, severity: Severity) -> CheckResult:
-    told = tuple(a.model_copy(update={"severity": severity}) for a in result.anomalies)
-    return result.model_copy(update={"anomalies": told})
+    anomalies = tuple(a.model_copy(update={"severity": severity}) for a in result.anomalies)
+    return result.model_copy(update={"anomalies": anomalies})
 
 
 def _of_trajectory(analysis: RunAnalysis, results: Sequence[CheckResult]) -> Severity:

@@ -75,10 +75,10 @@ def faults(analysis: RunAnalysis) -> str:
         return "nothing was done to the job; "
     times = Counter(injection.op.index for injection in landed)
     firsts = {injection.op.index: injection for injection in reversed(landed)}
-    told = [_fault(firsts[index], times[index]) for index in dict.fromkeys(times)]
-    if len(told) > FAULTS_NAMED:
-        return f"{told[0]}, and {len(told) - 1} more faults were injected into the run; "
-    *others, last = told
+    names = [_fault(firsts[index], times[index]) for index in dict.fromkeys(times)]
+    if len(names) > FAULTS_NAMED:
+        return f"{names[0]}, and {len(names) - 1} more faults were injected into the run; "
+    *others, last = names
     return f"{', '.join(others)} and {last}; " if others else f"{last}; "
 
 
@@ -154,9 +154,9 @@ def _went_on(analysis: RunAnalysis) -> str:
 
 def source_of(analysis: RunAnalysis, restart: Restart) -> str | None:
     """Return the checkpoint, or else the file of the job's own, that a restart continued from."""
-    handed = next(iter(restart.handed.values()), None)
-    if handed is not None:
-        return handed + (f" (epoch {restart.epoch - 1})" if restart.epoch else "")
+    checkpoint = next(iter(restart.checkpoints.values()), None)
+    if checkpoint is not None:
+        return checkpoint + (f" (epoch {restart.epoch - 1})" if restart.epoch else "")
     if not is_resumed(analysis, restart):
         return None
     attempt = restart.attempt

@@ -352,7 +352,7 @@ def _forestalled(
 
 
 def _opened_ns(attempt: Attempt, history: History) -> int:
-    return 0 if attempt.opened is None else history.time_ns(attempt.opened)
+    return 0 if attempt.group_started is None else history.time_ns(attempt.group_started)
 
 
 # -- after training --------------------------------------------------------------------------------
@@ -374,14 +374,14 @@ def training_was_over(op: Op, struck: Attempt, history: History, *, invoked: int
     """
     if struck.decisions:
         return False
-    since = struck.opened or 0
-    told = any(since < n < invoked and e.state in OVER for n, e in history.of(ControllerState))
+    since = struck.group_started or 0
+    was_over = any(since < n < invoked and e.state in OVER for n, e in history.of(ControllerState))
     returned = {
         e.rank
         for n, e in history.of(TrainFnEnded)
         if n < invoked and e.attempt == struck.index and e.error is None
     }
-    return is_meant_for_the_end(op) or told or 0 < struck.size <= len(returned)
+    return is_meant_for_the_end(op) or was_over or 0 < struck.size <= len(returned)
 
 
 # -- harm done in storage --------------------------------------------------------------------------

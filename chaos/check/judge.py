@@ -154,10 +154,10 @@ def _idle(analysis: RunAnalysis) -> Iterator[str]:
 
 def _noted(analysis: RunAnalysis) -> tuple[str, ...]:
     """Return notes on the data of a clean run, and on the files of this one."""
-    course = analysis.reference
-    if course is None and not analysis.plan.ops and analysis.run.ending.is_finished:
-        course = analysis.run
-    known = () if course is None else data_warnings(course.lineage)
+    tables = analysis.reference
+    if tables is None and not analysis.plan.ops and analysis.run.ending.is_finished:
+        tables = analysis.run
+    known = () if tables is None else data_warnings(tables.lineage)
     late = analysis.run.ending.after_fit
     return (*known, *artifacts.notes(analysis), *([] if late is None else [late]))
 
@@ -362,6 +362,6 @@ def _expectation(
     if _is_expected(analysis, status, results):
         return f"{due}, as expected"
     first = _first_broken(results)
-    told = f"expected {due}; got {status}" + (f", first named by {first}" if first else "")
+    sentence = f"expected {due}; got {status}" + (f", first named by {first}" if first else "")
     lack = _without_grounds(results) if expect.verdict == "fail" else None
-    return told if lack is None else f"{told}, but {lack.check} is {lack.status}"
+    return sentence if lack is None else f"{sentence}, but {lack.check} is {lack.status}"

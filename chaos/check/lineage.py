@@ -176,8 +176,8 @@ def _standing(commits: list[Commit], attempt: Attempt, place: Place) -> list[Com
     # saves beside training its content is older than its report, so that the attempt trains
     # within an epoch whose report has come, and does not report it again. Cut, its next report
     # would be counted as that epoch's (25 of 26 places of a right job with dcp.async_save).
-    handed = {start.checkpoint for start in attempt.starts.values()} - {None}
-    last = max((c.number for c in commits if c.checkpoint in handed), default=-1)
+    checkpoints = {start.checkpoint for start in attempt.starts.values()} - {None}
+    last = max((c.number for c in commits if c.checkpoint in checkpoints), default=-1)
     kept = [c for c in commits if c.epoch < place.epoch or c.number <= last]
     if not attempt.commits:
         return kept

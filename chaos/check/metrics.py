@@ -106,14 +106,14 @@ def _agrees(ours: Mapping[int, int], due: Mapping[int, int]) -> bool:
 
 
 def _wrong_counters(commits: Sequence[Commit], ours: _Series, due: _Series) -> Iterator[Anomaly]:
-    told: set[str] = set()
+    named: set[str] = set()
     numbers = {commit.epoch: commit.number for commit in commits}
     for (place, name), theirs in sorted(due.items()):
         mine = ours.get(RankName(place, name), {})
         for epoch in sorted(mine):
-            if name in told or mine[epoch] == theirs.get(epoch, mine[epoch]):
+            if name in named or mine[epoch] == theirs.get(epoch, mine[epoch]):
                 continue
-            told.add(name)
+            named.add(name)
             last = max((e for e in mine if e < epoch), default=None)
             did = _jump_words(mine[epoch], None if last is None else mine[last])
             yield Anomaly(
@@ -266,11 +266,11 @@ def _kept_alike(analysis: RunAnalysis, reference: RunTables) -> Anomaly | bool |
     )
 
 
-def _of_epochs(course: RunTables, kept: Mapping[str, int]) -> list[int]:
+def _of_epochs(tables: RunTables, kept: Mapping[str, int]) -> list[int]:
     """Return the epochs whose checkpoints were kept; one from before training belongs to none."""
-    early = {commit.checkpoint for attempt in course.attempts for commit in attempt.early}
+    early = {commit.checkpoint for attempt in tables.attempts for commit in attempt.early}
     return sorted(epoch for name, epoch in kept.items() if name not in early)
 
 
-def _saved_epochs(course: RunTables) -> set[int]:
-    return {commit.epoch for commit in course.lineage.commits if commit.checkpoint is not None}
+def _saved_epochs(tables: RunTables) -> set[int]:
+    return {commit.epoch for commit in tables.lineage.commits if commit.checkpoint is not None}

@@ -98,11 +98,11 @@ def _foreign_result(analysis: RunAnalysis) -> Iterator[Anomaly]:
     if is_other and analysis.run.ending.returned is not None:
         number, returned = analysis.run.ending.returned
         last = analysis.run.lineage.commits[-1] if analysis.run.lineage.commits else None
-        told = (
+        due = (
             "no report was committed" if last is None else f"the last report, of epoch {last.epoch}"
         )
         yield Anomaly(
-            message=f"fit() returned metrics that are not those of {told}: {returned.metrics}",
+            message=f"fit() returned metrics that are not those of {due}: {returned.metrics}",
             events=(number, *(() if last is None else (last.number,))),
         )
 
@@ -129,22 +129,22 @@ def _foreign_checkpoint(analysis: RunAnalysis) -> Iterator[Anomaly]:
         )
 
 
-def _newest(course: RunTables) -> Commit | None:
+def _newest(tables: RunTables) -> Commit | None:
     """Return the checkpoint that was committed last, by any attempt.
 
     A later report may carry none, and does not replace it: neither for Ray nor for its files.
     """
-    saved = (c for attempt in course.attempts for c in attempt.commits if c.checkpoint is not None)
+    saved = (c for attempt in tables.attempts for c in attempt.commits if c.checkpoint is not None)
     return max(saved, key=lambda commit: commit.number, default=None)
 
 
-def _returned_newest(course: RunTables) -> bool:
-    returned, newest = course.ending.returned, _newest(course)
+def _returned_newest(tables: RunTables) -> bool:
+    returned, newest = tables.ending.returned, _newest(tables)
     return bool(returned and newest and returned[1].checkpoint == newest.checkpoint)
 
 
-def _is_of_last_report(course: RunTables) -> bool:
-    returned, commits = course.ending.returned, course.lineage.commits
+def _is_of_last_report(tables: RunTables) -> bool:
+    returned, commits = tables.ending.returned, tables.lineage.commits
     if returned is None or not returned[1].metrics or not commits or not commits[-1].metrics:
         return False
     ours, last = returned[1].metrics, commits[-1].metrics[0]
@@ -222,5 +222,5 @@ def _errors_by_rank(raised: FitRaised, decided: FailureDecided | None) -> Mappin
     """Return the errors by rank; where Ray names no rank, its own error."""
     if decided is not None and decided.errors:
         return dict(sorted(decided.errors.items()))
-    told = "" if decided is None else decided.error
-    return {None: f"{told} {raised.error} {raised.message}"}
+    error = "" if decided is None else decided.error
+    return {None: f"{error} {raised.error} {raised.message}"}

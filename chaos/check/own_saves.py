@@ -198,10 +198,10 @@ class _Sources:
     @cached_property
     def _with_model(self) -> frozenset[str]:
         """The names of files in which the model was seen: they hold numbers of its very norm."""
-        return frozenset(name for course in self._courses for name in _files_with_model(course))
+        return frozenset(name for tables in self._compared for name in _files_with_model(tables))
 
     @cached_property
-    def _courses(self) -> tuple[RunTables, ...]:
+    def _compared(self) -> tuple[RunTables, ...]:
         """The run, and its baseline."""
         reference = self.analysis.reference
         return (self.analysis.run,) if reference is None else (self.analysis.run, reference)
@@ -211,8 +211,8 @@ class _Sources:
         """The series of files that are copied elsewhere once they are written."""
         return frozenset(
             series_of(save.name)
-            for course in self._courses
-            for save, path in _copies(course)
+            for tables in self._compared
+            for save, path in _copies(tables)
             if series_of(save.name) != series_of(path)
         )
 
@@ -237,9 +237,9 @@ class _Sources:
     @cached_property
     def _filled(self) -> Mapping[str, Counter[str]]:
         """The files that the baseline put into each folder."""
-        course = self._courses[-1]
-        copies = {copied.path for _, copied in course.history.of(FileCopied)}
-        return _by_folder(copies | {save.name for save in course.files.saves})
+        tables = self._compared[-1]
+        copies = {copied.path for _, copied in tables.history.of(FileCopied)}
+        return _by_folder(copies | {save.name for save in tables.files.saves})
 
     def _is_filled(self, save: Save, due: Counter[str]) -> bool:
         """Return whether as many files of each name lie beside a save as are due."""
@@ -249,9 +249,9 @@ class _Sources:
     def _due(self) -> Mapping[Place, set[RankName]]:
         """The files of the baseline's, by the place of their content."""
         found: dict[Place, dict[str, RankName]] = {}
-        course = self._courses[-1]
-        copied = (replace(save, name=path) for save, path in _copies(course))
-        for save in (*course.files.saves, *copied):
+        tables = self._compared[-1]
+        copied = (replace(save, name=path) for save, path in _copies(tables))
+        for save in (*tables.files.saves, *copied):
             # Of ranks that write one and the same file, the last has written it.
             found.setdefault(save.place, {})[save.name] = _file_of(save)
         return {place: set(files.values()) for place, files in found.items()}
@@ -302,15 +302,15 @@ class _Sources:
         return len({place for place in places if save.place < place <= places[-1]})
 
 
-def _files_with_model(course: RunTables) -> Iterator[str]:
+def _files_with_model(tables: RunTables) -> Iterator[str]:
     norms = {
         _rounded(float(part.size))
-        for _, seen in course.history.of(StateSeen)
+        for _, seen in tables.history.of(StateSeen)
         for part in seen.components
         if part.name.startswith("model") and part.size
     }
-    names = {save.number: save.name for save in course.files.saves}
-    for number, saved in course.history.of(FileSaved):
+    names = {save.number: save.name for save in tables.files.saves}
+    for number, saved in tables.history.of(FileSaved):
         sizes = [float(p.size) for p in saved.parts if p.kind == "numbers" and p.size is not None]
         known = {_rounded(size) for size in (*sizes, math.hypot(*sizes))}
         if known & norms and number in names:
@@ -332,13 +332,13 @@ def _loads(analysis: RunAnalysis, attempt: Attempt) -> Mapping[int, tuple[int, F
     }
 
 
-def _copies(course: RunTables) -> Iterator[tuple[Save, str]]:
+def _copies(tables: RunTables) -> Iterator[tuple[Save, str]]:
     """Yield the saves of which a course made copies, with the path of each."""
     first: dict[str | None, Save] = {}
-    for save in course.files.saves:
+    for save in tables.files.saves:
         if first.setdefault(save.digest, save).path != save.path and save.digest is not None:
             yield first[save.digest], save.name
-    for _, copied in course.history.of(FileCopied):
+    for _, copied in tables.history.of(FileCopied):
         if copied.digest in first:
             yield first[copied.digest], copied.path
 

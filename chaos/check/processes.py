@@ -140,7 +140,7 @@ def _beside(analysis: RunAnalysis) -> Iterator[Anomaly]:
 
 def _beginnings(attempt: Attempt) -> list[int]:
     """Return the first event that shows an attempt; empty where none was seen."""
-    signs = [attempt.opened] if attempt.opened is not None else []
+    signs = [attempt.group_started] if attempt.group_started is not None else []
     signs = signs or [start.number for start in attempt.starts.values()]
     return [min(signs)] if signs else [step.number for step in attempt.steps[:1]]
 
@@ -407,13 +407,13 @@ def _drain_anomalies(analysis: RunAnalysis, window: _NoticeWindow) -> Iterator[A
 
 
 def _new_work(analysis: RunAnalysis, window: _NoticeWindow) -> Iterator[Anomaly]:
-    for number, opened in analysis.history.of(WorkerGroupStarted):
+    for number, group in analysis.history.of(WorkerGroupStarted):
         if not window.since_ns < analysis.history.time_ns(number) < window.until_ns:
             continue
-        for place in opened.workers:
+        for place in group.workers:
             if place.node_id == window.notice.node_id:
                 yield Anomaly(
-                    message=f"attempt {opened.attempt} put rank {place.rank} on a node that was "
+                    message=f"attempt {group.attempt} put rank {place.rank} on a node that was "
                     "announced to go",
                     events=(window.number, number),
                 )
@@ -426,7 +426,7 @@ def _stood_still(analysis: RunAnalysis, window: _NoticeWindow) -> Iterator[Anoma
     if attempt is None or analysis.reference is None or not attempt.steps:
         return
     moved_on = any(
-        a.index > window.attempt and _is_before(analysis, a.opened, window)
+        a.index > window.attempt and _is_before(analysis, a.group_started, window)
         for a in analysis.run.attempts
     )
     over = analysis.run.ending.returned

@@ -85,8 +85,8 @@ def _late_recovery(restart: Restart, allowed: TimeLimit) -> Anomaly | None:
 def _recovery_summary(slowest: Restart | None, count: int, allowed: TimeLimit) -> str:
     if slowest is None:
         return "no recovery was timed"
-    told = f"{plural(count, 'restart')}; the slowest took {slowest.phases.total_s:.1f} s"
-    return told if allowed.own_s is None else f"{told}; {allowed}"
+    summary = f"{plural(count, 'restart')}; the slowest took {slowest.phases.total_s:.1f} s"
+    return summary if allowed.own_s is None else f"{summary}; {allowed}"
 
 
 def _recovery_measures(slowest: Restart | None) -> Measures:

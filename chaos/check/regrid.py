@@ -65,12 +65,12 @@ class Grid:
     @classmethod
     def of(cls, history: History) -> "Grid":
         """Return the grid of the surviving part of a run."""
-        course = lineage(attempts(history))
-        count = 1 + max((epoch for _, epoch in course.steps), default=-1)
+        survived = lineage(attempts(history))
+        count = 1 + max((epoch for _, epoch in survived.steps), default=-1)
         return cls(
             {
-                rank: tuple(accumulate((course.count(rank, e) for e in range(count)), initial=0))
-                for rank in course.ranks
+                rank: tuple(accumulate((survived.count(rank, e) for e in range(count)), initial=0))
+                for rank in survived.ranks
             }
         )
 

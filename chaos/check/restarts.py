@@ -66,7 +66,7 @@ class Restart:
     phases: Phases
 
     @property
-    def handed(self) -> dict[int, str | None]:
+    def checkpoints(self) -> dict[int, str | None]:
         """The checkpoint that each rank was handed."""
         return {rank: s.checkpoint for rank, s in sorted(self.attempt.starts.items())}
 
@@ -104,7 +104,7 @@ def restarts(
                 ended=before,
                 injections=hits,
                 decision=decision,
-                newest=_newest(saved, attempt.opened),
+                newest=_newest(saved, attempt.group_started),
                 lost_steps=lineage.lost.get(attempt.index, {}),
                 phases=_phases(history, _harm_ns(hits, since, attempt.index), decision, attempt),
             )
@@ -158,11 +158,11 @@ def _harm_ns(hits: Sequence[Injection], since: int, until: int) -> int | None:
     return min((ns for ns in done if ns is not None), default=None)
 
 
-def _newest(saved: Sequence[Commit], opened: int | None) -> Commit | None:
+def _newest(saved: Sequence[Commit], group_started: int | None) -> Commit | None:
     """Return the last commit that Ray could know when it opened an attempt."""
     # A commit may come while the next attempt is being opened. Counted, it would make a right
     # resume from the one before look too old.
-    known = (c for c in reversed(saved) if opened is None or c.number < opened)
+    known = (c for c in reversed(saved) if group_started is None or c.number < group_started)
     return next(known, None)
 
 
@@ -174,7 +174,7 @@ def _phases(
         # From the harm, not from our proof of it: that may come after Ray has seen the loss.
         fault_ns=harm_ns,
         decided_ns=history.time_ns(decision.number) if decision else None,
-        group_ns=None if attempt.opened is None else history.time_ns(attempt.opened),
+        group_ns=None if attempt.group_started is None else history.time_ns(attempt.group_started),
         ready_ns=history.time_ns(max(ready)) if ready else None,
         step_ns=history.time_ns(attempt.steps[0].number) if attempt.steps else None,
     )

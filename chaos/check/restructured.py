@@ -39,6 +39,6 @@ def _few(names: Sequence[str]) -> str:
 
 
 def _names(history: History | None, attempt: int, rank: int) -> frozenset[str]:
-    told = () if history is None else history.of(ParametersNamed)
-    found = (e.names for _, e in told if (e.attempt, e.rank) == (attempt, rank))
+    records = () if history is None else history.of(ParametersNamed)
+    found = (e.names for _, e in records if (e.attempt, e.rank) == (attempt, rank))
     return frozenset(next(found, ()))

@@ -119,12 +119,12 @@ def of_another_size(analysis: RunAnalysis) -> str:
     found = analysis.comparison
     if found is None or not found.resized:
         return ""
-    told = f"; {plural(found.resized, 'step')} with another number of workers"
+    steps = f"; {plural(found.resized, 'step')} with another number of workers"
     if not found.together.compared:
-        return f"{told} have no counterpart there"
+        return f"{steps} have no counterpart there"
     places = plural(found.together.compared, "place")
     return (
-        f"{told}: at {places} all ranks together saw the samples that the baseline's saw, with a "
+        f"{steps}: at {places} all ranks together saw the samples that the baseline's saw, with a "
         f"mean loss within {found.nearness:.2g} of its"
     )
 

@@ -146,12 +146,12 @@ def check_committed_only(analysis: RunAnalysis) -> CheckResult:
         )
     ]
     anomalies += [a for restart in analysis.restarts for a in _resumed_from_torn(analysis, restart)]
-    unheard = [r.attempt.index for r in analysis.restarts if not r.handed]
+    unheard = [r.attempt.index for r in analysis.restarts if not r.checkpoints]
     return conclude(
         COMMITTED_ONLY,
         anomalies=anomalies,
         doubts=[f"no rank of attempt {index} said what it was handed" for index in unheard],
-        evidence=sum(len(restart.handed) for restart in analysis.restarts),
+        evidence=sum(len(restart.checkpoints) for restart in analysis.restarts),
         summary=f"{plural(len(analysis.restarts), 'restart')} from {analysis.terms.whole}, or anew",
     )
 
@@ -175,10 +175,14 @@ def _is_known(checkpoint: str | None, restart: Restart, commits: Mapping[str, Co
 
 
 def _read_uncommitted(analysis: RunAnalysis, restart: Restart) -> Iterator[Anomaly]:
-    handed = set(restart.handed.values())
+    checkpoints = set(restart.checkpoints.values())
     for number, read in analysis.history.of(CheckpointRead):
         first = restart.attempt.first_steps.get(read.rank, len(analysis.history))
-        if read.attempt != restart.attempt.index or number > first or read.checkpoint in handed:
+        if (
+            read.attempt != restart.attempt.index
+            or number > first
+            or read.checkpoint in checkpoints
+        ):
             continue
         if not _is_known(read.checkpoint, restart, analysis.run.committed):
             yield Anomaly(
@@ -250,12 +254,12 @@ def _grounds(analysis: RunAnalysis) -> str:
 
 def _different_starts(analysis: RunAnalysis, restart: Restart) -> Anomaly | None:
     starts = dict(sorted(restart.attempt.starts.items()))
-    handed = {rank: _checkpoint_name(start.checkpoint) for rank, start in starts.items()}
+    checkpoints = {rank: _checkpoint_name(start.checkpoint) for rank, start in starts.items()}
     places = {r: f"epoch {s.epoch}, step {s.step}" for r, s in starts.items() if s.settled}
     events = tuple(start.number for start in starts.values())
-    if len(set(handed.values())) > 1:
-        said = f"attempt {restart.attempt.index} was not handed one checkpoint: {_by_rank(handed)}"
-        return Anomaly(message=said, events=events)
+    if len(set(checkpoints.values())) > 1:
+        who, named = f"attempt {restart.attempt.index}", _by_rank(checkpoints)
+        return Anomaly(message=f"{who} was not handed one checkpoint: {named}", events=events)
     # Where none had a step left to make, each stands where a file that it read says.
     is_idle = not restart.attempt.steps and analysis.run.ending.is_finished
     if len(set(places.values())) > 1 and not is_idle:
@@ -327,8 +331,8 @@ def _different_models(analysis: RunAnalysis, restart: Restart) -> Anomaly | None
     return None
 
 
-def _by_rank(told: Mapping[int, str]) -> str:
-    return ", ".join(f"rank {rank} {what}" for rank, what in told.items())
+def _by_rank(by_rank: Mapping[int, str]) -> str:
+    return ", ".join(f"rank {rank} {what}" for rank, what in by_rank.items())
 
 
 def _checkpoint_name(checkpoint: str | None) -> str:
@@ -361,7 +365,7 @@ def check_resume_point(analysis: RunAnalysis) -> CheckResult:
         return without_restart(RESUME_POINT, analysis)
     anomalies = []
     for restart in analysis.restarts:
-        if len(set(restart.handed.values())) > 1:
+        if len(set(restart.checkpoints.values())) > 1:
             continue  # a finding of `agreement`
         found = (
             list(_handed_older(analysis, restart, analysis.run.committed))
@@ -372,13 +376,13 @@ def check_resume_point(analysis: RunAnalysis) -> CheckResult:
     doubts = [
         f"no rank of attempt {restart.attempt.index} said which checkpoint it was handed"
         for restart in analysis.restarts
-        if not restart.handed
+        if not restart.checkpoints
     ]
     return conclude(
         RESUME_POINT,
         anomalies=anomalies,
         doubts=doubts,
-        evidence=sum(len(restart.handed) for restart in analysis.restarts),
+        evidence=sum(len(restart.checkpoints) for restart in analysis.restarts),
         summary=f"{plural(len(analysis.restarts), 'restart')} from the newest "
         f"{analysis.terms.save} on every rank",
     )
@@ -391,9 +395,9 @@ def _handed_older(
     wrong = [s for s in restart.attempt.starts.values() if s.checkpoint != newest]
     if not wrong or restart.newest is None:
         return
-    who, handed = f"attempt {restart.attempt.index}", wrong[0].checkpoint
-    commit = None if handed is None else commits.get(handed)
-    if handed is not None and (commit is None or commit.attempt >= restart.attempt.index):
+    who, checkpoint = f"attempt {restart.attempt.index}", wrong[0].checkpoint
+    commit = None if checkpoint is None else commits.get(checkpoint)
+    if checkpoint is not None and (commit is None or commit.attempt >= restart.attempt.index):
         return  # never committed at all
     was = f"{restart.newest.checkpoint} (epoch {restart.newest.epoch}) was committed"
     message = f"{who} was handed no checkpoint and started from scratch, although {was}"
@@ -401,20 +405,20 @@ def _handed_older(
     if len(set(names)) > 1:  # Ray looks for its snapshot by the run's name
         message += f"; the script named its run {names[0]} at first, and {names[-1]} at the end"
     if commit is not None:
-        message = f"{who} was handed {handed} (epoch {commit.epoch}), although {was} after it"
+        message = f"{who} was handed {checkpoint} (epoch {commit.epoch}), although {was} after it"
     yield Anomaly(message=message, events=(*(s.number for s in wrong), restart.newest.number))
 
 
 def _left_alone(analysis: RunAnalysis, restart: Restart) -> Iterator[Anomaly]:
     """Yield an attempt that was handed a checkpoint, and trained as if there were none."""
     attempt, files = restart.attempt, analysis.run.files
-    handed = next((c for c in restart.handed.values() if c is not None), None)
+    checkpoint = next((c for c in restart.checkpoints.values() if c is not None), None)
     read = any(files.newest_loaded(attempt.index, rank) for rank in attempt.starts)
-    if handed is None or read or attempt.index not in analysis.began_anew:
+    if checkpoint is None or read or attempt.index not in analysis.began_anew:
         return
     why = "and loaded nothing from it" if attempt.asked else "and no rank asked for it"
     yield Anomaly(
-        message=f"attempt {attempt.index} started from scratch: it was handed {handed}, {why}",
+        message=f"attempt {attempt.index} started from scratch: it was handed {checkpoint}, {why}",
         events=tuple(start.number for start in attempt.starts.values()),
     )
 

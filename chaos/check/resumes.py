@@ -31,8 +31,8 @@ def is_resumed(analysis: RunAnalysis, restart: Restart) -> bool:
     files = analysis.run.files
     read = any(files.newest_loaded(attempt.index, rank) for rank in attempt.starts)
     found = any(start.is_later for start in attempt.starts.values())
-    handed = any(start.checkpoint is not None for start in attempt.starts.values())
-    return found or read or (handed and bool(attempt.asked))
+    has_checkpoint = any(start.checkpoint is not None for start in attempt.starts.values())
+    return found or read or (has_checkpoint and bool(attempt.asked))
 
 
 def _trained(analysis: RunAnalysis, restart: Restart) -> bool:

@@ -303,8 +303,8 @@ def _carried_words(analysis: RunAnalysis, place: _Meeting) -> str:
     index, epoch = place.attempt, place.epoch
     carried: dict[str, int] = {}
     for attempt in analysis.run.attempts[index:]:
-        handed = {start.checkpoint for start in attempt.starts.values()}
-        if attempt.index != index and handed.isdisjoint(carried):
+        resumed_from = {start.checkpoint for start in attempt.starts.values()}
+        if attempt.index != index and resumed_from.isdisjoint(carried):
             continue
         for commit in attempt.commits:
             if commit.checkpoint is not None and (attempt.index > index or commit.epoch >= epoch):

@@ -455,5 +455,5 @@ def _repeats_epoch_0(restart: Restart, rank: int, reference: Lineage) -> bool:
     return bool(ours) and all(ours) and ours == first and ours != due
 
 
-def _losses(course: Lineage, rank: int, epoch: int, count: int) -> list[Losses | None]:
-    return [step.losses for step in course.steps_of(rank, epoch)[:count]]
+def _losses(lineage: Lineage, rank: int, epoch: int, count: int) -> list[Losses | None]:
+    return [step.losses for step in lineage.steps_of(rank, epoch)[:count]]

@@ -125,11 +125,11 @@ class StoredCheckpoints:
         return bool(parts) and not any(part.files for part in parts)
 
 
-def stored_checkpoints(course: RunTables) -> StoredCheckpoints:
+def stored_checkpoints(tables: RunTables) -> StoredCheckpoints:
     """Return the checkpoints of a course."""
-    every = (c for a in course.attempts for c in (*a.early, *a.commits))
+    every = (c for a in tables.attempts for c in (*a.early, *a.commits))
     commits = sorted(every, key=lambda c: c.number)
-    return StoredCheckpoints(course.history, commits)
+    return StoredCheckpoints(tables.history, commits)
 
 
 def files_in(seen: StorageSeen, checkpoint: str) -> dict[str, str] | None:
@@ -154,13 +154,13 @@ def is_elsewhere(checkpoint: str) -> bool:
     return checkpoint.startswith("../")
 
 
-def kept_at_the_end(course: RunTables) -> tuple[int, Mapping[str, int]] | None:
+def kept_at_the_end(tables: RunTables) -> tuple[int, Mapping[str, int]] | None:
     """Return the committed checkpoints that were left, with their epochs.
 
     None: storage was not examined, or not all the places where they may lie.
     """
-    last = [(n, seen) for n, seen in course.history.of(StorageSeen) if seen.op is None]
-    every = (c for a in course.attempts for c in (*a.early, *a.commits))
+    last = [(n, seen) for n, seen in tables.history.of(StorageSeen) if seen.op is None]
+    every = (c for a in tables.attempts for c in (*a.early, *a.commits))
     epochs = {c.checkpoint: c.epoch for c in every if c.checkpoint}
     if not last or any(is_elsewhere(name) for name in epochs):
         return None

@@ -128,7 +128,7 @@ def start_s(history: History, attempts: Sequence[Attempt]) -> float | None:
     first = next((a for a in attempts if a.steps), None)
     if first is None:
         return None
-    called = next((number for number, _ in history.of(FitCalled)), first.opened)
+    called = next((number for number, _ in history.of(FitCalled)), first.group_started)
     if called is None:
         return None
     return (history.time_ns(first.steps[0].number) - history.time_ns(called)) / 1e9

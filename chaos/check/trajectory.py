@@ -86,7 +86,7 @@ def states_of(analysis: RunAnalysis) -> StateComparison | None:
     """Compare the state in surviving work; None where it need not be equal."""
     if analysis.reference is None or not analysis.allowance.is_exact:
         return None
-    seen, others = analysis.run.snapshots, (course.snapshots for course in analysis.repeats)
+    seen, others = analysis.run.snapshots, (tables.snapshots for tables in analysis.repeats)
     survives, resized = analysis.run.lineage.survives, analysis.resized
     return compare_states(
         [(n, state) for n, state in seen.all if survives(state) and state.attempt not in resized],

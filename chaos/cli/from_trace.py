@@ -139,7 +139,7 @@ def _expected(walk: TraceWalk) -> dict[str, Any]:
 
 def _told(trace: Trace, walk: TraceWalk, drawn: tuple[float, float]) -> list[str]:
     scale, since_s = drawn
-    told = [
+    sentences = [
         (
             f"{trace.name} ({trace.format}, {trace.kind}), from {since_s / 3600:.2f} h on, "
             f"{scale:,.0f} times as fast, a step in {walk.pace.step_s * 1000:.3g} ms: "
@@ -148,6 +148,8 @@ def _told(trace: Trace, walk: TraceWalk, drawn: tuple[float, float]) -> list[str
         "Save it where this command was run: the paths are relative to that folder.",
     ]
     if walk.moved:
-        told.append(f"{walk.moved} fault(s) stand later than in the trace, behind an earlier one.")
-    told += [f"{repair}." for repair in trace.repairs]
-    return told
+        sentences.append(
+            f"{walk.moved} fault(s) stand later than in the trace, behind an earlier one."
+        )
+    sentences += [f"{repair}." for repair in trace.repairs]
+    return sentences

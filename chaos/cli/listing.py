@@ -74,17 +74,17 @@ def _explanation(name: str) -> str:
 def _scenarios(folder: Path) -> Iterator[tuple[str, str]]:
     for file in find_scenarios([folder]):
         try:
-            told = load_scenario(file).scenario
+            text = load_scenario(file).scenario
         except ScenarioError as error:
-            told = f"cannot be read: {str(error).splitlines()[0]}"
-        yield shown(file.resolve()), told
+            text = f"cannot be read: {str(error).splitlines()[0]}"
+        yield shown(file.resolve()), text
 
 
 def _jobs(folder: Path) -> Iterator[tuple[str, str]]:
     """Yield the scripts in folders named `jobs`, with the first line of their docstring."""
     for file in sorted(folder.rglob("jobs/*.py")):
         try:
-            told = ast.get_docstring(ast.parse(file.read_bytes())) or ""
+            text = ast.get_docstring(ast.parse(file.read_bytes())) or ""
         except SyntaxError:
-            told = "cannot be read"
-        yield shown(file.resolve()), told.partition("\n")[0]
+            text = "cannot be read"
+        yield shown(file.resolve()), text.partition("\n")[0]

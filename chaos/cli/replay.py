@@ -88,14 +88,14 @@ def sameness(recorded: RunDirectory, again: FinishedRun) -> str:
     both = sorted(theirs.keys() & ours.keys())
     apart = next((place for place in both if theirs[place] != ours[place]), None)
     if apart is None:
-        told = f"same losses at all {len(both)} steps that both runs have"
+        sameness = f"same losses at all {len(both)} steps that both runs have"
     else:
         attempt, epoch, step, rank = apart
-        told = (
+        sameness = (
             f"other losses, first in attempt {attempt} at epoch {epoch}, step {step}, rank {rank}: "
             f"{ours[apart]} instead of {theirs[apart]}"
         )
-    return f"replay: {verdict}; {told}"
+    return f"replay: {verdict}; {sameness}"
 
 
 Losses: TypeAlias = dict[tuple[int, int, int, int], tuple[float | str, ...]]

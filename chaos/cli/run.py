@@ -148,10 +148,10 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     if dry_run:
         show_dry_run(files, there, console, seed=seed)
         return
-    rows, told = list[SuiteRow](), deque[FinishedRun](maxlen=lanes)
+    rows, finished = list[SuiteRow](), deque[FinishedRun](maxlen=lanes)
     write = partial(_write, console, rows, reports, document, soak, quiet=quiet)
     lane_console = console if lanes == 1 else screen(quiet=True)
-    with _concluded(rows, told, files, write), ExitStack() as opened:
+    with _concluded(rows, finished, files, write), ExitStack() as opened:
         harnesses = [
             Harness(
                 reports,
@@ -168,7 +168,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
                 SystemClock(),
                 keep_storage,
                 there,
-                partial(_tell, told, soak),
+                partial(_tell, finished, soak),
             )
             for _ in range(lanes)
         ]
@@ -206,7 +206,7 @@ def exit_code(rows: list[SuiteRow]) -> int:
 @contextmanager
 def _concluded(
     rows: list[SuiteRow],
-    told: Sequence[FinishedRun],
+    finished: Sequence[FinishedRun],
     files: Sequence[Path],
     write: Callable[[], None],
 ) -> Iterator[None]:
@@ -214,7 +214,7 @@ def _concluded(
     try:
         yield
     except BaseException as error:
-        rows += _cut_short(rows, told, files, error)
+        rows += _cut_short(rows, finished, files, error)
         raise
     finally:
         if rows:
@@ -223,13 +223,16 @@ def _concluded(
 
 
 def _cut_short(
-    rows: Sequence[SuiteRow], told: Sequence[FinishedRun], files: Sequence[Path], why: BaseException
+    rows: Sequence[SuiteRow],
+    finished: Sequence[FinishedRun],
+    files: Sequence[Path],
+    why: BaseException,
 ) -> list[SuiteRow]:
     """Return the rows of the scenario under way, and of those that were not reached."""
-    begun = [row_of(run) for run in told if run.plan.ops]
+    begun = [row_of(run) for run in finished if run.plan.ops]
     kept = {row.directory for row in rows}
     cut = [row for row in begun if row.directory not in kept]
-    if not rows and not told:
+    if not rows and not finished:
         return []
     reached = {row.file for row in [*rows, *cut]}
     ended = f"ended by {signals.name()}" if isinstance(why, KeyboardInterrupt) else "broken off"
@@ -329,8 +332,8 @@ def _names(file: Path, text: str) -> bool:
     return text in str(file).lower() or text in load_scenario(file).scenario.lower()
 
 
-def _tell(told: deque[FinishedRun], soak: Soak | None, run: FinishedRun) -> None:
-    told.append(run)
+def _tell(finished: deque[FinishedRun], soak: Soak | None, run: FinishedRun) -> None:
+    finished.append(run)
     if soak is not None:
         soak.note(run)
 

@@ -57,8 +57,8 @@ class KillLoader(Fault):
         if not alive:
             return Outcome("ok", f"{len(struck)} {named} are gone")
         some_died = len(alive) < len(struck)
-        told = f"after SIG{self.signal} {len(alive)} {named} still run"
-        return Outcome("info" if some_died else "fail", told)
+        words = f"after SIG{self.signal} {len(alive)} {named} still run"
+        return Outcome("info" if some_died else "fail", words)
 
     def __str__(self) -> str:
         return (

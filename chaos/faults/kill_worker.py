@@ -102,9 +102,9 @@ class KillWorker(Fault):
         bad = [outcome for outcome in outcomes if outcome.status != "ok"]
         if bad:
             return bad[0]
-        told = ", ".join(outcome.detail for outcome in outcomes)
+        words = ", ".join(outcome.detail for outcome in outcomes)
         hit = sum(map(len, below))
-        return Outcome("ok", f"{told}; {hit} below got it, too" if hit else told)
+        return Outcome("ok", f"{words}; {hit} below got it, too" if hit else words)
 
     def _below(self, world: World, target: Target) -> list[Target]:
         """Return the processes that a worker started, if the signal goes to them as well."""

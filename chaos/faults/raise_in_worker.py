@@ -56,10 +56,10 @@ class RaiseInWorker(Fault):
         errors = world.failure_of(target, within_s=PROOF_WITHIN_S)
         who = f"rank {target.rank}"
         if errors is None:
-            told = (
+            words = (
                 f"{who} was ordered to raise, and no failure of attempt {target.attempt} followed"
             )
-            return Outcome("fail", f"{told}: was the exception caught?")
+            return Outcome("fail", f"{words}: was the exception caught?")
         named = [rank for rank, error in sorted(errors.items()) if ERROR in error]
         if not named:
             return Outcome("info", f"{who} was ordered to raise, and another error was recorded")

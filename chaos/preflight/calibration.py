@@ -239,7 +239,7 @@ def compare_with_runs(
     analyses = [run for n in range(settings.runs) if (run := _recorded(folder, n)) is not None]
     steps = case.question.job.steps
     found: list[RunFigures | None] = [run_figures(analysis, steps=steps) for analysis in analyses]
-    finished = [course for course in found if course is not None]
+    finished = [history for history in found if history is not None]
     if not finished:
         raise UsageError(
             "no run of the validation came to its end", "Is the market too hard? See --scale."

@@ -27,7 +27,7 @@ from chaos.probe.open_watch import Opened, Opening
 from chaos.probe.saves import SaveRecord, Saves
 from chaos.probe.state.content import counts_of, parts_of
 from chaos.probe.state.readable import is_text, read
-from chaos.probe.thread_place import HandedWork
+from chaos.probe.thread_place import ThreadPlaces
 from chaos.run.file_digest import file_digest
 
 _Content = tuple[tuple[SavedPart, ...], dict[str, int]]
@@ -57,11 +57,11 @@ class JobFiles:
         self._since_step: list[SaveRecord] = []
         self._due = saves.lengths(record.cursor.rank, ranks=ranks)
         self._ended: dict[int, int] = {}  # the steps of each epoch that was reported
-        self._handed = HandedWork(lambda: Place(self._cursor.epoch, self._cursor.step))
+        self._thread_places = ThreadPlaces(lambda: Place(self._cursor.epoch, self._cursor.step))
         self._lock = threading.RLock()
         self._opened = Opened(
             saves.run,
-            self._handed.place,
+            self._thread_places.place,
             is_read=self.loads.reading,
             look=self._look_beside,
             renames=self._renaming,
@@ -84,7 +84,7 @@ class JobFiles:
         """Follow, from now on, files that are written and read by other means than torch's."""
         if self._records:
             self._opened.watch()
-            self._handed.watch()
+            self._thread_places.watch()
             if self._cursor.attempt:
                 self._guarded("files", self._tell_found)
 
@@ -92,12 +92,14 @@ class JobFiles:
 
     def save_begun(self, path: Path) -> None:
         """Record that a file begins to be written."""
-        self._guarded("save", lambda: self._begun(_real(path), self._handed.place(), "torch"))
+        self._guarded(
+            "save", lambda: self._begun(_real(path), self._thread_places.place(), "torch")
+        )
 
     def saved(self, path: Path, what: Any) -> None:  # whatever `torch.save` is given
         """Record a file's bytes and the counts in it, for later attempts to find."""
         self._opened.forget(path)
-        place = self._handed.place()
+        place = self._thread_places.place()
         real = _real(path)
         self._guarded("save", lambda: self._saved(real, place, _content(what), *_bytes_of(real)))
 
@@ -131,12 +133,12 @@ class JobFiles:
 
     def shard_begun(self, folder: Path) -> None:
         """Record that this rank begins to write its files of a sharded checkpoint."""
-        place = self._handed.place()
+        place = self._thread_places.place()
         self._guarded("save", lambda: self._begun(folder, place, "shards"))
 
     def shard_written(self) -> None:
         """Stop at an op inside a save, in the epoch in which the save was asked for."""
-        if (arrive := self.halfway_of(self._handed.place().epoch)) is not None:
+        if (arrive := self.halfway_of(self._thread_places.place().epoch)) is not None:
             arrive()
 
     def loading(self, path: Path) -> str | None:
@@ -188,7 +190,7 @@ class JobFiles:
         Beside training the hooks stay, as they see the steps that are made meanwhile: a module
         that is pickled there gets hooks that do nothing.
         """
-        return save() if self._handed.is_beside() else self.unhook(save)
+        return save() if self._thread_places.is_beside() else self.unhook(save)
 
     # -- called by the probe ---------------------------------------------------------------------
 
@@ -209,7 +211,7 @@ class JobFiles:
         self._opened.step_begins()
 
     def _comes_here(self, first: Callable[[], Seen] = Seen) -> None:
-        self._handed.trains_here()
+        self._thread_places.trains_here()
         self.look(at_rest=True)  # torchrun's jobs make no report, at which it would be done
         if self.going_on.is_to_find:
             self._guarded("load", lambda: self._go_on(first()))
@@ -366,7 +368,7 @@ class JobFiles:
 
     def _begun(self, path: Path, place: Place, saver: str, *, thread: int | None = None) -> None:
         """Record a save that begins, or that was begun by the `thread` that opened its file."""
-        is_beside = self._handed.is_beside(thread)
+        is_beside = self._thread_places.is_beside(thread)
         self._write(
             FileSaveBegun(**self._at(place), path=str(path), saver=saver, is_beside=is_beside)
         )
@@ -480,7 +482,7 @@ class JobFiles:
 
         What another thread copies may be done before training goes on, or after it.
         """
-        is_beside = known.path != str(path) and self._handed.is_beside(opening.thread)
+        is_beside = known.path != str(path) and self._thread_places.is_beside(opening.thread)
         return is_beside or (known.epoch, known.step) != opening.place
 
     def _copied(self, path: Path, known: SaveRecord) -> None:

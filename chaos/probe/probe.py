@@ -129,12 +129,12 @@ class Probe:
         directory: RunDirectory,
         *,
         ranks: int,
-        handed: str | None = None,
+        checkpoint: str | None = None,
         reported: int | None = None,
     ) -> None:
         """Watch torch from now on, as one of so many ranks.
 
-        `handed` is the checkpoint that Ray handed to the attempt, `reported` the epoch whose
+        `checkpoint` is the one that Ray handed to the attempt, `reported` the epoch whose
         report it came with.
         """
         self._saves = Saves(directory.saves)
@@ -143,7 +143,7 @@ class Probe:
         self._watchers.install(
             directory.saves,
             ranks=ranks,
-            was_handed_none=handed is None,
+            was_handed_none=checkpoint is None,
             reported=reported,
             strikes_in_save={
                 moment: partial(self._strike_in_save, moment) for moment in self._places.saves

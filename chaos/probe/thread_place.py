@@ -15,7 +15,7 @@ from chaos.model.places import Place
 _MARK = "_chaos_given_at"
 
 
-class HandedWork:
+class ThreadPlaces:
     """The places at which the training thread, which `trains_here` names, gave work to others."""
 
     def __init__(self, now: Callable[[], Place]) -> None:

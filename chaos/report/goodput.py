@@ -158,11 +158,11 @@ def _bars(lanes: Sequence[str]) -> alt.LayerChart:
 
 
 def _in_words(bars: Mapping[str, Mapping[Phase, float]]) -> str:
-    told = (
+    lanes = (
         f"{lane}: " + ", ".join(f"{phase} {_s(s)}" for phase, s in seconds.items() if s)
         for lane, seconds in bars.items()
     )
-    return f"Where the time went. {'; '.join(told)}."
+    return f"Where the time went. {'; '.join(lanes)}."
 
 
 def _s(value: float) -> str:

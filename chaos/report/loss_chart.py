@@ -372,13 +372,13 @@ def _rows(points: Iterable[StepPoint]) -> ch.Rows:
 
 def _in_words(analysis: RunAnalysis, apart: NumberPair | None) -> str:
     faults = [str(injection.op) for injection in analysis.injections if injection.invoked]
-    told = f"Faults: {'; '.join(faults) or 'none'}."
+    words = f"Faults: {'; '.join(faults) or 'none'}."
     if analysis.reference is None:
-        return f"{told} There is no baseline to compare with."
+        return f"{words} There is no baseline to compare with."
     if apart is None:
-        return f"{told} No divergence from the baseline was found."
+        return f"{words} No divergence from the baseline was found."
     place = f"epoch {apart.epoch}" + ("" if apart.step is None else f", step {apart.step}")
-    return f"{told} They part at {place}, on rank {apart.rank}."
+    return f"{words} They part at {place}, on rank {apart.rank}."
 
 
 def thinned(

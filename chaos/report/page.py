@@ -161,8 +161,8 @@ def facts(run: FinishedRun) -> dict[str, str]:
 def _resumes(restarts: Restarts) -> str:
     """Return in words the number of restarts that resumed, and what the others did."""
     others = {"from scratch": restarts.from_scratch, "idle": restarts.idle}
-    told = [f"{count} {word}" for word, count in others.items() if count]
-    return f"{restarts.resumed} ({', '.join(told)})" if told else str(restarts.resumed)
+    words = [f"{count} {word}" for word, count in others.items() if count]
+    return f"{restarts.resumed} ({', '.join(words)})" if words else str(restarts.resumed)
 
 
 def watch_cost(history: History) -> str | None:
@@ -232,9 +232,11 @@ def _start(restart: Restart, analysis: RunAnalysis) -> str:
     """Return what an attempt continued from; a job that reports nothing has files of its own."""
     if analysis.plan.job.facts.lacks_part("reports"):
         return source_of(analysis, restart) or "no file"
-    handed = sorted({checkpoint or "no checkpoint" for checkpoint in restart.handed.values()})
+    checkpoints = sorted(
+        {checkpoint or "no checkpoint" for checkpoint in restart.checkpoints.values()}
+    )
     epoch = "" if restart.epoch is None else f", epoch {restart.epoch}"
-    return (" and ".join(handed) or "not seen") + epoch
+    return (" and ".join(checkpoints) or "not seen") + epoch
 
 
 def _restart_row(restart: Restart, spent: Ledger, analysis: RunAnalysis) -> RestartRow:

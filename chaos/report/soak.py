@@ -266,12 +266,12 @@ def _by_number(
     if not usual:
         return "not seen"
     first, last = usual[0], usual[-1]
-    told = f"{shown(statistics.median(first[1]))} at {what} {first[0] + 1}"
+    words = f"{shown(statistics.median(first[1]))} at {what} {first[0] + 1}"
     if first is last:
-        return told
+        return words
     most = max(max(column) for _, column in usual)
-    told += f", {shown(statistics.median(last[1]))} at {what} {last[0] + 1}"
-    return f"{told}, {shown(most)} at most"
+    words += f", {shown(statistics.median(last[1]))} at {what} {last[0] + 1}"
+    return f"{words}, {shown(most)} at most"
 
 
 def _seconds(value: float) -> str:
@@ -286,10 +286,10 @@ def _sizes(sizes: Sequence[ProcessSize]) -> str:
     if not sizes:
         return "not seen"
     mib = [size.memory_bytes / 2**20 for size in sizes]
-    told = [
+    words = [
         f"{_span([getattr(size, key) for size in sizes])} {word}" for key, word in _COUNTED.items()
     ]
-    return f"{_span([round(value) for value in mib])} MiB, {', '.join(told)}"
+    return f"{_span([round(value) for value in mib])} MiB, {', '.join(words)}"
 
 
 def _span(values: Sequence[int]) -> str:
@@ -300,8 +300,8 @@ def _span(values: Sequence[int]) -> str:
 def _stored_in_words(runs: Sequence[SoakRun]) -> str:
     known = [(r.stored, r.stored_without) for r in runs if r.stored is not None]
     without = [of for _, of in known if of is not None]
-    told = _span([of for of, _ in known])
-    return f"{told}, and {_span(without)} without faults" if without else told
+    words = _span([of for of, _ in known])
+    return f"{words}, and {_span(without)} without faults" if without else words
 
 
 def _growths_in_words(growths: Sequence[Growth]) -> Iterator[str]:

@@ -43,12 +43,12 @@ class WorkerSpan:
         return tuple(step for step in self.steps if step.is_lost)
 
 
-def worker_spans(course: RunTables) -> tuple[WorkerSpan, ...]:
+def worker_spans(tables: RunTables) -> tuple[WorkerSpan, ...]:
     """Return every worker's life, by attempt and rank."""
-    seen = _seen(course.history)
+    seen = _seen(tables.history)
     found = []
-    for attempt in course.attempts:
-        steps = _lived_steps(course, attempt)
+    for attempt in tables.attempts:
+        steps = _lived_steps(tables, attempt)
         for rank in sorted({*attempt.starts, *steps}):
             begin_ns, end_ns = seen[AttemptRank(attempt.index, rank)]
             rows = tuple(steps.get(rank, ()))
@@ -229,8 +229,8 @@ def _step_marks(rows: Sequence[WorkerSpan], clock: _Clock) -> Iterator[LaneMark]
 
 def _attempt_marks(analysis: RunAnalysis, clock: _Clock) -> Iterator[LaneMark]:
     for attempt in analysis.run.attempts:
-        if attempt.opened is not None:
-            at_s = clock.s(analysis.history.time_ns(attempt.opened))
+        if attempt.group_started is not None:
+            at_s = clock.s(analysis.history.time_ns(attempt.group_started))
             yield LaneMark(CONTROLLER, "attempt", at_s, f"attempt {attempt.index}")
 
 

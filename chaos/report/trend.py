@@ -197,12 +197,12 @@ def _lines(
     )
     seen = {point["scenario"] for point in points}
     last = {point["scenario"]: point for point in points}
-    told = "; ".join(f"{scenario} {point['value']:.3g}" for scenario, point in last.items())
+    newest = "; ".join(f"{scenario} {point['value']:.3g}" for scenario, point in last.items())
     return ch.drawn(
         name,
         ch.Drawing(layers.properties(height=200), {"points": points}),
         title=title,
-        label=f"{title} ({unit}) by suite. The newest: {told}.",
+        label=f"{title} ({unit}) by suite. The newest: {newest}.",
         caption="The median where a scenario ran several times in a suite.",
         keys=[
             ch.Key(scenario, "line", color)

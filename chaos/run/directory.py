@@ -155,9 +155,9 @@ class RunDirectory:
 
     def save_verdict(self, verdict: Verdict) -> Verdict:
         """Write and return the verdict, with the digest of its history."""
-        told = verdict.model_copy(update={"history": digest_of(self.path / HISTORY)})
-        self.write("verdict.json", told.model_dump_json(indent=2))
-        return told
+        judged = verdict.model_copy(update={"history": digest_of(self.path / HISTORY)})
+        self.write("verdict.json", judged.model_dump_json(indent=2))
+        return judged
 
     def load_verdict(self) -> Verdict | None:
         """Return the verdict, None if there is none, or if another version wrote it."""

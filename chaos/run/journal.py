@@ -245,8 +245,8 @@ def _refuse_changed(path: Path, lines: Sequence[bytes], first: int = 1) -> None:
     if not any(line.startswith(_SUM) for line in lines):
         return
     for number, line in enumerate(lines, start=first):
-        told = line[len(_SUM) : _SUM_BYTES - 2]
-        if not line.startswith(_SUM) or told != b"%08x" % zlib.crc32(line[_SUM_BYTES:]):
+        recorded = line[len(_SUM) : _SUM_BYTES - 2]
+        if not line.startswith(_SUM) or recorded != b"%08x" % zlib.crc32(line[_SUM_BYTES:]):
             raise _damaged("the line is not as it was written", path, number)
 
 

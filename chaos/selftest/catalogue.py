@@ -82,36 +82,36 @@ def layout(saves: Saves, variant: Variant, *, epochs_max: int | None = None) -> 
 Reveals: TypeAlias = Callable[[Layout, Op], bool]
 
 
-def never(course: Layout, op: Op) -> bool:
+def never(layout: Layout, op: Op) -> bool:
     """Return False: there is no bug."""
-    del course, op
+    del layout, op
     return False
 
 
-def after_a_save(course: Layout, op: Op) -> bool:
+def after_a_save(layout: Layout, op: Op) -> bool:
     """Return whether a state was saved, which the bug does not find."""
-    return course.resumes_at(op) >= 1
+    return layout.resumes_at(op) >= 1
 
 
-def between_saves(course: Layout, op: Op) -> bool:
+def between_saves(layout: Layout, op: Op) -> bool:
     """Return whether a state was saved, from which training resumes."""
-    return 1 <= course.resumes_at(op) < course.reports
+    return 1 <= layout.resumes_at(op) < layout.reports
 
 
-def inside_an_epoch(course: Layout, op: Op) -> bool:
+def inside_an_epoch(layout: Layout, op: Op) -> bool:
     """Return whether the last saved state is of the middle of an epoch."""
-    return between_saves(course, op) and not course.ended[course.resumes_at(op) - 1]
+    return between_saves(layout, op) and not layout.ended[layout.resumes_at(op) - 1]
 
 
-def inside_a_save(course: Layout, op: Op) -> bool:
+def inside_a_save(layout: Layout, op: Op) -> bool:
     """Return whether a rank is writing its state."""
-    del course
+    del layout
     return isinstance(op.at, AtMoment) and op.at.moment == "saving"
 
 
-def after_more_digits(course: Layout, op: Op) -> bool:
+def after_more_digits(layout: Layout, op: Op) -> bool:
     """Return whether the newest state, named by its step, comes earlier in the order of text."""
-    saved = [course.steps_before(epoch) for epoch in range(1, course.resumes_at(op) + 1)]
+    saved = [layout.steps_before(epoch) for epoch in range(1, layout.resumes_at(op) + 1)]
     return bool(saved) and max(saved, key=str) != max(saved)
 
 
@@ -185,8 +185,8 @@ class Exhibit:
 
     def is_revealed_by(self, variant: Variant, ops: Sequence[Op]) -> bool:
         """Return whether one of these faults can show the bug."""
-        course = self.layout(variant)
-        return any(self.reveals(course, op) for op in ops)
+        layout = self.layout(variant)
+        return any(self.reveals(layout, op) for op in ops)
 
 
 EPOCHS: Saves = "every epoch"

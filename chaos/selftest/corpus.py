@@ -84,8 +84,8 @@ class CorpusJob(Record):
 
     def is_named_by(self, check: str, parts: Sequence[str], text: str) -> bool:
         """Return whether a finding of this check and these parts, with this text, names the bug."""
-        told = " ".join([check, *parts, text])
-        named = any(says(told, part) for part in self.parts)
+        whole = " ".join([check, *parts, text])
+        named = any(says(whole, part) for part in self.parts)
         return check in self.checks or named or any(word in text for word in self.words)
 
 
@@ -131,16 +131,16 @@ def load_corpus(folder: Path) -> tuple[CorpusJob, ...]:
 def answer_of(job: CorpusJob, card: Card) -> CorpusAnswer:
     """Return the answer of a card about a job."""
     first = card.findings[0] if card.findings else None
-    told: list[tuple[str, tuple[str, ...], str]] = []
+    named_by: list[tuple[str, tuple[str, ...], str]] = []
     if card.retries.is_finding:
-        told.append((SETTINGS, (), card.retries.sentence))
+        named_by.append((SETTINGS, (), card.retries.sentence))
     if first is not None:
-        told.append((first.defect.check, first.defect.parts, first.headline))
+        named_by.append((first.defect.check, first.defect.parts, first.headline))
     return CorpusAnswer(
         job=job.name,
         verdict=("pass", "fail", "inconclusive")[card.exit_code],
         sentence=card.sentence if first is None else first.headline,
-        named=any(job.is_named_by(*one) for one in told),
+        named=any(job.is_named_by(*one) for one in named_by),
         severity=card.severity,
         runs=len(card.runs),
         blamed=card.broken,

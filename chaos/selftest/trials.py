@@ -111,19 +111,19 @@ def _variant(exhibit: Exhibit, draws: random.Random) -> Variant:
 
 def _bug_ops(exhibit: Exhibit, variant: Variant, draws: random.Random, number: int) -> Ops:
     """Return one loss of a worker, or of its node; most can reveal the bug, some need not."""
-    course = exhibit.layout(variant)
-    ops = _killed_or_lost(exhibit, course, draws)
+    layout = exhibit.layout(variant)
+    ops = _killed_or_lost(exhibit, layout, draws)
     if number % RUNS_PER_ANY_PLACE == 0:
         return ops
     for _ in range(TRIES):
         if exhibit.is_revealed_by(variant, ops):
             break
-        ops = _killed_or_lost(exhibit, course, draws)
+        ops = _killed_or_lost(exhibit, layout, draws)
     return ops
 
 
-def _killed_or_lost(exhibit: Exhibit, course: Layout, draws: random.Random) -> Ops:
-    place = _place(exhibit, course, draws)
+def _killed_or_lost(exhibit: Exhibit, layout: Layout, draws: random.Random) -> Ops:
+    place = _place(exhibit, layout, draws)
     if draws.random() < NODES_LOST:
         return (Op(index=0, at=place, kill_node=KillNode()),)
     return (Op(index=0, at=place, kill_worker=KillWorker()),)
@@ -131,29 +131,29 @@ def _killed_or_lost(exhibit: Exhibit, course: Layout, draws: random.Random) -> O
 
 def _control_ops(exhibit: Exhibit, variant: Variant, draws: random.Random, number: int) -> Ops:
     """Return faults of each kind in turn, so that every control gets all kinds."""
-    course = exhibit.layout(variant)
+    layout = exhibit.layout(variant)
     drawn = list(CONTROL_FAULTS.values())[number % len(CONTROL_FAULTS)]
-    return drawn(lambda: _place(exhibit, course, draws), course, draws)
+    return drawn(lambda: _place(exhibit, layout, draws), layout, draws)
 
 
 Draw: TypeAlias = Callable[[], Trigger]
 
 
-def _killed(place: Draw, course: Layout, draws: random.Random) -> Ops:
-    del course
+def _killed(place: Draw, layout: Layout, draws: random.Random) -> Ops:
+    del layout
     how = draws.choice((KillWorker(), KillWorker(signal="TERM"), KillWorker(via="ray")))
     return (Op(index=0, at=place(), kill_worker=how),)
 
 
-def _killed_beside(place: Draw, course: Layout, draws: random.Random) -> Ops:
+def _killed_beside(place: Draw, layout: Layout, draws: random.Random) -> Ops:
     """Return a kill of the rank that is not at the place."""
-    del course, draws
+    del layout, draws
     at = place()
     assert at.rank is not None
     return (Op(index=0, at=at, kill_worker=KillWorker(rank=(at.rank + 1) % WORKERS)),)
 
 
-def _killed_twice(place: Draw, course: Layout, draws: random.Random) -> Ops:
+def _killed_twice(place: Draw, layout: Layout, draws: random.Random) -> Ops:
     """Return kills at two places of one rank, in the order of training."""
     del draws
     first, second = place(), place()
@@ -161,26 +161,26 @@ def _killed_twice(place: Draw, course: Layout, draws: random.Random) -> Ops:
         second = place()
     return tuple(
         Op(index=n, at=at, kill_worker=KillWorker())
-        for n, at in enumerate(sorted((first, second), key=course.passed))
+        for n, at in enumerate(sorted((first, second), key=layout.passed))
     )
 
 
-def _killed_again(place: Draw, course: Layout, draws: random.Random) -> Ops:
+def _killed_again(place: Draw, layout: Layout, draws: random.Random) -> Ops:
     """Return kills at the same step of two attempts: an op fires once, so the second waits."""
     del place
-    at = _step(course, draws)
+    at = _step(layout, draws)
     return tuple(Op(index=n, at=at, kill_worker=KillWorker()) for n in range(2))
 
 
-def _node_lost(place: Draw, course: Layout, draws: random.Random) -> Ops:
-    del course, draws
+def _node_lost(place: Draw, layout: Layout, draws: random.Random) -> Ops:
+    del layout, draws
     return (Op(index=0, at=place(), kill_node=KillNode()),)
 
 
-def _preempted(place: Draw, course: Layout, draws: random.Random) -> Ops:
+def _preempted(place: Draw, layout: Layout, draws: random.Random) -> Ops:
     """Return a preemption in the first half of training: its notice must end before training."""
     del place
-    at = _step(course, draws, epochs=max(1, course.reports // 2))
+    at = _step(layout, draws, epochs=max(1, layout.reports // 2))
     notice = PreemptNode(notice_s=round(draws.uniform(*NOTICE_S), 3))
     return (Op(index=0, at=at, preempt_node=notice),)
 
@@ -195,20 +195,20 @@ CONTROL_FAULTS: Mapping[str, Callable[[Draw, Layout, random.Random], Ops]] = {
 }
 
 
-def _place(exhibit: Exhibit, course: Layout, draws: random.Random) -> Trigger:
+def _place(exhibit: Exhibit, layout: Layout, draws: random.Random) -> Trigger:
     place = draws.choice(exhibit.places)
     if place == "step":
-        return _step(course, draws)
-    epoch = draws.randrange(course.reports)
-    if place == "saving" and course.saves == "in its own directory":
+        return _step(layout, draws)
+    epoch = draws.randrange(layout.reports)
+    if place == "saving" and layout.saves == "in its own directory":
         epoch += 1  # it saves after its report, which has begun the next epoch
     ranks = exhibit.savers if place == "saving" else range(WORKERS)
     return AtMoment(epoch=epoch, moment=place, rank=draws.choice(ranks))
 
 
-def _step(course: Layout, draws: random.Random, *, epochs: int | None = None) -> AtStep:
-    epoch = draws.randrange(epochs or course.reports)
-    step = draws.randint(1, course.steps[epoch])
+def _step(layout: Layout, draws: random.Random, *, epochs: int | None = None) -> AtStep:
+    epoch = draws.randrange(epochs or layout.reports)
+    step = draws.randint(1, layout.steps[epoch])
     return AtStep(epoch=epoch, step=step, rank=draws.randrange(WORKERS))
 
 
@@ -312,8 +312,8 @@ def is_named(exhibit: Exhibit, first: CheckResult) -> bool:
     """Return whether the first check is the bug's own, and names the part if it must."""
     if first.check not in exhibit.first:
         return False
-    told = "\n".join(anomaly.message for anomaly in first.anomalies)
-    return not exhibit.parts or any(says(told, part) for part in exhibit.parts)
+    text = "\n".join(anomaly.message for anomaly in first.anomalies)
+    return not exhibit.parts or any(says(text, part) for part in exhibit.parts)
 
 
 def says(text: str, part: str) -> bool:

@@ -23,7 +23,7 @@ def attempt(index: int, start: Start, places: list[tuple[int, int]], *commits: C
     )
     return Attempt(
         index=index,
-        opened=30 * index,
+        group_started=30 * index,
         places=(),
         starts={0: start},
         steps=steps,

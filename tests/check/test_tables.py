@@ -82,7 +82,7 @@ def test_a_restart_knows_its_fault_its_decision_and_the_newest_commit() -> None:
     assert first.decision.event.attempt == 0
     assert first.newest is not None
     assert first.newest.checkpoint == "checkpoint_0_0"
-    assert first.handed == {0: "checkpoint_0_0", 1: "checkpoint_0_0"}
+    assert first.checkpoints == {0: "checkpoint_0_0", 1: "checkpoint_0_0"}
     assert (first.epoch, second.epoch) == (1, 3)
     assert second.ended is first.attempt
 

@@ -182,8 +182,8 @@ def lanes_at(address: str, *, workers: int, most: int, check: Check) -> Iterator
         made = _Actor.options(num_cpus=cpus, scheduling_strategy="SPREAD")
         return made.remote(f"chaos-lane-{token}-{next(numbers)}", os.environ.get(THREADS_ENV))
 
-    with contextlib.ExitStack() as opened:
-        opened.callback(connect(address).close)
+    with contextlib.ExitStack() as stack:
+        stack.callback(connect(address).close)
         actors = _ready([start(cpus) for _ in range(min(most, _seats(cpus)))])
         if not actors:
             raise ClusterError(
@@ -192,7 +192,7 @@ def lanes_at(address: str, *, workers: int, most: int, check: Check) -> Iterator
             )
         lanes = [RemoteLane(partial(_given_or_new, [actor], start), check) for actor in actors]
         for lane in lanes:
-            opened.callback(lane.close)
+            stack.callback(lane.close)
         yield [*lanes]
 
 

@@ -138,21 +138,21 @@ def bystander_of(trial: int, history: History, *again: History) -> BystanderSeen
             attempts=before.attempts + after.attempts,
             failures=before.failures + after.failures,
         )
-    course = RunTables(history)
+    tables = RunTables(history)
     times = [entry.time_ns for entry in history] or [0]
-    raised = course.ending.raised
+    raised = tables.ending.raised
     return BystanderSeen(
         trial=trial,
         began_ns=times[0],
         ended_ns=times[-1],
-        attempts=len(course.attempts),
+        attempts=len(tables.attempts),
         failures=history.count(FailureDecided),
-        steps=course.lineage.steps_done,
+        steps=tables.lineage.steps_done,
         losses={
             f"rank {rank}, epoch {epoch}": _digest([(step.step, step.losses) for step in steps])
-            for (rank, epoch), steps in sorted(course.lineage.steps.items())
+            for (rank, epoch), steps in sorted(tables.lineage.steps.items())
         },
-        finished=course.ending.returned is not None,
+        finished=tables.ending.returned is not None,
         error=None if raised is None else raised[1].error,
     )
 

@@ -153,7 +153,7 @@ def _started(address: RunAddress, lineage: dict[str, Any]) -> Probe:
     compat.around_uploads_beside(probe.upload_handed_over)
     compat.around_train_fn(probe.train_fn_launched, probe.train_fn_begins, probe.train_fn_ended)
     reported = None if checkpoint is None else lineage["epochs"].get(checkpoint)
-    probe.install(directory, ranks=worker.ranks, handed=checkpoint, reported=reported)
+    probe.install(directory, ranks=worker.ranks, checkpoint=checkpoint, reported=reported)
     return probe
 
 

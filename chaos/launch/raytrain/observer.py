@@ -108,8 +108,8 @@ class Observer:
         lineage, self._upcoming = self.lineage(), None
         HERE.attempt = self._attempt = attempt = lineage["attempt"]
         self._reports = 0
-        handed = compat.checkpoint_handed_to(worker_group)
-        self._next_epoch = place_after(lineage, handed).epoch
+        checkpoint = compat.checkpoint_handed_to(worker_group)
+        self._next_epoch = place_after(lineage, checkpoint).epoch
         self._may_move = attempt > 0
         self._journal.add(
             WorkerGroupStarted(
