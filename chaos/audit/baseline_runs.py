@@ -109,12 +109,12 @@ class CleanRuns:
         seen = _Starts(plan, first, other, [stuck] if stuck else [], number)
         self._compare(seen)
         thorough = self._thorough(seen)
-        again, alike = seen.repetition, seen.alike
-        needs_band = again.losses_differing and plan.expect.loss_tolerance is None
+        compared, alike = seen.repetition, seen.alike
+        needs_band = compared.losses_differing and plan.expect.loss_tolerance is None
         if needs_band:
             more = range(seen.number + 1, seen.number + 1 + RUNS_MIN - len(alike))
             alike += [self._run(plan, n, of=RUNS_MIN + 1).history for n in more]
-            again = again.model_copy(update={"hidden_part": hidden_part(BAND, alike)})
+            compared = compared.model_copy(update={"hidden_part": hidden_part(BAND, alike)})
         # In every run with a fault, a file of the very end is written after the fault: only
         # another clean run shows that the file repeats itself.
         runs = alike if needs_band else [*alike[:1], *seen.proof]
@@ -122,21 +122,23 @@ class CleanRuns:
         self.folder.save_baseline(baseline)
         # A difference between clean runs is not due to a fault: with a band it is a tolerance,
         # and without one a metric that differs is left out.
-        known = {"ignore_metrics": again.metrics_differing}
+        known = {"ignore_metrics": compared.metrics_differing}
         expect = seen.plan.expect.model_copy(update={"band": BAND} if needs_band else known)
-        clean = seen.laid_on(thorough) if thorough and again.is_by_steps else [seen.first.history]
+        clean = (
+            seen.laid_on(thorough) if thorough and compared.is_by_steps else [seen.first.history]
+        )
         shown = job_profile(
             clean[0] if seen.counts_steps else seen.first.history,
-            ignore=again.metrics_differing,
+            ignore=compared.metrics_differing,
         )
-        relied = shared([job_profile(one) for one in clean]) if again.is_by_steps else shown
+        relied = shared([job_profile(one) for one in clean]) if compared.is_by_steps else shown
         return Clean(
             plan=seen.plan.model_copy(update={"expect": expect}),
             profile=relied,
             shown=shown,
             baseline=baseline,
-            repetition=again,
-            notes=(*self._notes(seen, shown, again), *by_the_clock(relied, seen.plan, again)),
+            repetition=compared,
+            notes=(*self._notes(seen, shown, compared), *by_the_clock(relied, seen.plan, compared)),
             work_s=min(_work_s(history) for history in alike),
             hashes_apart=seen.hashes_apart,
         )
@@ -159,16 +161,16 @@ class CleanRuns:
         numbers = range(made + 1, made + 1 + wanted)
         executed = (self._execute(backend, plan, n, of=numbers.stop - 1) for n in numbers)
         runs = [self._required(*run).history for run in executed]
-        again, expect = clean.repetition, plan.expect
-        if expect.band is None and not again.is_by_steps:
-            again = repetition(*runs)
-            if again.differs and expect.loss_tolerance is None:
+        compared, expect = clean.repetition, plan.expect
+        if expect.band is None and not compared.is_by_steps:
+            compared = repetition(*runs)
+            if compared.differs and expect.loss_tolerance is None:
                 raise UsageError(
-                    f"the job repeats itself without a cluster, and not on one: {again}",
+                    f"the job repeats itself without a cluster, and not on one: {compared}",
                     "Seed what it draws, or give --tolerance.",
                     place="--backend",
                 )
-            known = {*expect.ignore_metrics, *again.metrics_differing}
+            known = {*expect.ignore_metrics, *compared.metrics_differing}
             expect = expect.model_copy(update={"ignore_metrics": tuple(sorted(known))})
         baseline = Baseline(runs)
         self.folder.save_baseline(baseline)
@@ -176,7 +178,7 @@ class CleanRuns:
             clean,
             plan=plan.model_copy(update={"expect": expect}),
             baseline=baseline,
-            repetition=again,
+            repetition=compared,
             work_s=min(_work_s(history) for history in runs),
         )
 
@@ -205,10 +207,10 @@ class CleanRuns:
         alone = clean.plan.baseline()
         directory = self.folder.new_run("lanes", next(self._lanes), alone)
         run = self.folder.execute(lane, alone, directory, None, self.clock)
-        again = repetition(clean.baseline, self._required(directory, run).history)
-        if not again.is_exact:
+        compared = repetition(clean.baseline, self._required(directory, run).history)
+        if not compared.is_exact:
             raise ClusterError(
-                f"a node of the cluster computes otherwise than this machine: {again}",
+                f"a node of the cluster computes otherwise than this machine: {compared}",
                 "Give a cluster whose nodes are like this one: processors, packages, data.",
             )
 
@@ -228,10 +230,10 @@ class CleanRuns:
         #   unequal                      the job does not repeat itself, and is judged by a band
         #
         # Faults are injected into forks of the first start, so it must be among what is compared.
-        again = repetition(seen.first.history, seen.other or seen.first.history)
-        if seen.other is not None and again.is_settled:
+        compared = repetition(seen.first.history, seen.other or seen.first.history)
+        if seen.other is not None and compared.is_settled:
             seen.proof.append(seen.other)
-            seen.repetition = again
+            seen.repetition = compared
             return
         seen.number += 1
         once_more = self._run(seen.plan, seen.number, of=CLEAN_RUNS + 1)
@@ -243,8 +245,8 @@ class CleanRuns:
             seen.remarks += [made_once(made)] if seen.repetition.is_alike else []
             return
         seen.alike.append(once_more.history)
-        if not again.is_alike and within.is_alike:
-            self._tell_starts_apart(seen, again)
+        if not compared.is_alike and within.is_alike:
+            self._tell_starts_apart(seen, compared)
         seen.repetition = within
 
     def _thorough(self, seen: "_Starts") -> History | None:
@@ -283,9 +285,9 @@ class CleanRuns:
         else:
             seen.remarks.append(starts_apart(where))
 
-    def _notes(self, seen: "_Starts", shown: JobProfile, again: Repetition) -> tuple[Note, ...]:
+    def _notes(self, seen: "_Starts", shown: JobProfile, compared: Repetition) -> tuple[Note, ...]:
         runs = [run for run in (seen.first.history, seen.other) if run]
-        apart = [Note(kind="warning", text=str(again))] if again.hides_much else []
+        apart = [Note(kind="warning", text=str(compared))] if compared.hides_much else []
         return (
             *notes(
                 shown,

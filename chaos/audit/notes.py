@@ -137,9 +137,9 @@ def hashes_apart(where: str) -> Note:
     )
 
 
-def by_the_clock(relied: JobProfile, plan: Plan, again: Repetition) -> Iterator[Note]:
+def by_the_clock(relied: JobProfile, plan: Plan, repetition: Repetition) -> Iterator[Note]:
     """Yield the note on a job that reports, or saves, at other steps in every run."""
-    if not again.is_by_steps:
+    if not repetition.is_by_steps:
         return
     what, where = (
         "reports",
@@ -153,7 +153,7 @@ def by_the_clock(relied: JobProfile, plan: Plan, again: Repetition) -> Iterator[
     yield Note(
         kind="note",
         text=(
-            f"the job {what} by the clock ({again.reports_apart}): its losses, inputs and "
+            f"the job {what} by the clock ({repetition.reports_apart}): its losses, inputs and "
             "state are compared step by step; its metrics, the files that it saves, which of "
             f"them it keeps, and how much work a restart repeats are not compared; {where}"
         ),

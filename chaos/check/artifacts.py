@@ -66,7 +66,9 @@ def notes(analysis: RunAnalysis) -> tuple[str, ...]:
     is_due = analysis.plan.ops and analysis.allowance.is_exact and not analysis.is_by_steps
     if analysis.reference is None or not is_due:
         return tuple(lies)
-    harmless = [p for p in _Beside.of(analysis, analysis.reference).apart if _severity(p) is None]
+    harmless = [
+        p for p in _Beside.of(analysis, analysis.reference).differing if _severity(p) is None
+    ]
     differ = (
         f"{_named(pairs)} in {name} {_differ(pairs)} from the baseline's after the fault, "
         "which a right job may do"
@@ -110,14 +112,14 @@ class _Beside:
         return cls(analysis, pairs, missing, was_seen)
 
     @property
-    def apart(self) -> list[EntryPair]:
+    def differing(self) -> list[EntryPair]:
         """The pairs that differ, apart from those to be ignored."""
         ignored = self.analysis.plan.expect.ignore_metrics
         return [p for p in self.pairs if p.differ and not is_below(p.ours.name, ignored)]
 
 
 def _judged(beside: _Beside) -> CheckResult:
-    blamed = [pair for pair in beside.apart if _severity(pair) is not None]
+    blamed = [pair for pair in beside.differing if _severity(pair) is not None]
     anomalies = [_anomaly(pairs) for pairs in _by_file(blamed).values()]
     anomalies += [
         Anomaly(
@@ -131,7 +133,7 @@ def _judged(beside: _Beside) -> CheckResult:
         return inconclusive(ARTIFACTS, "nothing was seen of what the job saved")
     if not beside.pairs and not anomalies:
         return nothing_due(ARTIFACTS, "nothing was saved after the fault that can be compared")
-    others = len(beside.apart) - len(blamed)
+    others = len(beside.differing) - len(blamed)
     but = f"; {plural(others, 'entry', 'entries')} differ as a right job's may" if others else ""
     return conclude(
         ARTIFACTS,
@@ -139,7 +141,10 @@ def _judged(beside: _Beside) -> CheckResult:
         evidence=len(beside.pairs),
         summary=f"{plural(len(beside.pairs), 'entry', 'entries')} of what was saved after the "
         f"fault, each as in the baseline{but}",
-        measures={"entries_compared": len(beside.pairs), "entries_differing": len(beside.apart)},
+        measures={
+            "entries_compared": len(beside.pairs),
+            "entries_differing": len(beside.differing),
+        },
     )
 
 

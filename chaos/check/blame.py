@@ -60,7 +60,7 @@ class Blame:
     #: in order, the first one first
     causes: tuple[Cause, ...] = ()
     #: the rows without consequence
-    idle: tuple[Row, ...] = ()
+    without_consequence: tuple[Row, ...] = ()
     #: generators that began anew, and may have drawn the inputs of an earlier epoch again; so may a
     #: place in the data that was not restored
     suspects: tuple[Row, ...] = ()
@@ -116,14 +116,14 @@ def _blamed(seen: "Later", without_effect: frozenset[RankName]) -> Blame:
     solid = [r for r in mine if not is_rng(r.component)]
     # A part that is missing, or has its first value, was lost here whatever came before.
     solid = [r for r in solid if r.standing != "different" or not had_left]
-    idle = [
+    without_consequence = [
         r
         for r in solid
         if seen.shows_nothing_of(r)
         # An attempt that was cut short is too short to show it.
         or ((r.rank, r.component) in without_effect and not seen.shows_an_effect_of(r))
     ]
-    solid = [r for r in solid if r not in idle]
+    solid = [r for r in solid if r not in without_consequence]
     near = [r for r in solid if _is_moved_a_little(analysis, r)]
     drawn = _random(analysis, restart, after, [r for r in solid if r not in near])
     solid = [r for r in solid if r not in near or not _follows_a_first_forward(r, after, drawn)]
@@ -135,7 +135,7 @@ def _blamed(seen: "Later", without_effect: frozenset[RankName]) -> Blame:
     quiet = [r for r in mine if is_rng(r.component) and id(r) not in lost]
     suspects = [r for r in quiet if _may_have_replayed(analysis, r, after)]
     quiet = [r for r in quiet if r not in suspects]
-    return Blame(after, tuple(causes), (*idle, *quiet), tuple(suspects))
+    return Blame(after, tuple(causes), (*without_consequence, *quiet), tuple(suspects))
 
 
 def random_rows(analysis: RunAnalysis, restart: Restart) -> list[Row]:

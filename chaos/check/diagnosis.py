@@ -12,7 +12,7 @@ from chaos.check.metrics import SELECTION
 from chaos.check.restarts import Restart
 from chaos.check.resume import AGREEMENT, COMMITTED_ONLY, RESUME_POINT, START_DECISION
 from chaos.check.samples import BATCH, SAMPLE_ORDER, SAMPLES
-from chaos.check.state import RANK_RANDOMNESS, REPLICAS, STATE, idle_rows
+from chaos.check.state import RANK_RANDOMNESS, REPLICAS, STATE, rows_without_consequence
 from chaos.check.state_at_resume import Row, group_of
 from chaos.check.state_snapshots import is_rng
 from chaos.model.diagnosis import GROUPS, Part, Resume, Standing
@@ -108,7 +108,9 @@ def _unsound(
     result, (first, *others) = broken
     named = {name for anomaly in (first, *others) for name in anomaly.parts}
     quiet = {
-        row.component for row in blamed(analysis, restart).idle if is_rng(row.component)
+        row.component
+        for row in blamed(analysis, restart).without_consequence
+        if is_rng(row.component)
     } - named
     also = f"; {', '.join(sorted(quiet))} did not come back either" if quiet else ""
     return first.message + _consequence(analysis, result) + _besides(first, others) + also
@@ -134,9 +136,9 @@ def _sound(parts: Sequence[Part]) -> str:
     compared = [part for part in parts if part.standing != "not compared"]
     if not compared:
         return "nothing of the state could be compared"
-    idle = sorted({part.component for part in compared if part.standing != "restored"})
-    if idle:
-        named = ", ".join(idle)
+    lost = sorted({part.component for part in compared if part.standing != "restored"})
+    if lost:
+        named = ", ".join(lost)
         return f"all that matters came back; {named} did not, and nothing was seen to depend on it"
     return f"{plural(len({part.component for part in compared}), 'part')} of the state came back"
 
@@ -145,7 +147,7 @@ def _sound(parts: Sequence[Part]) -> str:
 
 
 def _parts(analysis: RunAnalysis, restart: Restart) -> Iterator[Part]:
-    quiet = set(idle_rows(analysis))
+    quiet = set(rows_without_consequence(analysis))
     mine = [row for row in analysis.components if row.attempt == restart.attempt.index]
     for row in mine:
         if not _is_told_by_others(row, mine):

@@ -98,7 +98,7 @@ def _of_trajectory(analysis: RunAnalysis, results: Sequence[CheckResult]) -> Sev
     if comparison is None:
         return "wrong result"
     lasting = states_of(analysis)
-    is_even = comparison.losses.first is None and (lasting is None or not lasting.apart)
+    is_even = comparison.losses.first is None and (lasting is None or not lasting.differing)
     if is_even and comparison.metrics.other <= counters(analysis):
         return "cosmetic"
     return "not reproducible" if only_random(analysis, results) else "wrong result"
@@ -151,7 +151,7 @@ def _came_back(analysis: RunAnalysis, restart: Restart) -> bool:
 
 
 def _is_right(analysis: RunAnalysis, restart: Restart, row: Row) -> bool:
-    if row.standing == "restored" or row in blamed(analysis, restart).idle:
+    if row.standing == "restored" or row in blamed(analysis, restart).without_consequence:
         return True
     if follows_a_first_forward(analysis, restart, row):
         return True

@@ -49,7 +49,7 @@ class Injection:
     #: the events of the run's storage, for a storage fault
     effects: tuple[tuple[int, StorageFaulted], ...] = ()
     #: the further attempts that it took workers from, each with the time
-    again: tuple[tuple[int, int], ...] = ()
+    also_hit: tuple[tuple[int, int], ...] = ()
     #: a platform announced and took the node
     is_reclaimed: bool = False
     #: the cluster was seen to hear of a platform's announcement
@@ -61,7 +61,7 @@ class Injection:
     @property
     def hits(self) -> dict[int, int | None]:
         """The attempts that it took workers from, each with the time of the harm."""
-        return {} if self.hit is None else {self.hit: self.harm_ns, **dict(self.again)}
+        return {} if self.hit is None else {self.hit: self.harm_ns, **dict(self.also_hit)}
 
     @property
     def is_in_storage(self) -> bool:
@@ -261,8 +261,8 @@ def _in_storage(injection: Injection, history: History, attempts: Sequence[Attem
     hits = harmed(injection.effects, history, attempts)
     if not hits:
         return replace(injection, harm_ns=history.time_ns(injection.effects[0][0]))
-    (first, harm_ns), *again = hits.items()
-    return replace(injection, hit=first, harm_ns=harm_ns, again=tuple(again))
+    (first, harm_ns), *also_hit = hits.items()
+    return replace(injection, hit=first, harm_ns=harm_ns, also_hit=tuple(also_hit))
 
 
 def _grown(attempts: Sequence[Attempt], history: History, *, since: int) -> int | None:

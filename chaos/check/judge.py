@@ -133,17 +133,17 @@ def judge_analysis(analysis: RunAnalysis, others: Others = NO_OTHERS) -> Verdict
         expectation=_expectation(analysis, status, results),
         results=results,
         diagnosis=_diagnosed(analysis, results),
-        notes=(*accepting, *_idle(analysis), *_noted(analysis)),
+        notes=(*accepting, *_without_consequence(analysis), *_noted(analysis)),
         restarts=count_restarts(analysis),
     )
 
 
-def _idle(analysis: RunAnalysis) -> Iterator[str]:
+def _without_consequence(analysis: RunAnalysis) -> Iterator[str]:
     """Yield a note on parts that did not come back, and that nothing lasting depends on.
 
     Generators are left out: most jobs have some that they never draw from.
     """
-    rows = () if analysis.reference is None else state.idle_rows(analysis)
+    rows = () if analysis.reference is None else state.rows_without_consequence(analysis)
     named = sorted({row.component for row in rows if not is_rng(row.component)})
     if named:
         yield (

@@ -52,7 +52,7 @@ def check_state(analysis: RunAnalysis) -> CheckResult:
             STATE, "no part of the state could be compared there, and every loss is the same"
         )
     guilty = {row.component for row in broken_rows(analysis)}
-    quiet = sorted({row.component for row in idle_rows(analysis)} - guilty)
+    quiet = sorted({row.component for row in rows_without_consequence(analysis)} - guilty)
     note = f"; {', '.join(quiet)} did not come back, and nothing was seen to depend on it"
     return conclude(
         STATE,
@@ -75,9 +75,13 @@ def broken_rows(analysis: RunAnalysis) -> tuple[Row, ...]:
     return tuple(row for restart in analysis.restarts for row in blamed(analysis, restart).rows)
 
 
-def idle_rows(analysis: RunAnalysis) -> tuple[Row, ...]:
+def rows_without_consequence(analysis: RunAnalysis) -> tuple[Row, ...]:
     """Return the rows that did not come back, and that no observation depends on."""
-    return tuple(row for restart in analysis.restarts for row in blamed(analysis, restart).idle)
+    return tuple(
+        row
+        for restart in analysis.restarts
+        for row in blamed(analysis, restart).without_consequence
+    )
 
 
 def _state_anomalies(analysis: RunAnalysis) -> Iterator[Anomaly]:

@@ -55,7 +55,7 @@ class StateComparison:
     #: all that were compared
     names: frozenset[str]
     #: the parts that differ, and are known to repeat
-    apart: Sequence[PartPair]
+    differing: Sequence[PartPair]
     #: those that differ, and nothing shows whether they repeat
     unproven: frozenset[str]
     #: those that are in the baseline at places where the run has them not
@@ -68,7 +68,7 @@ class StateComparison:
             return self
         return replace(
             self,
-            apart=[pair for pair in self.apart if pair.due.name in kept],
+            differing=[pair for pair in self.differing if pair.due.name in kept],
             unproven=self.unproven & kept,
             missing=frozenset(name for name in self.missing if group_of(name) in groups),
         )
@@ -76,11 +76,11 @@ class StateComparison:
     @property
     def first(self) -> Sequence[PartPair]:
         """The part that differs first, on all ranks where it does there; empty without one."""
-        if not self.apart:
+        if not self.differing:
             return ()
-        first = min(self.apart, key=lambda apart: apart.order)
+        first = min(self.differing, key=lambda differing: differing.order)
         at = (*first.at[1:], first.due.name)
-        return [a for a in self.apart if (*a.at[1:], a.due.name) == at]
+        return [a for a in self.differing if (*a.at[1:], a.due.name) == at]
 
 
 def compare_states(
@@ -110,7 +110,7 @@ def compare_states(
     return StateComparison(
         compared=found.compared,
         names=frozenset(pair.due.name for pair in pairs),
-        apart=found.proven.differing,
+        differing=found.proven.differing,
         unproven=frozenset(pair.due.name for pair in pairs if pair.name in found.unproven),
         missing=frozenset(missing),
     )

@@ -106,14 +106,14 @@ def _state_apart(states: StateComparison, terms: LauncherWords) -> Iterator[Anom
     name, group = first[0].due.name, group_of(first[0].due.name)
     ours, due = value(first[0].ours, group), value(first[0].due, group)
     values = f"{ours} instead of {due}" if ours != due else "not the same to the last bit"
-    who = ranks([apart.at[0] for apart in first])
-    others = sorted({apart.due.name for apart in states.apart} - {name})
+    who = ranks([pair.at[0] for pair in first])
+    others = sorted({pair.due.name for pair in states.differing} - {name})
     more = f", and so do {', '.join(others)}" if others else ""
     yield Anomaly(
         message=f"from {terms.place(*first[0].at[1:])} on ({who}) {name} differs from the "
-        f"baseline's although no loss and no metric does: {values}{more}; {len(states.apart)} of "
-        f"{states.compared} differ",
-        events=tuple(apart.number for apart in first),
+        f"baseline's although no loss and no metric does: {values}{more}; "
+        f"{len(states.differing)} of {states.compared} differ",
+        events=tuple(pair.number for pair in first),
         parts=(name, *others),
     )
 
@@ -183,8 +183,8 @@ def _summary(
         )
         if hidden := _hidden_of(analysis, comparison):
             but += f", nor one that moves {', '.join(hidden)}"
-    if states is not None and states.apart:
-        named = ", ".join(sorted({apart.due.name for apart in states.apart}))
+    if states is not None and states.differing:
+        named = ", ".join(sorted({apart.due.name for apart in states.differing}))
         but += f"; {named} of the state differ, and nothing that lasts follows from it"
     what = f"{losses} and {metrics}"
     if states is not None and states.compared:
@@ -197,7 +197,7 @@ def _summary(
 def _of_states(states: StateComparison | None) -> Measures:
     if states is None:
         return {}
-    return {"parts_compared": states.compared, "parts_differing": len(states.apart)}
+    return {"parts_compared": states.compared, "parts_differing": len(states.differing)}
 
 
 def _hidden(analysis: RunAnalysis, comparison: NumberComparison) -> Measures:

@@ -33,7 +33,7 @@ from chaos.cli.options import (
     Seed,
     StartedBy,
     Words,
-    launcher_told,
+    launcher_with_a_note,
     node_range,
     seconds,
 )
@@ -241,7 +241,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
     """
     document = Document.asked(form, output, "text", "md", *FILES)
     console = screen(stderr=document.takes_stdout)
-    facts = FACTS[launcher or launcher_told(script, console)]
+    facts = FACTS[launcher or launcher_with_a_note(script, console)]
     refuse_others_options(audit, context.params, facts)
     refuse_without_extra(script, facts)
     states_size = "call" in facts.has

@@ -6,7 +6,7 @@ from chaos.cli.options import REPORTS, Reports
 from chaos.report.screen import screen
 from chaos.report.tables import doctor_table, signs
 from chaos.run.clock import SystemClock
-from chaos.run.machine import look
+from chaos.run.machine import machine_facts
 
 EXIT_GOOD, EXIT_LACKING = 0, 3
 
@@ -20,7 +20,7 @@ def doctor(
 
     Example: chaos doctor
     """
-    found = signs(look(reports, SystemClock()))
+    found = signs(machine_facts(reports, SystemClock()))
     console = screen()
     console.print(doctor_table(found))
     lacking = [sign.name for sign in found if sign.standing == "bad"]

@@ -81,7 +81,7 @@ def from_trace(  # noqa: PLR0913 - one parameter per option
             "Try another --seed, a larger --scale, or a longer job.",
             place=str(trace),
         )
-    words = _told(read, walk, (factor, start.since_s))
+    words = _sentences(read, walk, (factor, start.since_s))
     replayed = _replayed(plan, walk, start, title=f"{trace.name} in fast motion, seed {seed}")
     write_document(
         scenario_text(replayed, folder=Path.cwd(), comment=words, expect=_expected(walk))
@@ -137,7 +137,7 @@ def _expected(walk: TraceWalk) -> dict[str, Any]:
     return {"recovery_s": {"max": round(120 + walk.waited_s)}}
 
 
-def _told(trace: Trace, walk: TraceWalk, drawn: tuple[float, float]) -> list[str]:
+def _sentences(trace: Trace, walk: TraceWalk, drawn: tuple[float, float]) -> list[str]:
     scale, since_s = drawn
     sentences = [
         (

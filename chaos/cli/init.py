@@ -13,7 +13,7 @@ import typer
 from rich.text import Text
 
 from chaos.audit.plans import args_for
-from chaos.cli.options import StartedBy, Words, launcher_told
+from chaos.cli.options import StartedBy, Words, launcher_with_a_note
 from chaos.errors import UsageError
 from chaos.model.launcher import FACTS, USUAL, Launcher
 from chaos.report.screen import screen
@@ -71,7 +71,7 @@ def init(
     if not script.is_file():
         raise UsageError("there is no such script", "Give the path of a script.", place=str(script))
     console = screen()
-    launcher = launcher or launcher_told(script, console)
+    launcher = launcher or launcher_with_a_note(script, console)
     name = re.sub(r"\W+", "_", script.stem)
     scenario = folder / f"{name}_worker_killed.chaos.yaml"
     text = first_scenario(

@@ -103,7 +103,7 @@ Scale = Annotated[
 ]
 
 
-def launcher_told(script: Path, console: Console) -> Launcher:
+def launcher_with_a_note(script: Path, console: Console) -> Launcher:
     """Return the launcher of a script by its text, and say so if it is not Ray Train."""
     try:
         launcher = found_launcher(script)

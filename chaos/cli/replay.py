@@ -69,22 +69,22 @@ def replay(  # noqa: PLR0913, PLR0917 - one parameter per option
     with open_backend(name, console, may, prestart=prestart_workers) as executor:
         cwd, there = Path(plan.cwd), ClusterOverrides(permissions=may)
         harness = Harness(reports, console, cwd, executor, SystemClock(), keep_storage, there)
-        again = harness.run_plan(plan)
-    _show(console, [again])
-    console.print(sameness(recorded, again), soft_wrap=True)
-    raise typer.Exit(exit_code([row_of(again)]))
+        replayed = harness.run_plan(plan)
+    _show(console, [replayed])
+    console.print(sameness(recorded, replayed), soft_wrap=True)
+    raise typer.Exit(exit_code([row_of(replayed)]))
 
 
-def sameness(recorded: RunDirectory, again: FinishedRun) -> str:
+def sameness(recorded: RunDirectory, replayed: FinishedRun) -> str:
     """Return in words whether a replay equals the recorded run: its verdict and every loss."""
-    before, now = recorded.load_verdict(), again.verdict
+    before, now = recorded.load_verdict(), replayed.verdict
     if before is None:
         return "replay: the recorded run has no verdict to compare with"
     found = [(verdict.status, [r.check for r in verdict.broken]) for verdict in (before, now)]
     names = [f"{word} ({', '.join(checks)})" if checks else word for word, checks in found]
     alike = found[0] == found[1]
     verdict = f"same verdict, {names[1]}" if alike else f"{names[1]} instead of {names[0]}"
-    theirs, ours = losses(recorded.load_history()), losses(again.history)
+    theirs, ours = losses(recorded.load_history()), losses(replayed.history)
     both = sorted(theirs.keys() & ours.keys())
     apart = next((place for place in both if theirs[place] != ours[place]), None)
     if apart is None:

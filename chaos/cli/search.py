@@ -30,7 +30,7 @@ from chaos.cli.audit import (
     refuse_without_extra,
 )
 from chaos.cli.documents import Document, Format, Output, plain
-from chaos.cli.options import REPORTS, Reports, Seed, StartedBy, Words, launcher_told
+from chaos.cli.options import REPORTS, Reports, Seed, StartedBy, Words, launcher_with_a_note
 from chaos.errors import MissingExtraError, UsageError
 from chaos.launch.open import open_launcher
 from chaos.model.launcher import FACTS
@@ -90,7 +90,7 @@ def search(  # noqa: PLR0913 - one parameter per option
     if find_spec("hypothesis") is None:
         raise MissingExtraError.of("chaos search", "Hypothesis", "search")
     _refuse_unknown(kinds or ())
-    launcher = launcher or launcher_told(script, console)
+    launcher = launcher or launcher_with_a_note(script, console)
     refuse_without_extra(script, FACTS[launcher])
     states_size = "call" in FACTS[launcher].has
     plan = base_plan(script, arguments or (), cwd=Path.cwd(), seed=seed, workers=workers, fit=fit)

@@ -14,7 +14,7 @@ from chaos.model.summary import RunSummary
 ALPHA = 0.05
 EXIT_NO_REGRESSION, EXIT_REGRESSION, EXIT_UNKNOWN = range(3)
 
-Told: TypeAlias = Literal["worse", "better", "same", "not shown", "inconclusive"]
+Shown: TypeAlias = Literal["worse", "better", "same", "not shown", "inconclusive"]
 Fate: TypeAlias = Literal[
     "same", "regression", "fixed", "inconclusive", "missing", "new", "new, fails", "varies"
 ]
@@ -45,7 +45,7 @@ class Change:
     measure: Measure
     before: tuple[float, ...]
     after: tuple[float, ...]
-    told: Told
+    shown: Shown
     #: corrected for all measures that were tested together; None if all values are equal, or so few
     #: that no p could be at most 0.05
     p: float | None = None
@@ -71,7 +71,7 @@ class ScenarioChange:
     @property
     def is_regression(self) -> bool:
         """Whether it is worse than before, beyond noise."""
-        return self.fate == "regression" or any(c.told == "worse" for c in self.changes)
+        return self.fate == "regression" or any(c.shown == "worse" for c in self.changes)
 
 
 @dataclass(frozen=True)
@@ -190,22 +190,23 @@ def _corrected(rows: Sequence[ScenarioChange]) -> list[ScenarioChange]:
         replace(
             row,
             changes=tuple(
-                c if c.p is None else _told(c, next(corrected), len(tested)) for c in row.changes
+                c if c.p is None else _with_result(c, next(corrected), len(tested))
+                for c in row.changes
             ),
         )
         for row in rows
     ]
 
 
-def _told(change: Change, p: float, tests: int) -> Change:
+def _with_result(change: Change, p: float, tests: int) -> Change:
     assert change.least_p is not None
     assert change.delta is not None
     least = min(1.0, change.least_p * tests)
     if p <= ALPHA:
         is_worse = (change.delta > 0) == change.measure.more_is_worse
-        return replace(change, p=p, least_p=least, told="worse" if is_worse else "better")
-    told: Told = "inconclusive" if least > ALPHA else "not shown"
-    return replace(change, p=p, least_p=least, told=told)
+        return replace(change, p=p, least_p=least, shown="worse" if is_worse else "better")
+    shown: Shown = "inconclusive" if least > ALPHA else "not shown"
+    return replace(change, p=p, least_p=least, shown=shown)
 
 
 def _fate(before: Sequence[RunSummary], after: Sequence[RunSummary]) -> Fate:

@@ -63,7 +63,7 @@ def in_json(found: SuiteComparison, *, before: str, after: str) -> str:
                     "unit": change.measure.unit,
                     "before": change.before,
                     "after": change.after,
-                    "told": change.told,
+                    "told": change.shown,
                     "p_holm": change.p,
                     "least_p": change.least_p,
                     "cliffs_delta": change.delta,
@@ -95,7 +95,7 @@ def _rows(found: SuiteComparison) -> Iterator[tuple[str, ...]]:
     for row in found.scenarios:
         yield row.scenario, "verdict", _stood(row.before), _stood(row.after), "", row.fate
         for change in row.changes:
-            yield ("", change.measure.name, *_middles(change), _p(change), _told(change))
+            yield ("", change.measure.name, *_middles(change), _p(change), _shown(change))
 
 
 def _stood(runs: tuple[RunSummary, ...]) -> str:
@@ -122,10 +122,10 @@ def _p(change: Change) -> str:
     return "-" if change.p is None else f"{change.p:.3f}"
 
 
-def _told(change: Change) -> str:
-    if change.told in ("worse", "better"):
-        return f"{change.told}, d={change.delta:+.2f}"
-    return change.told
+def _shown(change: Change) -> str:
+    if change.shown in ("worse", "better"):
+        return f"{change.shown}, d={change.delta:+.2f}"
+    return change.shown
 
 
 def _notes(found: SuiteComparison) -> Iterator[str]:
@@ -139,7 +139,7 @@ def _notes(found: SuiteComparison) -> Iterator[str]:
             f"p: Mann and Whitney's test, exact, corrected after Holm for {tested} tests; worse or "
             f"better where it is at most {ALPHA:g}. d: Cliff's delta. Figures are medians."
         )
-    if any(change.told == "inconclusive" for change in changes):
+    if any(change.shown == "inconclusive" for change in changes):
         number = found.repeats_needed
         yield (
             f"Too few repeats to tell a change from noise: {number} on each side could show one in "

@@ -104,7 +104,7 @@ class Fault(Record):
         return None
 
     @property
-    def env_again(self) -> Mapping[str, str]:
+    def env_at_restart(self) -> Mapping[str, str]:
         """The variables that are other ones for a script that is started again by it."""
         return {}
 
@@ -179,7 +179,7 @@ class StartsScript(Fault):
     rank: ClassVar[None] = None
 
     @property
-    def env_again(self) -> Mapping[str, str]:
+    def env_at_restart(self) -> Mapping[str, str]:
         return self.env
 
     @property

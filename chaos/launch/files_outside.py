@@ -24,7 +24,7 @@ def settle(run: RunAddress, confines: Confines, journal: Journal) -> None:
     """Record what a run's processes wrote outside, and remove their output."""
     lines = [line for disk in disks(run) for line in disk.written()]
     heads = NodeDisk(run, HEAD).written()
-    for event in outside(lines, confines.folder, after_fit={line.path for line in heads}):
+    for event in files_outside(lines, confines.folder, after_fit={line.path for line in heads}):
         journal.add(event)
         if event.removed:
             with contextlib.suppress(OSError):  # gone, or not removable any more
@@ -34,7 +34,7 @@ def settle(run: RunAddress, confines: Confines, journal: Journal) -> None:
             Path(folder).rmdir()
 
 
-def outside(
+def files_outside(
     lines: Iterable[Written], folder: Path, *, after_fit: Collection[str] = ()
 ) -> Iterator[WroteOutside]:
     """Yield one event, with the worst that was done, for each file outside a folder.

@@ -53,7 +53,11 @@ class LocalRun(LaunchedRun[Driver], Generic[Driver, World]):
             chaos = Journal(self.directory.journals, "chaos", role="chaos", clock=self.clock)
             has_trained = self.world.has_trained = Trained(self.directory.journals)
             controller = ChaosController(
-                self.plan, self.world, chaos, look=self.look, has_trained=has_trained
+                self.plan,
+                self.world,
+                chaos,
+                storage_after=self.storage_after,
+                has_trained=has_trained,
             )
             server = self.serve(self.address.controller.partition(":")[2], controller)
             try:
@@ -140,7 +144,7 @@ class LocalRun(LaunchedRun[Driver], Generic[Driver, World]):
     def confines(self) -> Confines | None:
         """The folders in which the run's processes may write; None if nothing is forbidden."""
 
-    def look(self, op: int) -> StorageSeen | None:
+    def storage_after(self, op: int) -> StorageSeen | None:
         """Return the content of storage once an op has injected its fault."""
         del op
         return None

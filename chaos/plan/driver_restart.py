@@ -30,5 +30,5 @@ def env_at_start(plan: Plan, recorded: Iterable[AnyEvent]) -> dict[str, str]:
     env = dict(plan.job.env)
     for op in plan.ops:
         if op.index in struck:
-            env.update(op.fault.env_again)
+            env.update(op.fault.env_at_restart)
     return env

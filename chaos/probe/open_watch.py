@@ -99,7 +99,7 @@ class Opened:
 
     def watch(self) -> None:
         threading.Thread(target=self._wait, daemon=True, name="files").start()
-        listen(self._told)
+        listen(self._on_audit_event)
 
     def _wait(self) -> None:
         """Look at each file soon after it is closed, in a thread of chaos."""
@@ -184,7 +184,7 @@ class Opened:
 
     # -- the audit hook ------------------------------------------------------------------------
 
-    def _told(self, event: str, arguments: tuple[Any, ...]) -> None:
+    def _on_audit_event(self, event: str, arguments: tuple[Any, ...]) -> None:
         # By thread: chaos opens files in the job's own threads, within this hook and within saves,
         # while other threads of the job open theirs.
         if os.getpid() != self._pid or getattr(self._within, "is_ours", False):

@@ -172,7 +172,7 @@ def _hook() -> None:
     global _is_hooked  # noqa: PLW0603 - an audit hook is the process's, and stays
     if not _is_hooked:
         _is_hooked = True
-        sys.addaudithook(_told)
+        sys.addaudithook(_on_audit_event)
         wrap_native(_told_by_native)
 
 
@@ -303,7 +303,7 @@ _EVENTS: dict[str, Callable[..., _Touched]] = {
 }
 
 
-def _told(event: str, arguments: tuple[Any, ...], *, is_output: bool = False) -> None:
+def _on_audit_event(event: str, arguments: tuple[Any, ...], *, is_output: bool = False) -> None:
     """Record an audit event; only a refusal and an injected error may be raised here."""
     if event not in _EVENTS:
         return
@@ -336,7 +336,7 @@ def _write_down(
 
 def _told_by_native(path: Any) -> None:  # whatever a library is given
     if isinstance(path, str | bytes | os.PathLike):
-        _told("open", (path, None, _NEW_FILE), is_output=True)
+        _on_audit_event("open", (path, None, _NEW_FILE), is_output=True)
 
 
 # -- paths -------------------------------------------------------------------------------------

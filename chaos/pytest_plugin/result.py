@@ -185,12 +185,12 @@ class BrokenOff(ChaosFailure):
 
 def not_as_expected(run: FinishedRun) -> NotAsExpected:
     """Return the failure of a judged run."""
-    return NotAsExpected(line_of(run.verdict), told(run))
+    return NotAsExpected(line_of(run.verdict), report_text(run))
 
 
 def undecided(run: FinishedRun) -> Undecided:
     """Return the error of an inconclusive run."""
-    return Undecided(line_of(run.verdict), told(run))
+    return Undecided(line_of(run.verdict), report_text(run))
 
 
 def could_not_run(error: ChaosError) -> BaseException:
@@ -222,7 +222,7 @@ def require_expected(result: Result) -> None:
         raise not_as_expected(result.run)
 
 
-def told(run: FinishedRun) -> str:
+def report_text(run: FinishedRun) -> str:
     """Return a run's finding as text that fits the terminal."""
     return plain_text(terminal.explanation(run), width=_width())
 
@@ -243,7 +243,7 @@ def explain_on(report: pytest.TestReport, item: pytest.Item, call: pytest.CallIn
             report.sections = [part for part in report.sections if "+ Timeout +" not in part[1]]
     elif report.failed:
         for run in item.stash.get(FINISHED, ()):
-            report.sections.append(("chaos: the run", told(run)))
+            report.sections.append(("chaos: the run", report_text(run)))
 
 
 def _in_place(error: ChaosFailure, item: pytest.Item) -> ReprExceptionInfo:

@@ -68,7 +68,7 @@ def fault_rows() -> Rows:
 def place_rows() -> Rows:
     """Return every kind of trigger, as it is written in a scenario."""
     steps = "{epoch: 2, step: 5}", "after optimizer step 5 of epoch 2, on a rank"
-    moments, stages = _told(AtMoment), _told(AtRecovery)
+    moments, stages = _texts_on_names(AtMoment), _texts_on_names(AtRecovery)
     others = (
         ("starting: 1", AtStart),
         ("state: RUNNING", AtState),
@@ -83,7 +83,7 @@ def place_rows() -> Rows:
     ]
 
 
-def _told(kind: type[Record]) -> dict[str, str]:
+def _texts_on_names(kind: type[Record]) -> dict[str, str]:
     """Return the text on each name in a record's second paragraph."""
     text = _paragraph(inspect.getdoc(kind) or "", 1)
     return {name: what.strip(" .") for name, what in _TOLD.findall(text)}

@@ -41,7 +41,7 @@ NOBODY = 0  # the pid of no process
 class ChaosController:
     """Gates, faults and their record, over a `World` that a backend provides.
 
-    `look` returns the content of the run's storage after an op's fault, before the held
+    `storage_after` returns the content of the run's storage after an op's fault, before the held
     rank continues. If training continues before the fault ends, as after a notice, storage
     is looked at before the fault: later it may be in the middle of a change.
     `has_trained` returns whether an attempt has finished a step.
@@ -53,14 +53,14 @@ class ChaosController:
         world: World,
         journal: Journal,
         *,
-        look: Callable[[int], StorageSeen | None] = lambda _: None,
+        storage_after: Callable[[int], StorageSeen | None] = lambda _: None,
         has_trained: Callable[[int], bool] = lambda _: True,
     ) -> None:
         self._plan = plan
         self._has_commits = "reports" in plan.job.facts.has
         self._world = world
         self._journal = journal
-        self._look = look
+        self._storage_after = storage_after
         self._has_trained = has_trained
         self._changed = threading.Condition()
         self._recorded = RecordedEvents(journal)
@@ -340,7 +340,7 @@ class ChaosController:
 
     def _record_storage(self, op: Op) -> None:
         try:
-            seen = self._look(op.index)
+            seen = self._storage_after(op.index)
         except OSError as error:  # recorded; the fault is injected nevertheless
             where = f"looking at storage, op {op.index}"
             self._journal.add(ObserverFailed(where=where, error=f"{error}"))

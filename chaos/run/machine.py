@@ -55,7 +55,7 @@ EXTRAS: dict[str, tuple[tuple[str, ...], ...]] = {
 _WAIT_S = 10.0
 
 
-def look(reports: Path, clock: Clock) -> Machine:
+def machine_facts(reports: Path, clock: Clock) -> Machine:
     """Return the facts about the machine, and about the folder for runs."""
     there = _nearest(reports)
     disk = shutil.disk_usage(there)

@@ -124,7 +124,7 @@ class Drawn:
 
     entry: FaultEntry
     #: the restart after it is hit as well, at this stage
-    again: Stage | None = None
+    restart_hit_at: Stage | None = None
     rank: int = 0
 
 
@@ -133,9 +133,9 @@ def ops_of(drawn: Sequence[Drawn]) -> tuple[Op, ...]:
     ops: list[Op] = []
     for one in sorted(drawn, key=lambda one: order_of(Op.of(0, one.entry))):
         ops.append(Op.of(len(ops), one.entry))
-        if one.again is not None:
+        if one.restart_hit_at is not None:
             cause = len(ops) - 1
-            at = AtRecovery(recovering_from=cause, stage=one.again, rank=one.rank)
+            at = AtRecovery(recovering_from=cause, stage=one.restart_hit_at, rank=one.rank)
             ops.append(Op(index=len(ops), at=at, kill_worker=KillWorker()))
     return tuple(ops[:FAULTS_MAX])
 
@@ -160,7 +160,7 @@ def _drawn(draw: Callable[..., Any], places: JobPlaces, variants: Sequence[Varia
     # places.
     moment, rank = draw(st.sampled_from(places.options(epoch)))
     step = draw(st.integers(1, places.steps[EpochRank(epoch, rank)] if moment is None else 1))
-    again = draw(st.sampled_from((None, *STAGES)))
+    restart_hit_at = draw(st.sampled_from((None, *STAGES)))
     beside = draw(st.sampled_from(places.ranks))
     name, settings = draw(st.sampled_from(variants))
     fault = FAULTS[name](
@@ -182,7 +182,7 @@ def _drawn(draw: Callable[..., Any], places: JobPlaces, variants: Sequence[Varia
     # attempt at an unknown time.
     can_be_hit = fault.ends_attempt == "always" and not fault.is_announced
     entry = FaultEntry.model_validate({"at": at, name: fault})
-    return Drawn(entry, again if can_be_hit else None, beside)
+    return Drawn(entry, restart_hit_at if can_be_hit else None, beside)
 
 
 def plans(

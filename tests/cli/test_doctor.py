@@ -12,7 +12,7 @@ from rich.console import Console
 from chaos.model.machine import Machine
 from chaos.report.tables import Sign, doctor_table, signs
 from chaos.run.clock import SystemClock
-from chaos.run.machine import EXTRAS, look, version_of
+from chaos.run.machine import EXTRAS, machine_facts, version_of
 
 ROOT = Path(__file__).parents[2]
 GOOD = Machine(
@@ -114,7 +114,7 @@ def test_the_table_fits_80_columns() -> None:
 
 
 def test_a_look_makes_nothing_and_leaves_nothing(tmp_path: Path) -> None:
-    found = look(tmp_path / "not" / "there", SystemClock())
+    found = machine_facts(tmp_path / "not" / "there", SystemClock())
 
     assert list(tmp_path.iterdir()) == []
     assert found.can_signal

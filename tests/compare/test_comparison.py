@@ -19,7 +19,7 @@ def runs(*recoveries: float, standing: str = "expected") -> list[RunSummary]:
 
 
 def told(row: ScenarioChange) -> dict[str, str]:
-    return {change.measure.name: change.told for change in row.changes}
+    return {change.measure.name: change.shown for change in row.changes}
 
 
 FAST = (1.0, 1.1, 1.2, 0.9, 1.05, 1.15)
@@ -58,7 +58,7 @@ def test_with_too_few_repeats_for_any_p_how_many_it_takes_is_said(repeats: int) 
     found = compare(runs(*FAST[:repeats]), runs(*SLOW[:repeats]))
     (change, *_) = found.scenarios[0].changes
 
-    assert (change.told, change.p) == ("inconclusive", None)
+    assert (change.shown, change.p) == ("inconclusive", None)
     assert change.least_p == pytest.approx((1, 1 / 3, 0.1)[repeats - 1])
     assert found.exit_code == 0
     text = in_markdown(found, before="a", after="b")

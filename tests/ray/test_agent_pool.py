@@ -65,7 +65,7 @@ def agent_pool(
     monkeypatch.setattr(ray, "kill", lambda _: None)
     run = unpack({"plan.json": b"{}"}, tmp_path / "run")
     guard = Guard.over([], Permissions())
-    made = TestedPool(run, ClusterFacts("tok", guard, "10.0.0.1", apart=frozenset({FAR})))
+    made = TestedPool(run, ClusterFacts("tok", guard, "10.0.0.1", elsewhere=frozenset({FAR})))
     made.attend([(NEAR, 1), (FAR, 7)])
     yield made, run
     made._is_over.set()

@@ -87,7 +87,7 @@ def world(platform: Platform, journals: Path, monkeypatch: pytest.MonkeyPatch) -
     journal = Journal(journals, "chaos", role="chaos", clock=SystemClock())
     machines = Machines(KubernetesPods(Core(platform), "jobs"), journal, SystemClock())
     pool: Any = Pool()
-    terms = ClusterFacts("tok", guard, "10.0.0.1", apart=frozenset())
+    terms = ClusterFacts("tok", guard, "10.0.0.1", elsewhere=frozenset())
     made = TestedWorld("h:1", pool, terms, ArmedFaults(journals), machines)
     made.platform = platform
     made.learn_group({0: RANK_0})

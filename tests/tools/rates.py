@@ -168,7 +168,7 @@ def _told(scenarios: int, repeats: int, values: str, trials: int) -> tuple[Rate,
     draws = np.random.default_rng(1)
     told = [
         {
-            change.told
+            change.shown
             for row in compare(
                 *(_suite(draws, scenarios, repeats, values) for _ in range(2))
             ).scenarios

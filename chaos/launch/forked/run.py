@@ -157,7 +157,7 @@ class ForkedRun(LocalRun[int, ProcessWorld]):
         """The audit's, if it is one."""
         return confines_of(self.plan)
 
-    def look(self, op: int) -> StorageSeen | None:
+    def storage_after(self, op: int) -> StorageSeen | None:
         """Look at Ray Train's storage."""
         return look_for(self.plan, self.directory)(op)
 

@@ -54,10 +54,10 @@ class ChaosActor:
         plan = run.load_plan()
         self._serving = ExitStack()
         self._variables = self._serving.enter_context(metadata_of(plan, self._world, run))
-        look = look_for(plan, run)
+        storage_after = look_for(plan, run)
         self._pool = Pool(plan, self._journal, SystemClock()) if prestarts else None
         self._controller = ChaosController(
-            plan, self._world, self._journal, look=look, has_trained=has_trained
+            plan, self._world, self._journal, storage_after=storage_after, has_trained=has_trained
         )
         self._answers: dict[str, Callable[..., Any]] = {
             **answers(self._controller, self._world),

@@ -12,7 +12,7 @@ __all__ = ["RULES", "findings", "refuse_unknown"]
 
 
 def findings(
-    question: Question, told: Predictions | None = None, *, ignore: Collection[str] = ()
+    question: Question, predictions: Predictions | None = None, *, ignore: Collection[str] = ()
 ) -> tuple[RuleFinding, ...]:
     """Return the findings of the rules, gravest first; raises `UsageError` for an unknown id."""
     refuse_unknown(ignore)
@@ -20,7 +20,7 @@ def findings(
     found = [
         RuleFinding(rule.id, rule.weight, text, rule.reason, rule.source)
         for rule in RULES
-        if rule.id not in ignore and (text := rule.finds(question, told)) is not None
+        if rule.id not in ignore and (text := rule.finds(question, predictions)) is not None
     ]
     return tuple(sorted(found, key=lambda finding: order.index(finding.weight)))
 

@@ -24,8 +24,8 @@ def worst_save_s(question: Question) -> float | None:
 # -- budgets of retries ------------------------------------------------------------------------
 
 
-def _no_retry_foretold(question: Question, told: Predictions) -> str | None:
-    text = None if question.settings.max_failures else _ended(question, told, "max_failures")
+def _no_retry_foretold(question: Question, predictions: Predictions) -> str | None:
+    text = None if question.settings.max_failures else _ended(question, predictions, "max_failures")
     return text and f"max_failures is 0: the first loss without a notice ends {text}"
 
 
@@ -53,9 +53,9 @@ def _no_retry(question: Question) -> str | None:
     bad={"settings.max_failures": 1, "market.lifetime.mtbf_h": 5.0},
     good={"settings.max_failures": 60, "market.lifetime.mtbf_h": 5.0},
 )
-def _few_retries(question: Question, told: Predictions) -> str | None:
+def _few_retries(question: Question, predictions: Predictions) -> str | None:
     limit = question.settings.max_failures
-    text = _ended(question, told, "max_failures") if limit else None
+    text = _ended(question, predictions, "max_failures") if limit else None
     return text and f"max_failures is {limit}, and using it up ends {text}"
 
 
@@ -67,23 +67,23 @@ def _few_retries(question: Question, told: Predictions) -> str | None:
     bad={"settings.max_preemption_failures": 0},
     good={"settings.max_preemption_failures": 30},
 )
-def _few_preemptions(question: Question, told: Predictions) -> str | None:
+def _few_preemptions(question: Question, predictions: Predictions) -> str | None:
     limit = question.settings.max_preemption_failures
-    text = _ended(question, told, "max_preemption_failures")
+    text = _ended(question, predictions, "max_preemption_failures")
     return text and f"max_preemption_failures is {limit}, and using it up ends {text}"
 
 
-def _few_starts(question: Question, told: Predictions) -> str | None:
-    text = _ended(question, told, "controller_failure_limit")
+def _few_starts(question: Question, predictions: Predictions) -> str | None:
+    text = _ended(question, predictions, "controller_failure_limit")
     limit = question.settings.controller_failure_limit
     if text is None:
         return _one_wait_too_long(question)
     return f"controller_failure_limit is {limit}, and using it up ends {text}"
 
 
-def _ended(question: Question, told: Predictions, budget: str) -> str | None:
+def _ended(question: Question, predictions: Predictions, budget: str) -> str | None:
     """Return in words the share of runs that a budget ends, if it is too high."""
-    chance, accepted = told.seen.ends[budget], 1 - question.goal.confidence
+    chance, accepted = predictions.seen.ends[budget], 1 - question.goal.confidence
     if chance.share <= accepted:
         return None
     return f"{chance.share:.1%} of runs ({100 * accepted:.3g}% may)"

@@ -39,10 +39,10 @@ class Rule:
     #: same figures; a rule without `static` needs them
     simulated: Callable[[Question, Predictions], str | None] | None = None
 
-    def finds(self, question: Question, told: Predictions | None) -> str | None:
-        """Return the finding for a question, by `told` if it was simulated; None: no finding."""
-        if told is not None and self.simulated is not None:
-            return self.simulated(question, told)
+    def finds(self, question: Question, predictions: Predictions | None) -> str | None:
+        """Return the finding for a question, by `predictions` of a simulation, or None."""
+        if predictions is not None and self.simulated is not None:
+            return self.simulated(question, predictions)
         return None if self.static is None else self.static(question)
 
 

@@ -19,11 +19,11 @@ _CHANGES = re.compile(r"\{(time|now|date|uuid|random|pid)\b|\$\(|`")
 # -- the interval ------------------------------------------------------------------------------
 
 
-def _far_from_best_simulated(question: Question, told: Predictions) -> str | None:
-    if told.curve is None:
+def _far_from_best_simulated(question: Question, predictions: Predictions) -> str | None:
+    if predictions.curve is None:
         return None
-    best, every = told.curve.best, question.job.checkpoint_every_steps
-    here = next(point for point in told.curve.points if point.steps == every)
+    best, every = predictions.curve.best, question.job.checkpoint_every_steps
+    here = next(point for point in predictions.curve.points if point.steps == every)
     more = best.simulated - here.simulated
     if more <= FLAT:
         return None

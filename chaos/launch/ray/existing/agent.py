@@ -286,7 +286,7 @@ class AgentPool:
     def _collect_on(self) -> None:
         while not self._is_over.wait(COLLECT_S):
             for node_id in list(self.agents):
-                if node_id in self._terms.apart and node_id not in self._whole:
+                if node_id in self._terms.elsewhere and node_id not in self._whole:
                     self.collect(node_id)
 
     def _copies_of(self, node_id: str) -> Copies:
@@ -315,7 +315,7 @@ class AgentPool:
 
     def _cuts(self, node_id: str) -> list[JournalCut]:
         """Return the journals that may lack their end; none if the node saw the run's files."""
-        if node_id not in self._terms.apart:
+        if node_id not in self._terms.elsewhere:
             return []
         name = node_id[:8]
         begun = self._copies[node_id].sources if node_id in self._copies else frozenset()

@@ -65,16 +65,16 @@ class ExistingCluster:
         # By a mark that is written here and looked for there, and not by the path: a folder of the
         # same name on each node's own disk looks shared, and checkpoints in it would be lost with
         # their node.
-        apart = blind_nodes(known, directory.path, token)
-        if self.shape.storage is not None or apart:
+        elsewhere = blind_nodes(known, directory.path, token)
+        if self.shape.storage is not None or elsewhere:
             self._place_storage(plan, directory, token, known)
-        if apart:
-            _refuse_storage_faults(plan, apart)
+        if elsewhere:
+            _refuse_storage_faults(plan, elsewhere)
         return ClusterFacts(
             token=token,
             guard=Guard.over(known, self._permissions),
             own=next(node.address for node in known if node.is_own),
-            apart=frozenset(node.node_id for node in apart),
+            elsewhere=frozenset(node.node_id for node in elsewhere),
             reclaim_by=plan.shape.reclaim_by,
         )
 
@@ -181,12 +181,12 @@ def _refuse_without_room(known: list[NodeFacts], address: str) -> None:
         raise ClusterError(f"no node of the cluster at {address} has CPUs for workers")
 
 
-def _refuse_storage_faults(plan: Plan, apart: list[NodeFacts]) -> None:
+def _refuse_storage_faults(plan: Plan, elsewhere: list[NodeFacts]) -> None:
     found = next((op for op in plan.ops if op.fault.family == "storage"), None)
     if found is not None:
         raise ClusterError(
             f"{found.kind} needs a run directory that every node sees; node "
-            f"{apart[0].node_id[:8]} ({apart[0].address}) does not see it",
+            f"{elsewhere[0].node_id[:8]} ({elsewhere[0].address}) does not see it",
             "Give --reports a folder on a file system that all nodes share.",
         )
 

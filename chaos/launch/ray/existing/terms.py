@@ -25,7 +25,7 @@ class ClusterFacts:
     #: the address of chaos's own node
     own: str
     #: the nodes that do not see the run's files
-    apart: frozenset[str]
+    elsewhere: frozenset[str]
     #: the platform that takes nodes, if it is not chaos
     reclaim_by: str | None = None
 
