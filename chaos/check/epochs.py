@@ -1,6 +1,7 @@
 """Checks of the place in training: no step twice, none left out, and every epoch once."""
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from chaos.check.analysis import RunAnalysis, RunTables
 from chaos.check.attempt import Commit, Start
@@ -214,8 +215,15 @@ def _epochs_summary(analysis: RunAnalysis) -> str:
     return f"{done}, each once, as in the baseline"
 
 
-def _done_epochs(tables: RunTables) -> list[tuple[int, int]]:
-    """Return the epochs that were done, each with an event.
+class _DoneEpoch(NamedTuple):
+    """An epoch that was done, and an event that shows it."""
+
+    epoch: int
+    number: int
+
+
+def _done_epochs(tables: RunTables) -> list[_DoneEpoch]:
+    """Return the epochs that were done.
 
     A job that keeps its state itself continues after an epoch whose report a fault cut off, or
     prevented. Of such a job, and of one that reports nothing, every epoch counts that was trained.
@@ -224,7 +232,7 @@ def _done_epochs(tables: RunTables) -> list[tuple[int, int]]:
     # Ray's commits are the epochs of a job that goes on from them. One with files of its own may be
     # killed between its save and its report, and rightly never reports that epoch: there the steps
     # show that it was trained, and the next attempt's place that it was saved.
-    done = [(commit.epoch, commit.number) for commit in ours.commits]
+    done = [_DoneEpoch(commit.epoch, commit.number) for commit in ours.commits]
     if tables.gives_no_checkpoint or tables.reports_nothing:
         committed = {epoch for epoch, _ in done}
         trained = {e: steps[-1].number for (_, e), steps in ours.steps.items() if steps}
@@ -233,7 +241,7 @@ def _done_epochs(tables: RunTables) -> list[tuple[int, int]]:
         reported |= {start.epoch - 1 for start in starts if start.step == 0}
         if _found_nothing_left(tables):
             reported |= trained.keys()
-        done += [i for i in trained.items() if i[0] not in committed and i[0] in reported]
+        done += [_DoneEpoch(e, n) for e, n in trained.items() if e in reported - committed]
         done.sort()
     return done
 
@@ -245,7 +253,7 @@ def _found_nothing_left(tables: RunTables) -> bool:
     return is_idle and tables.ending.is_finished
 
 
-def _contiguity(done: list[tuple[int, int]], terms: LauncherWords) -> Iterator[Anomaly]:
+def _contiguity(done: list[_DoneEpoch], terms: LauncherWords) -> Iterator[Anomaly]:
     due = 0
     for epoch, number in done:
         if epoch < due:

@@ -8,6 +8,7 @@ from chaos.check.analysis import RunAnalysis
 from chaos.check.restarts import Restart
 from chaos.model.event import AnyEvent, FaultEnded, RunEnded, StepDone
 from chaos.model.history import Entry, merge
+from chaos.model.places import AttemptRank
 from chaos.model.plan import Plan
 
 NO_FAULT = "none"
@@ -69,7 +70,7 @@ class Figures:
     plan: Plan
     _entries: list[Entry] = field(default_factory=list)
     _given: set[tuple[str, Subject]] = field(default_factory=set)
-    _stepped: set[tuple[int, int]] = field(default_factory=set)
+    _stepped: set[AttemptRank] = field(default_factory=set)
 
     def learn(self, entries: Sequence[Entry]) -> tuple[MetricPoint, ...]:
         """Add new entries of the run's journals; return the points that they complete.
@@ -91,8 +92,9 @@ class Figures:
             return True
         if not isinstance(what, StepDone) or what.attempt == 0:
             return False
-        is_first = (what.attempt, what.rank) not in self._stepped
-        self._stepped.add((what.attempt, what.rank))
+        worker = AttemptRank(what.attempt, what.rank)
+        is_first = worker not in self._stepped
+        self._stepped.add(worker)
         return is_first
 
 

@@ -18,6 +18,7 @@ from chaos.launch.ray.world import GcsErrand, RayWorld, call
 from chaos.launch.raytrain.storage import look_for
 from chaos.launch.world import answers, metadata_of
 from chaos.model.event import FailureDecided
+from chaos.model.places import AttemptRank
 from chaos.run.armed import ArmedFaults
 from chaos.run.clock import SystemClock
 from chaos.run.controller import ChaosController
@@ -146,7 +147,7 @@ class ChaosActor:
         for rank, (target, handle) in group.items():
             # Handles, agents and world are ready before the controller hears of the group: a fault
             # at the attempt's start is injected from within that call, and needs all three.
-            self._world.handles[target.attempt, rank] = handle
+            self._world.handles[AttemptRank(target.attempt, rank)] = handle
         workers = {rank: target for rank, (target, _) in group.items()}
         if self._agent_pool is not None:
             self._agent_pool.attend((target.node_id, target.pid) for target in workers.values())

@@ -11,6 +11,7 @@ import ray
 from chaos.faults.world import RefusedError, Target
 from chaos.launch.ray import compat
 from chaos.launch.world import RunWorld
+from chaos.model.places import AttemptRank
 from chaos.run.armed import ArmedFaults
 from chaos.run.clock import SystemClock, came
 
@@ -100,7 +101,7 @@ class RayWorld(RunWorld):
         super().__init__(SystemClock(), armed)
         self._address = address
         self._agents = agents
-        self.handles: dict[tuple[int, int], Any] = {}
+        self.handles: dict[AttemptRank, Any] = {}
         self.capacity, self.gcs = Capacity(), Gcs()
         self.struck: set[str] = set()
         self._frozen: dict[str, tuple[int, ...]] = {}
@@ -113,7 +114,7 @@ class RayWorld(RunWorld):
         """Call `ray.kill` on the worker's actor handle."""
         if self.worker_is_gone(target, within_s=0.0):
             raise ProcessLookupError(f"pid {target.pid}")
-        ray.kill(self.handles[target.attempt, target.rank], no_restart=True)
+        ray.kill(self.handles[AttemptRank(target.attempt, target.rank)], no_restart=True)
 
     def blame_memory(self, target: Target) -> None:
         """Refuse: only a raylet's memory monitor reports it, by the memory of the machine."""
