@@ -303,7 +303,7 @@ def embedded_or_real(backend: PlanBackend, launcher: Launcher, console: Console)
     """Return the backend of a job: real processes if a command's cannot be forked."""
     if backend != "fork" or "call" in FACTS[launcher].has:
         return backend
-    if (why := why_not_forked(os.environ)) is None:
+    if (why := why_not_forked(launcher, os.environ)) is None:
         return backend
     console.print(f"{why}: real processes are started (--backend {launcher})", soft_wrap=True)
     return launcher

@@ -9,7 +9,7 @@ from fnmatch import fnmatch
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 from rich.console import Console
@@ -36,7 +36,7 @@ from chaos.cli.soak import Soak
 from chaos.errors import UsageError
 from chaos.harness import Harness, write_suite
 from chaos.launch.open import open_backend
-from chaos.model.plan import Plan, PlanBackend
+from chaos.model.plan import BackendName, Plan, PlanBackend
 from chaos.model.summary import SUITE
 from chaos.plan.permitted import ClusterOverrides, Permissions
 from chaos.report.ci import ScenarioPlace, annotations
@@ -184,13 +184,13 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
 def _of_launchers(files: Sequence[Path], backend: PlanBackend) -> PlanBackend:
     """Return the backend to open: without any job of Ray Train's, Ray is not needed."""
     rays = [file for file in files if load_scenario(file).job.facts.extra == "ray"]
-    if rays and backend == "torchrun":
+    if rays and backend not in get_args(BackendName):
         raise UsageError(
-            f"{shown(rays[0])} has a job of Ray Train's, and torchrun starts jobs without Ray",
-            "Leave --backend out: jobs without Ray are started by real torchrun all the same.",
+            f"{shown(rays[0])} has a job of Ray Train's, and {backend} starts jobs without Ray",
+            f"Leave --backend out: jobs without Ray are started by real {backend} all the same.",
             place="--backend",
         )
-    return backend if rays else "torchrun"
+    return backend if rays else load_scenario(files[0]).job.launcher
 
 
 def exit_code(rows: list[SuiteRow]) -> int:

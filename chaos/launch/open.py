@@ -5,6 +5,7 @@ import importlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -19,11 +20,11 @@ from chaos.run.ports import Backend, OpenBackend, Say, ScriptBackend, Show
 
 
 class ByLauncher(OpenBackend):
-    """A backend of Ray Train's jobs, beside which jobs of other launchers run in their own."""
+    """The backends of several launchers' jobs, but for Ray Train's opened as the first comes."""
 
-    def __init__(self, rays: OpenBackend, console: Console) -> None:
+    def __init__(self, console: Console, rays: OpenBackend | None = None) -> None:
         self._console = console
-        self._opened: dict[Launcher, OpenBackend] = {USUAL: rays}
+        self._opened: dict[Launcher, OpenBackend] = {} if rays is None else {USUAL: rays}
 
     def close(self) -> None:
         """End the processes that are kept warm."""
@@ -48,14 +49,14 @@ def open_backend(
 ) -> OpenBackend:
     """Return a backend as a context manager; warn if Ray's version is an untested one.
 
-    A job that torchrun starts has a backend of its own, and `torchrun` names it alone: Ray is then
-    not imported. Where Ray is not installed there is no other, and the harness refuses Ray Train's
-    jobs by name. `permissions` are those for clusters that chaos did not start. `prestart`: a local
-    cluster's workers are started before they are needed.
+    Jobs of other launchers than Ray Train have backends of their own, and the name of one stands
+    for all of these: Ray is then not imported. Nor is it where it is not installed, and the harness
+    refuses Ray Train's jobs by name. `permissions` are those for clusters that chaos did not start.
+    `prestart`: a local cluster's workers are started before they are needed.
     """
-    if name == "torchrun" or not has_ray():
-        return open_launcher("torchrun", console)
-    return ByLauncher(_open_rays(name, console, permissions, prestart=prestart), console)
+    if (name != "ray" and name != "fork") or not has_ray():  # noqa: PLR1714 - mypy narrows it
+        return ByLauncher(console)
+    return ByLauncher(console, _open_rays(name, console, permissions, prestart=prestart))
 
 
 def _open_rays(
@@ -80,16 +81,18 @@ def open_launcher(launcher: Launcher, console: Console) -> ScriptBackend:
 
 def _opened_by(launcher: Launcher) -> ScriptBackend:
     """Call `open_scripts` of the launcher's folder; a job of Ray Train's is embedded in forks."""
-    folder = "forked" if launcher == USUAL else launcher
-    opened: ScriptBackend = importlib.import_module(f"chaos.launch.{folder}.backend").open_scripts()
+    opened: ScriptBackend = _module("forked" if launcher == USUAL else launcher).open_scripts()
     return opened
 
 
-def why_not_forked(env: Mapping[str, str]) -> str | None:
-    """Return why torchrun's workers cannot be forked in this environment, None if they can."""
-    from chaos.launch.torchrun import roots
+def why_not_forked(launcher: Launcher, env: Mapping[str, str]) -> str | None:
+    """Return why a command's workers cannot be forked in this environment, None if they can."""
+    why: str | None = _module(launcher).why_not_forked(env)
+    return why
 
-    return roots.why_not_forked(env)
+
+def _module(folder: str) -> Any:
+    return importlib.import_module(f"chaos.launch.{folder}.backend")
 
 
 def open_lanes(

@@ -6,14 +6,15 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 
 from chaos.faults.base import Fault
 from chaos.model.fault_entry import FaultEntry, PlacedFault
+from chaos.model.launcher import Launcher
 from chaos.model.scenario import Cloud, Expect, Job, Limits
 from chaos.model.watch import Watch
 from chaos.plugins import AbsentFault
 from chaos.record import Record
 
 BackendName: TypeAlias = Literal["ray", "fork"]  # of a job that Ray Train starts
-# A job that torchrun starts is on `fork`, embedded, or on `torchrun`, in real processes.
-PlanBackend: TypeAlias = Literal["ray", "fork", "torchrun"]
+# Any job is on `fork`, embedded, or in its launcher's real processes, by the launcher's name.
+PlanBackend: TypeAlias = Literal["fork", Launcher]
 
 PLAN_VERSION: Literal[1] = 1
 

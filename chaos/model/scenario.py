@@ -441,7 +441,7 @@ class Scenario(Record):
         if facts.cluster is not None:
             kept = {name: getattr(self.cluster, name) for name in facts.cluster}
             if self.cluster != ClusterShape(**kept):
-                names = " and ".join(f"`{name}`" for name in facts.cluster)
+                names = " and ".join(f"`{name}`" for name in facts.cluster) or "nothing"
                 raise ValueError(f"of cluster, {facts.name} has {names}: leave the rest out")
         if self.expect.jit_checkpoint and facts.lacks_part("cluster"):
             raise ValueError(f"expect.jit_checkpoint {lacks}")

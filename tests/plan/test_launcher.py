@@ -44,14 +44,14 @@ LACKS: dict[Launcher, dict[str, str]] = {
 def lacks(facts: LauncherFacts) -> dict[str, str]:
     """Return by kind, in order, what a launcher's jobs cannot have."""
     groups = {g for g in GROUPS if g not in groups_of(facts) or facts.lacks_part(needs(g))}
-    fields = set(ClusterShape.model_fields) - set(facts.cluster or ClusterShape.model_fields)
+    cluster = ClusterShape.model_fields if facts.cluster is None else facts.cluster
     options = {option for each in FACTS.values() for option in each.options} - {*facts.options}
     found = {
         "faults": {n for n, f in OWN_FAULTS.items() if facts.lacks_part(plainest(f).needs)},
         "drawn on one node": {variant[0] for variant in DRAWN if not suits(variant, facts)},
         "checks": {check.NAME for check in CHECKS if facts.lacks_part(NEEDS.get(check.NAME))},
         "job": set(facts.lacks),
-        "cluster": fields,
+        "cluster": set(ClusterShape.model_fields) - set(cluster),
         "options": options,
     }
     return {"groups": "; ".join(sorted(groups))} | {
