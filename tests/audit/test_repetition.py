@@ -3,7 +3,8 @@
 from chaos.audit.determinism import repetition
 from chaos.audit.job_profile import job_profile
 from chaos.model.event import AnyEvent, EpochEnded, FileSaveBegun, StepDone, WroteOutside
-from chaos.model.history import Entry, History
+from chaos.model.history import History
+from tests.check.scribe import history_of
 from tests.check.shorthand import told_in
 
 
@@ -49,7 +50,7 @@ def saves_after(*places: int, once: int | None = None, left: bool = False) -> Hi
     if left:
         whats.append(WroteOutside(path="/d/cache", how="created", removed=False, after_fit=False))
     whats.append(EpochEnded(attempt=0, rank=0, epoch=0))
-    return History([Entry(time_ns=n, source="w", seq=n, what=w) for n, w in enumerate(whats)])
+    return history_of(*whats)
 
 
 def test_where_steps_end_the_epochs_a_job_by_the_clock_is_told_by_its_saves() -> None:

@@ -17,100 +17,74 @@ import tempfile
 import time
 import tracemalloc
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from chaos.check.judge import judge
 from chaos.faults.kill_worker import KillWorker
 from chaos.model import event as ev
-from chaos.model.history import Entry, History
+from chaos.model.history import History
 from chaos.model.plan import Op, Plan, Shape
 from chaos.model.scenario import Expect, Job, Limits
 from chaos.model.trigger import AtStep
 from chaos.run.journal import load_history, write_history
+from tests.check.scribe import Scribe
 
 EPOCHS = 8
 MIB = 1 << 20
 # Events beside steps: two states, three of a report, per rank and epoch.
 BESIDE = 5
+EVENT_MS = 0.05
 
 
-@dataclass
-class Recording:
+@dataclass(kw_only=True)
+class Recording(Scribe):
     """A job of `ranks` ranks and `steps` steps an epoch, as chaos would have recorded it."""
 
-    ranks: int
     steps: int
-    entries: list[Entry] = field(default_factory=list)
-    now_ns: int = 0
-
-    def add(self, source: str, what: ev.AnyEvent) -> None:
-        self.now_ns += 50_000
-        entry = Entry(time_ns=self.now_ns, source=source, seq=len(self.entries), what=what)
-        self.entries.append(entry)
 
     def run(self, *, struck: bool) -> History:
-        self.add("harness", ev.RunStarted(scenario="bench", seed=1, backend="fork"))
-        self.add("driver", _called(self.ranks))
+        self.say("harness", ev.RunStarted(scenario="bench", seed=1, backend="fork"))
+        self.say("driver", _called(self.ranks))
+        half = EPOCHS // 2
         if struck:
-            self.attempt(0, since=0, until=EPOCHS // 2, checkpoint=None)
-            self.strike()
-            before = f"checkpoint_0_{EPOCHS // 2 - 1}"
-            self.attempt(1, since=EPOCHS // 2, until=EPOCHS, checkpoint=before)
-        else:
-            self.attempt(0, since=0, until=EPOCHS, checkpoint=None)
-        self.add("driver", ev.FitReturned(metrics={}, checkpoint=None))
-        self.add("harness", ev.DriverExited(code=0))
-        self.add("harness", ev.LeftoversSearched(places=("processes",)))
-        self.add("harness", ev.RunEnded())
-        return History(self.entries)
-
-    def attempt(self, index: int, *, since: int, until: int, checkpoint: str | None) -> None:
-        places = tuple(
-            ev.WorkerPlace(rank=r, pid=index * 1000 + r, node_id=f"n{index}{r}", node_ip="::1")
-            for r in range(self.ranks)
+            self.train(since=0, until=half, checkpoint=None)
+            self.strike(half)
+        self.train(
+            since=half if struck else 0,
+            until=EPOCHS,
+            checkpoint=f"checkpoint_0_{half - 1}" if struck else None,
         )
-        self.add("controller", ev.WorkerGroupStarted(attempt=index, workers=places))
-        for place in places:
-            started = ev.WorkerStarted(
-                attempt=index,
-                rank=place.rank,
-                world_size=self.ranks,
-                pid=place.pid,
-                node_id=place.node_id,
-                checkpoint=checkpoint,
-                epoch=since,
-            )
-            self.add(f"worker-{place.pid}", started)
+        self.say("driver", ev.FitReturned(metrics={}, checkpoint=None))
+        return self.close()
+
+    def train(self, *, since: int, until: int, checkpoint: str | None) -> None:
+        for place in self.open():
+            self.start(place, checkpoint, since)
         for epoch in range(since, until):
-            self.epoch(index, epoch)
+            self.train_epoch(epoch)
 
-    def epoch(self, attempt: int, epoch: int) -> None:
-        self.states(attempt, epoch, 0, "entered")
-        for step in range(1, self.steps + 1):
-            for rank in range(self.ranks):
-                self.add(f"worker-{attempt * 1000 + rank}", _step(attempt, rank, epoch, step))
-        self.states(attempt, epoch, self.steps, "left")
+    def train_epoch(self, epoch: int) -> None:
+        self.states(epoch, 0, "entered")
+        self.do_steps(epoch, self.steps)
+        self.states(epoch, self.steps, "left")
+        name = f"checkpoint_{self.attempt}_{epoch}"
         for rank in range(self.ranks):
-            place: dict[str, Any] = {"attempt": attempt, "rank": rank, "epoch": epoch}
-            self.add(f"worker-{attempt * 1000 + rank}", ev.ReportBegun(**place))
-            name = f"checkpoint_{attempt}_{epoch}"
+            place: dict[str, Any] = {"attempt": self.attempt, "rank": rank, "epoch": epoch}
             part = ev.PartUploaded(**place, checkpoint=name, files={f"{rank}.pt": f"{epoch:016x}"})
-            self.add(f"worker-{attempt * 1000 + rank}", part)
-            self.add(f"worker-{attempt * 1000 + rank}", ev.ReportReturned(**place, error=None))
+            reported = ev.ReportBegun(**place), part, ev.ReportReturned(**place, error=None)
+            self.worker(rank, *reported, ms=EVENT_MS)
         metrics = tuple({"epoch": epoch, "loss": 1 / (1 + epoch)} for _ in range(self.ranks))
-        self.add(
-            "controller",
-            ev.Committed(
-                attempt=attempt,
-                epoch=epoch,
-                checkpoint=f"checkpoint_{attempt}_{epoch}",
-                metrics=metrics,
-            ),
-        )
+        of: dict[str, Any] = {"attempt": self.attempt, "epoch": epoch}
+        self.say("controller-9", ev.Committed(**of, checkpoint=name, metrics=metrics))
 
-    def states(self, attempt: int, epoch: int, step: int, moment: str) -> None:
+    def do_steps(self, epoch: int, count: int) -> None:
+        for step in range(1, count + 1):
+            for rank in range(self.ranks):
+                self.worker(rank, _step(self.attempt, rank, epoch, step), ms=EVENT_MS)
+
+    def states(self, epoch: int, step: int, moment: Any) -> None:
         done = epoch * self.steps + step
         for rank in range(self.ranks):
             parts = (
@@ -119,29 +93,15 @@ class Recording:
                 ev.Component(name="optimizer.lr", digest="aa", size=0.1),
                 ev.Component(name="rng.torch", digest=f"{done:08x}{rank:08x}"),
             )
-            seen = ev.StateSeen(
-                attempt=attempt,
-                rank=rank,
-                epoch=epoch,
-                step=step,
-                moment=moment,  # type: ignore[arg-type]
-                components=parts,
-            )
-            self.add(f"worker-{attempt * 1000 + rank}", seen)
+            place = {"attempt": self.attempt, "rank": rank, "epoch": epoch, "step": step}
+            seen = ev.StateSeen(**place, moment=moment, components=parts)
+            self.worker(rank, seen, ms=EVENT_MS)
 
-    def strike(self) -> None:
-        place: dict[str, Any] = {"op": 0, "attempt": 0, "rank": 1, "pid": 1, "node_id": "n01"}
-        for step in (1, 2):
-            for rank in range(self.ranks):
-                self.add(f"worker-{rank}", _step(0, rank, EPOCHS // 2, step))
-        self.add("chaos", ev.GateReached(**place))
-        self.add("chaos", ev.FaultInvoked(**place, fault="kill_worker"))
-        self.add("chaos", ev.FaultEnded(op=0, status="ok", detail="rank 1 is gone"))
-        errors = {1: "gone"}
-        decided = ev.FailureDecided(
-            attempt=0, decision="RETRY", charged="failures", error="E", errors=errors
-        )
-        self.add("controller", decided)
+    def strike(self, epoch: int) -> None:
+        self.do_steps(epoch, 2)
+        self.invoke(0, "kill_worker", 1)
+        self.gone(0, "rank 1 is gone")
+        self.decide("failures")
 
 
 def _called(ranks: int) -> ev.FitCalled:
@@ -188,8 +148,8 @@ def measure(events: int, ranks: int) -> str:
     """Decode and judge one synthetic run, and say how fast and in how much memory."""
     steps = max(3, events // (ranks * EPOCHS) - BESIDE)
     tracemalloc.start()
-    baseline = Recording(ranks, steps).run(struck=False)
-    history = Recording(ranks, steps).run(struck=True)
+    baseline = Recording(ranks=ranks, steps=steps).run(struck=False)
+    history = Recording(ranks=ranks, steps=steps).run(struck=True)
     held = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     decode_s, judge_s = decoding_s(history), judging_s(plan(ranks), history, baseline)

@@ -7,6 +7,7 @@
     r report     r                 report() is entered, and returns, on all ranks
     u upload     u                 all ranks' parts of this epoch's checkpoint are uploaded
     c commit     c  c-  c,n=3      the report is committed; without a checkpoint; with a metric
+    e early      e                 its first report comes before it trains: of the epoch before
     d delete     d:c0              Ray removes a checkpoint
     L storage    L:c0,c1~  L       what storage holds when the run is over: `~` is damaged
     w write      w:f  w:f=3        a file is written; `ship` in it is 3
@@ -58,6 +59,7 @@ LETTERS = {
     "r": "report",
     "u": "upload",
     "c": "commit",
+    "e": "early",
     "d": "delete",
     "L": "storage",
     "w": "write",
@@ -164,6 +166,16 @@ class _Telling(Scribe):
         name = None if of.startswith("-") else f"c{self.epoch - 1}"
         committed = ev.Committed(
             attempt=self.attempt, epoch=self.epoch - 1, checkpoint=name, metrics=metrics
+        )
+        self.say("controller-9", committed)
+
+    def on_early(self, of: str, number: int | None) -> None:
+        committed = ev.Committed(
+            attempt=self.attempt,
+            epoch=self.epoch - 1,
+            checkpoint=f"e{self.attempt}",
+            metrics=({},) * self.ranks,
+            early=True,
         )
         self.say("controller-9", committed)
 

@@ -8,7 +8,7 @@ from chaos.check.state_at_resume import Beside
 from chaos.check.state_snapshots import StateSnapshots, differing, parts_of
 from chaos.check.tolerance import EXACT
 from chaos.model import event as ev
-from chaos.model.history import Entry, History
+from tests.check.scribe import history_of
 
 Told = dict[str, str]  # a part's name, and "structure=content"
 
@@ -27,17 +27,13 @@ def seen(parts: Told, *, attempt: int = 0, epoch: int = 0, moment: str = "entere
     )
 
 
-def history(*events: ev.AnyEvent) -> History:
-    return History([Entry(time_ns=n, source="w", seq=n, what=e) for n, e in enumerate(events)])
-
-
 def names(snapshots: StateSnapshots) -> list[list[str]]:
     return [sorted(parts_of(state)) for _, state in snapshots.all]
 
 
 def test_a_part_keeps_its_name_when_another_before_it_is_gone() -> None:
     of = StateSnapshots(
-        history(
+        history_of(
             seen({"model": "auto=1", "model.1": "head=1", "optimizer.1.lr": "h=.1"}),
             seen({"model": "head=2", "optimizer.lr": "h=.1"}, epoch=1),
         )
@@ -51,10 +47,10 @@ def test_a_part_keeps_its_name_when_another_before_it_is_gone() -> None:
 
 def test_a_run_names_its_parts_as_its_baseline_does() -> None:
     baseline = StateSnapshots(
-        history(seen({"model": "auto=1"}), seen({"model": "head=1"}, epoch=1))
+        history_of(seen({"model": "auto=1"}), seen({"model": "head=1"}, epoch=1))
     )
     run = StateSnapshots(
-        history(seen({"model": "head=1", "model.1": "third=1"}, epoch=1)), baseline
+        history_of(seen({"model": "head=1", "model.1": "third=1"}, epoch=1)), baseline
     )
 
     assert names(baseline) == [["model"], ["model.1"]]
@@ -63,9 +59,9 @@ def test_a_run_names_its_parts_as_its_baseline_does() -> None:
 
 
 def test_of_owners_that_are_alike_another_number_of_them_is_not_the_same() -> None:
-    baseline = StateSnapshots(history(seen({"model": "twin=copy", "model.1": "twin=own"})))
-    both = StateSnapshots(history(seen({"model": "twin=copy", "model.1": "twin=own"})), baseline)
-    one = StateSnapshots(history(seen({"model": "twin=own"})), baseline)
+    baseline = StateSnapshots(history_of(seen({"model": "twin=copy", "model.1": "twin=own"})))
+    both = StateSnapshots(history_of(seen({"model": "twin=copy", "model.1": "twin=own"})), baseline)
+    one = StateSnapshots(history_of(seen({"model": "twin=own"})), baseline)
 
     due = baseline.all[0][1]
     assert not list(differing(both.all[0][1], due, EXACT))
@@ -76,7 +72,7 @@ def test_of_owners_that_are_alike_another_number_of_them_is_not_the_same() -> No
 def test_parts_without_a_structure_keep_their_names() -> None:
     told = seen({"rng.torch": "=a", "optimizer.slots.1": "=b", "model.weights": "=c"})
 
-    [(_, state)] = StateSnapshots(history(told)).all
+    [(_, state)] = StateSnapshots(history_of(told)).all
 
     assert state == told
 
@@ -92,9 +88,9 @@ def test_parts_without_a_structure_keep_their_names() -> None:
 )
 def test_a_part_is_lost_only_where_what_it_belongs_to_is_there(ours: Told, standing: str) -> None:
     parts = {"optimizer.state": "o=x", "optimizer.exp_avg": "o=1"}
-    baseline = RunTables(history(seen(parts, epoch=1)))
+    baseline = RunTables(history_of(seen(parts, epoch=1)))
     run = RunTables(
-        history(
+        history_of(
             ev.WorkerStarted(
                 attempt=1, rank=0, world_size=1, pid=1, node_id="n", checkpoint="c0", epoch=1
             ),

@@ -10,8 +10,9 @@ from packaging.requirements import Requirement
 
 from chaos.job_failure import EXTRAS, missing_module
 from chaos.model import event as ev
-from chaos.model.history import Entry, History
+from chaos.model.history import History
 from tests.called import chaos
+from tests.check.scribe import history_of
 from tests.forked.conftest import ROOT
 
 JOBS = ROOT / "tests/ray/jobs"
@@ -21,17 +22,13 @@ TINY = "scenario: {0}\njob: {{script: {1}/tiny.py, workers: 1}}\n"
 NEEDS = "scenario: {0}\njob: {{script: {1}/needs_an_extra.py, workers: 1, args: {2}}}\n"
 
 
-def history(*events: ev.AnyEvent) -> History:
-    return History([Entry(time_ns=n, source="x", seq=n, what=e) for n, e in enumerate(events)])
-
-
 def script_raised(message: str, error: str = "ModuleNotFoundError") -> History:
-    return history(ev.ScriptRaised(error=error, message=message))
+    return history_of(ev.ScriptRaised(error=error, message=message))
 
 
 def in_a_worker(error: str) -> History:
     about: dict[str, Any] = {"attempt": 0, "decision": "RAISE", "charged": "failures"}
-    return history(ev.FailureDecided(**about, error="WorkerGroupError", errors={0: error}))
+    return history_of(ev.FailureDecided(**about, error="WorkerGroupError", errors={0: error}))
 
 
 @pytest.mark.parametrize(
@@ -46,7 +43,7 @@ def in_a_worker(error: str) -> History:
         (script_raised("No module named 'lightning.nothing'"), None),  # it is there, and lacks that
         (script_raised("No module named 'xgboost'", error="RuntimeError"), None),
         (in_a_worker("ValueError: ModuleNotFoundError: No module named 'xgboost'"), None),
-        (history(), None),
+        (history_of(), None),
     ],
 )
 def test_what_is_missing_is_ours_to_name_where_an_extra_installs_it(

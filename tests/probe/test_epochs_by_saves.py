@@ -6,7 +6,6 @@ import pytest
 
 from chaos import declared
 from chaos.model.event import AnyEvent, EpochEnded, StepDone
-from chaos.model.history import Entry, History
 from chaos.model.watch import Watch
 from chaos.probe.cursor import Cursor, Recorder
 from chaos.probe.job_files import JobFiles
@@ -14,6 +13,7 @@ from chaos.probe.saves import SaveRecord, Saves
 from chaos.probe.watchers import Watchers
 from chaos.run.directory import LENGTHS, RunDirectory
 from chaos.run.record_file import write_fields
+from tests.check.scribe import history_of
 
 
 class Rank:
@@ -142,9 +142,8 @@ def test_lengths_are_of_each_rank(tmp_path: Path) -> None:
         StepDone(attempt=0, rank=1, epoch=0, step=2, losses=None),
         EpochEnded(attempt=0, rank=0, epoch=0),
     ]
-    entries = [Entry(time_ns=n, source="x", seq=n, what=what) for n, what in enumerate(whats)]
     directory = RunDirectory(tmp_path)
-    directory.save_lengths(History(entries))
+    directory.save_lengths(history_of(*whats))
 
     saves = Saves(directory.saves)
     assert (saves.lengths(), saves.lengths(1), saves.lengths(7)) == ({0: 3}, {0: 2}, {0: 3})
