@@ -57,7 +57,6 @@ class AuditedJob(Record):
 
     @property
     def facts(self) -> LauncherFacts:
-        """The facts of its launcher."""
         return FACTS[self.launcher]
 
 
@@ -140,7 +139,6 @@ class Card(Record):
 
     @property
     def broken(self) -> int:
-        """The number of them."""
         return len(self.wrong)
 
     @property

@@ -129,7 +129,6 @@ class JobProfile:
 
     @property
     def facts(self) -> LauncherFacts:
-        """The facts of its launcher."""
         return FACTS[self.launcher]
 
     @cached_property

@@ -49,7 +49,6 @@ class Save:
 
     @property
     def place(self) -> Place:
-        """Its place in training."""
         return Place(self.epoch, self.step)
 
 

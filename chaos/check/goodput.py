@@ -47,9 +47,10 @@ _KINDS: tuple[type[Event], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A moment; `phase`: the use of the time since the moment before."""
+    """A moment."""
 
     time_ns: int
+    #: the use of the time since the moment before
     phase: Spent
     is_step: bool = False
 
@@ -184,8 +185,9 @@ def meaning(phase: Phase, terms: LauncherWords) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of time in one phase; `attempt` is the index of the attempt that is charged."""
+    """A stretch of time in one phase."""
 
+    #: the index of the attempt that is charged
     attempt: int
     phase: Phase
     since_ns: int

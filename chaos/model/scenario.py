@@ -136,7 +136,6 @@ class Job(Record):
 
     @property
     def facts(self) -> LauncherFacts:
-        """The facts of its launcher."""
         return FACTS[self.launcher]
 
     @property

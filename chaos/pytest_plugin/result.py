@@ -33,10 +33,12 @@ LINE_MAX = 120
 
 
 class BrokenPromise(NamedTuple):
-    """One broken promise: the check that found it, its message, the events that show it."""
+    """One broken promise."""
 
+    #: the one that found it
     check: str
     message: str
+    #: the numbers of those that show it
     events: tuple[int, ...]
 
 
@@ -58,7 +60,6 @@ class Result:
 
     @property
     def inconclusive(self) -> bool:
-        """Whether the run is inconclusive."""
         return self.verdict.status == "inconclusive"
 
     @property
@@ -137,7 +138,6 @@ class Result:
 
     @property
     def directory(self) -> Path:
-        """The run's folder."""
         return Path(self.run.directory)
 
     @property

@@ -249,7 +249,6 @@ class Display(Moving):
         return self
 
     def show(self, entries: Sequence[Entry]) -> None:
-        """Show new events, in order."""
         for entry in entries:
             self.progress = advance(self.progress, entry)
             if not self.moves and is_notable(entry):

@@ -221,8 +221,8 @@ def test_a_ray_that_was_never_tested_and_what_a_backend_says_reach_the_terminal(
         "def test_opens(pytestconfig, monkeypatch):\n"
         "    monkeypatch.setattr(compat, 'untested_version', lambda: 'Ray 9 is unknown')\n"
         "    runs = runs_of(pytestconfig)\n"
-        "    runs.backend._rays._say('Ray dashboard: http://127.0.0.1:8265')\n"
-        "    runs.backend._rays._say('Ray dashboard: http://127.0.0.1:8265')\n"
+        "    runs.backend._opened['ray']._say('Ray dashboard: http://127.0.0.1:8265')\n"
+        "    runs.backend._opened['ray']._say('Ray dashboard: http://127.0.0.1:8265')\n"
         "    runs._pass_on_what_was_said()\n"
     )
 

@@ -103,7 +103,6 @@ class ForkedRun(LocalRun[int, ProcessWorld]):
         return failed
 
     def pid_of(self, driver: int) -> int:
-        """Return the driver, which is a pid."""
         return driver
 
     def exit_code(self, driver: int) -> int | None:
@@ -145,7 +144,6 @@ class ForkedRun(LocalRun[int, ProcessWorld]):
             self._memory.end_the_largest(ranks, self.journal)
 
     def stacks_of(self, driver: int) -> list[tuple[int, str]]:
-        """Return the driver."""
         return [(driver, DRIVER_STACKS)]
 
     def descendants(self) -> list[psutil.Process]:
@@ -158,7 +156,6 @@ class ForkedRun(LocalRun[int, ProcessWorld]):
         return confines_of(self.plan)
 
     def storage_after(self, op: int) -> StorageSeen | None:
-        """Look at Ray Train's storage."""
         return look_for(self.plan, self.directory)(op)
 
     def search_storage(self) -> tuple[str, ...]:

@@ -69,7 +69,6 @@ class TorchrunRun(LocalRun[Agents, AgentWorld]):
         return True
 
     def serve(self, name: str, controller: ChaosController) -> RoundServer:
-        """Answer agents and workers."""
         return RoundServer(name, controller, self.world, self.journal)
 
     def start_driver(self) -> Agents:
@@ -142,7 +141,6 @@ class TorchrunRun(LocalRun[Agents, AgentWorld]):
         return -signal.SIGKILL
 
     def meanwhile(self) -> None:
-        """Wait."""
         self.clock.sleep(POLL_S)
 
     def stacks_of(self, driver: Agents) -> list[tuple[int, str]]:
