@@ -35,6 +35,7 @@ from chaos.cli.options import (
     Words,
     launcher_with_a_note,
     node_range,
+    not_side_by_side,
     seconds,
 )
 from chaos.cli.rules import Instead, NotWith, refuse_others_options
@@ -226,7 +227,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
     storage: StorageOn = None,
     allow_writes: AllowWrites = None,
     seed: Seed = 0,
-    jobs: Jobs = None,
+    jobs: Annotated[Jobs, not_side_by_side("ray")] = None,
     backend: AnyBackend = "fork",
     address: Lanes = None,
     form: Format = None,

@@ -47,10 +47,10 @@ def hours(text: str | float) -> float:
     return seconds(f"{text}h" if is_bare else text) / 3600
 
 
-def not_side_by_side(backend: PlanBackend) -> NotWith:
-    """Return the rule that runs do not go on side by side on a backend."""
+def not_side_by_side(*backends: PlanBackend) -> NotWith:
+    """Return the rule of `--jobs` for a command whose runs do not go side by side on these."""
     why = "only forked workers run side by side"
-    return NotWith("backend", why, "Add --backend fork.", values=(backend,), unless=1)
+    return NotWith("backend", why, "Add --backend fork.", values=backends, unless=1)
 
 
 Reports = Annotated[
@@ -89,7 +89,6 @@ StartedBy = Annotated[
 Jobs = Annotated[
     int | None,
     typer.Option("--jobs", "-j", min=1, metavar="N", help="Runs side by side (fork only)."),
-    not_side_by_side("ray"),
 ]
 Words = Annotated[
     list[str] | None,

@@ -38,7 +38,7 @@ class Instead(NamedTuple):
     why: str
 
 
-class _Option(NamedTuple):
+class Option(NamedTuple):
     """One option of a command, in this call."""
 
     name: str
@@ -54,7 +54,7 @@ class _Option(NamedTuple):
 
 def refuse_contradictions(command: Callable[..., object], params: Mapping[str, Any]) -> None:
     """Raise `UsageError` if options of this call exclude each other."""
-    options = _options(command, params)
+    options = options_of(command, params)
     for option in options.values():
         for rule in option.rules if option.is_given else ():
             if isinstance(rule, Needs) and not (other := options[rule.other]).is_given:
@@ -64,7 +64,7 @@ def refuse_contradictions(command: Callable[..., object], params: Mapping[str, A
                 raise UsageError(rule.problem, rule.hint, place=option.name)
 
 
-def _is_broken(rule: NotWith, option: _Option, other: _Option) -> bool:
+def _is_broken(rule: NotWith, option: Option, other: Option) -> bool:
     is_there = other.value in rule.values if rule.values else other.is_given
     return is_there and (rule.unless is None or option.value != rule.unless)
 
@@ -73,7 +73,7 @@ def refuse_others_options(
     command: Callable[..., object], params: Mapping[str, Any], facts: LauncherFacts
 ) -> None:
     """Raise `UsageError` for an option, or a backend, that this launcher's row does not have."""
-    for option in _options(command, params).values():
+    for option in options_of(command, params).values():
         takers = [each for each in FACTS.values() if option.name in each.options]
         if option.is_given and takers and facts not in takers:
             raise _not_taken(option.name, option, takers[0], facts)
@@ -83,9 +83,7 @@ def refuse_others_options(
             raise _not_taken(name, option, FACTS[option.value], facts)
 
 
-def _not_taken(
-    name: str, option: _Option, taker: LauncherFacts, facts: LauncherFacts
-) -> UsageError:
+def _not_taken(name: str, option: Option, taker: LauncherFacts, facts: LauncherFacts) -> UsageError:
     why = "".join(f": {rule.why}" for rule in option.rules if isinstance(rule, Instead))
     problem = f"{name} is for scripts that {taker.name} starts{why}"
     but = f"if {taker.name} starts the script"
@@ -96,13 +94,13 @@ def _not_taken(
     return UsageError(problem, hint, place=option.name)
 
 
-def _options(command: Callable[..., object], params: Mapping[str, Any]) -> dict[str, _Option]:
+def options_of(command: Callable[..., object], params: Mapping[str, Any]) -> dict[str, Option]:
     """Return the options of a command by parameter."""
-    found, hints = dict[str, _Option](), get_type_hints(command, include_extras=True)
+    found, hints = dict[str, Option](), get_type_hints(command, include_extras=True)
     for name, parameter in inspect.signature(command).parameters.items():
         stated = get_args(hints.get(name))
         for info in stated:
             if isinstance(info, OptionInfo):  # its name is where, without `Annotated`, a default is
                 known = str(info.default)
-                found[name] = _Option(known, params.get(name), parameter.default, stated)
+                found[name] = Option(known, params.get(name), parameter.default, stated)
     return found

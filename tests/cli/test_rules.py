@@ -1,0 +1,62 @@
+"""Options that exclude each other are refused by what they declare, whichever command has them."""
+
+from importlib import import_module
+from typing import Annotated
+
+import pytest
+import typer
+
+from chaos.cli.audit import audit
+from chaos.cli.commands import COMMANDS, CommandEntry
+from chaos.cli.rules import Needs, NotWith, options_of, refuse_contradictions
+from chaos.errors import UsageError
+from chaos.model.launcher import FACTS
+
+
+def command(
+    place: Annotated[str | None, typer.Option("--place"), Needs("trace")] = None,
+    trace: Annotated[bool, typer.Option("--trace")] = False,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", "-j"), NotWith("trace", "no jobs", unless=1)
+    ] = None,
+    by: Annotated[str, typer.Option("--by"), NotWith("jobs", "never three", values=(3,))] = "clock",
+) -> None:
+    """Do nothing."""
+    del place, trace, jobs, by
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"place": "here"}, "--place goes with --trace"),
+        ({"place": "here", "trace": True}, None),
+        ({"jobs": 2, "trace": True}, "no jobs"),
+        ({"jobs": 1, "trace": True}, None),
+        ({"jobs": 2}, None),
+        ({"by": "steps", "jobs": 3}, "never three"),
+        ({"by": "steps", "jobs": 2}, None),
+        ({"by": "clock", "jobs": 3}, None),  # the default asks for nothing
+    ],
+)
+def test_what_is_given_is_held_to_its_rules(given: dict[str, object], problem: str | None) -> None:
+    params = {"by": "clock", "trace": False, **given}
+    if problem is None:
+        refuse_contradictions(command, params)
+        return
+    with pytest.raises(UsageError, match=problem):
+        refuse_contradictions(command, params)
+
+
+@pytest.mark.parametrize("entry", COMMANDS, ids=lambda entry: entry.name)
+def test_every_rule_names_a_parameter_of_its_command(entry: CommandEntry) -> None:
+    module, _, name = entry.function.partition(":")
+    options = options_of(getattr(import_module(f"chaos.cli.{module}"), name), {})
+
+    rules = [rule for option in options.values() for rule in option.rules]
+    assert all(rule.other in options for rule in rules if isinstance(rule, Needs | NotWith))
+
+
+def test_every_option_of_a_row_is_one_of_an_audit() -> None:
+
+    names = {option.name for option in options_of(audit, {}).values()}
+    assert {option for facts in FACTS.values() for option in facts.options} <= names
