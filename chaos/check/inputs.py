@@ -19,11 +19,13 @@ from chaos.model.places import RankEpoch
 
 @dataclass(frozen=True, slots=True)
 class InputsApart:
-    """One rank's epoch whose inputs leave the baseline's, at its steps from `first` to `last`."""
+    """One rank's epoch whose inputs leave the baseline's."""
 
     rank: int
     epoch: int
+    #: the first step with other inputs
     first: Step
+    #: the last one
     last: Step
     steps: Sequence[Step]
 
@@ -35,16 +37,17 @@ class InputsApart:
 
 @dataclass
 class Counted:
-    """Inputs beside the baseline's: the steps that were compared, and those that differ.
+    """Inputs beside the baseline's."""
 
-    `apart` has the latter by rank and epoch. `due` are the attempts that owe some, `seen` those
-    that have some.
-    """
-
+    #: the steps that were compared
     compared: int = 0
+    #: those of them that differ
     differing: int = 0
+    #: these by rank and epoch
     apart: list[InputsApart] = field(default_factory=list)
+    #: the attempts that owe some
     due: set[int] = field(default_factory=set)
+    #: those that have some
     seen: set[int] = field(default_factory=set)
 
     @classmethod
@@ -78,15 +81,14 @@ class Counted:
 
 @dataclass(frozen=True)
 class InputComparison:
-    """The inputs of a lineage and the baseline's; `before`: those from before the first fault.
-
-    `has_epochs`: the steps between two reports use the same part of the data in both.
-    """
+    """The inputs of a lineage and the baseline's."""
 
     ours: Lineage
     theirs: Lineage
     steps: Sequence[Aligned]
+    #: the steps from before the first fault
     before: Sequence[Aligned]
+    #: the steps between two reports use the same part of the data in both
     has_epochs: bool = True
 
     @cached_property

@@ -20,15 +20,14 @@ TOGETHER = "mean loss of all ranks"
 
 @dataclass(frozen=True)
 class Sides:
-    """A run and its baseline: the lineages, and their steps aligned.
-
-    `before` holds the steps made before the first fault.
-    """
+    """A run and its baseline, with their steps aligned."""
 
     attempts: Sequence[Attempt]
     ours: Lineage
     theirs: Lineage
+    #: the surviving steps
     steps: Sequence[Aligned]
+    #: those made before the first fault
     before: Sequence[Aligned]
 
     @classmethod
@@ -40,29 +39,31 @@ class Sides:
 
 @dataclass(frozen=True)
 class NumberComparison:
-    """The numbers of a run, compared with its baseline's.
+    """The numbers of a run, compared with its baseline's."""
 
-    `control` counts the losses before the first fault, discarded since or not. `losses` and
-    `metrics` count the surviving lineage. Metrics that are not among them are named: `not_compared`
-    differ before the fault too, or are too noisy; `unproven` differ and were not seen before it;
-    `ignored` the scenario leaves out. `steps_apart` are surviving steps without a loss on both
-    sides, `silent` the resumed attempts of which nothing that survived was compared. `resized`
-    counts the surviving steps of attempts with another number of workers, which have no
-    counterpart on their rank; `together` counts the mean losses of those that saw the baseline's
-    samples on all ranks together, and a stated tolerance alone judges them. `nearness` is the
-    largest difference among them, relative to the baseline's.
-    """
-
+    #: the losses before the first fault, discarded since or not
     control: Tally[NumberPair]
+    #: those of the surviving lineage
     losses: Tally[NumberPair]
+    #: likewise, without those that are named below
     metrics: Tally[NumberPair]
+    #: the metrics that differ before the fault too, or are too noisy
     not_compared: tuple[str, ...]
+    #: the metrics that differ, and were not seen before the fault
     unproven: tuple[str, ...]
+    #: the metrics that the scenario leaves out
     ignored: tuple[str, ...]
+    #: the surviving steps without a loss on both sides
     steps_apart: int
+    #: the resumed attempts of which nothing that survived was compared
     silent: tuple[int, ...]
+    #: the surviving steps of attempts with another number of workers, which have no counterpart on
+    #: their rank
     resized: int
+    #: the mean losses of those that saw the baseline's samples on all ranks together; a stated
+    #: tolerance alone judges them
     together: Tally[NumberPair]
+    #: the largest difference among them, relative to the baseline's
     nearness: float
 
     @classmethod
