@@ -3,7 +3,7 @@
 All other checks compare with the baseline, which has the same flaw.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from chaos.check.lineage import Lineage
@@ -12,7 +12,7 @@ from chaos.check.steps import Steps
 # Epochs that are needed to see whether their order repeats.
 SEVERAL = 2
 
-Epoch: TypeAlias = dict[int, Steps]  # by rank
+Epoch: TypeAlias = Mapping[int, Steps]  # by rank
 
 
 def data_warnings(course: Lineage) -> Iterator[str]:
@@ -35,11 +35,8 @@ def data_warnings(course: Lineage) -> Iterator[str]:
 
 def _epochs(course: Lineage) -> list[Epoch]:
     """Return the finished epochs: those that were reported, or all where none was."""
-    found: dict[int, Epoch] = {}
-    for (rank, epoch), steps in sorted(course.steps.items()):
-        found.setdefault(epoch, {})[rank] = steps
     ended = {commit.epoch for commit in course.commits}
-    return [steps for epoch, steps in found.items() if epoch in ended or not ended]
+    return [steps for epoch, steps in course.by_epoch.items() if epoch in ended or not ended]
 
 
 def _has_one_order(epochs: Sequence[Epoch]) -> bool:

@@ -4,7 +4,6 @@ The inputs before the first fault are the control: inputs that differ there alre
 without a seed) do not repeat here.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -126,6 +125,14 @@ class InputComparison:
         return tuple(sorted(self._counted.apart, key=lambda a: (a.epoch, a.rank)))
 
     @cached_property
+    def apart_by_epoch(self) -> Mapping[int, Sequence[InputsApart]]:
+        """The same, the ranks of each epoch together."""
+        found: dict[int, list[InputsApart]] = {}
+        for apart in self.apart:
+            found.setdefault(apart.epoch, []).append(apart)
+        return found
+
+    @cached_property
     def silent(self) -> tuple[int, ...]:
         """The resumed attempts without any inputs seen, though the baseline's were."""
         missed = self._counted.due - self._counted.seen
@@ -189,7 +196,7 @@ class InputComparison:
         other = self.other_epoch(apart.steps)
         if other is None or other == apart.epoch:
             return False
-        one, two = (self.samples(self.theirs, epoch) for epoch in (apart.epoch, other))
+        one, two = (self.theirs.samples(epoch) for epoch in (apart.epoch, other))
         return one is not None and two is not None and one != two
 
     # -- samples -------------------------------------------------------------------------------
@@ -198,10 +205,6 @@ class InputComparison:
     def known(self) -> frozenset[str]:
         """Every sample of the baseline."""
         return frozenset(one for step in self.theirs.all_steps() for one in step.samples or ())
-
-    def samples(self, course: Lineage, epoch: int) -> Counter[str] | None:
-        """Return the samples of one epoch over all ranks, counted; None if some are not known."""
-        return count_samples(s for rank in course.ranks for s in course.steps_of(rank, epoch))
 
     @cached_property
     def batch(self) -> int:

@@ -10,13 +10,14 @@ steps then come from two attempts:
     lineage      0 0 0 0                      0 0 1 1 1 1    steps 3 to 5 of attempt 0 are lost
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 
 from chaos.check.attempt import Attempt, Commit
-from chaos.check.steps import NO_STEPS, Step, Steps
+from chaos.check.steps import NO_STEPS, Step, Steps, count_samples
 from chaos.model.event import FileSaved, FileWritten, StateSeen
 from chaos.model.events.base import StepEvent
 from chaos.model.places import AttemptRank, Place, RankEpoch
@@ -70,6 +71,22 @@ class Lineage:
     def steps_of(self, rank: int, epoch: int) -> Steps:
         """Return the steps of one rank in one epoch."""
         return self.steps.get(RankEpoch(rank, epoch), NO_STEPS)
+
+    @cached_property
+    def by_epoch(self) -> Mapping[int, Mapping[int, Steps]]:
+        """The steps of each epoch, rank by rank."""
+        found: dict[int, dict[int, Steps]] = {}
+        for (rank, epoch), steps in sorted(self.steps.items()):
+            found.setdefault(epoch, {})[rank] = steps
+        return found
+
+    def of_ranks(self, epoch: int) -> Collection[Steps]:
+        """Return the steps of one epoch, rank by rank."""
+        return self.by_epoch.get(epoch, {}).values()
+
+    def samples(self, epoch: int) -> Counter[str] | None:
+        """Return the samples of one epoch over all ranks, counted; None if some are not known."""
+        return count_samples(chain.from_iterable(self.of_ranks(epoch)))
 
     def count(self, rank: int, epoch: int) -> int:
         return len(self.steps_of(rank, epoch))

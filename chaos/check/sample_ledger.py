@@ -9,7 +9,6 @@ from statistics import multimode
 from chaos.check.analysis import RunAnalysis
 from chaos.check.compare import Aligned
 from chaos.check.inputs import InputComparison
-from chaos.check.lineage import Lineage
 from chaos.check.steps import Steps, count_samples
 from chaos.model.severity import Severity
 from chaos.model.verdict import Anomaly
@@ -49,22 +48,22 @@ class SampleLedger:
 
     def of(self, epoch: int) -> EpochSamples:
         """Return the account of a finished epoch."""
-        attempts = frozenset(s.attempt for steps in self._ours(epoch) for s in steps)
+        attempts = frozenset(s.attempt for steps in self.feeds.ours.of_ranks(epoch) for s in steps)
         if attempts & self.analysis.resized:
             return self._of_other_size(epoch, attempts)
         groups = self._aligned.get(epoch, ())
-        is_due = all(steps.are_watched for steps in self._theirs(epoch))
+        is_due = all(steps.are_watched for steps in self.feeds.theirs.of_ranks(epoch))
         found = EpochSamples(epoch, attempts, is_due=is_due)
         if groups and all(group.has_equal_inputs for group in groups):
             return found
-        if not is_due or not all(steps.are_watched for steps in self._ours(epoch)):
+        if not is_due or not all(steps.are_watched for steps in self.feeds.ours.of_ranks(epoch)):
             return _left(found, NOT_SEEN)
         # Inputs that are equal as far as they go are steps too few or too many: see `epochs`.
-        return self._beside(found) if epoch in self._apart else found
+        return self._beside(found) if epoch in self.feeds.apart_by_epoch else found
 
     def _beside(self, found: EpochSamples) -> EpochSamples:
         feeds, epoch = self.feeds, found.epoch
-        ours, due = feeds.samples(feeds.ours, epoch), feeds.samples(feeds.theirs, epoch)
+        ours, due = feeds.ours.samples(epoch), feeds.theirs.samples(epoch)
         if ours is None or due is None:
             return _left(found, "its samples cannot be distinguished")
         if not feeds.known.issuperset(ours):
@@ -93,7 +92,7 @@ class SampleLedger:
         sizes = {a.size for a in self.analysis.run.attempts if a.index in attempts}
         if len(sizes) > 1 and not self._is_one_pass:
             return _left(found, f"{_workers(sizes)} trained it")
-        ours, due = feeds.samples(feeds.ours, epoch), feeds.samples(feeds.theirs, epoch)
+        ours, due = feeds.ours.samples(epoch), feeds.theirs.samples(epoch)
         if ours is None or due is None:
             return _left(found, NOT_SEEN)
         # The sampler of torch fills the last batch up so that all ranks have as many, or drops it:
@@ -122,12 +121,12 @@ class SampleLedger:
         if not ours or not due or not feeds.known.issuperset(ours):
             return None
         passes, size = min(due.values()), len(due)
-        steps = {step for epoch in self._of_theirs for step in self._step_sizes(epoch)}
+        steps = {step for epoch in feeds.theirs.by_epoch for step in self._step_sizes(epoch)}
         rounded = max(steps) * sum(bool(r.attempt.steps) for r in self.analysis.restarts)
         filled = passes * max(-size % step for step in steps) + rounded
         dropped = passes * max(size % step for step in steps) + rounded
         more, fewer = (ours - due).total(), (due - ours).total()
-        again = filled + sum(map(self._forgiven, self._of_theirs))
+        again = filled + sum(map(self._forgiven, feeds.theirs.by_epoch))
         is_even = due.total() - passes * size <= filled
         if (
             not is_even
@@ -149,7 +148,7 @@ class SampleLedger:
             f"epoch {found.epoch}: of {plural(due.total(), 'sample')}, {(due - ours).total()} "
             f"were never trained, and {(ours - due).total()} once too often"
         )
-        events = tuple(steps[0].number for steps in self._ours(found.epoch) if steps)
+        events = tuple(steps[0].number for steps in self.feeds.ours.of_ranks(found.epoch) if steps)
         is_meant = self.analysis.plan.expect.sampling == "resampled"
         severity: Severity = "not reproducible" if is_meant else "wrong result"
         return replace(found, anomaly=Anomaly(message=message, events=events, severity=severity))
@@ -170,7 +169,7 @@ class SampleLedger:
 
     def _step_sizes(self, epoch: int) -> Sequence[int]:
         """Return the number of samples of one step over all ranks, in this run and the baseline."""
-        runs = (self._ours(epoch), self._theirs(epoch))
+        runs = (self.feeds.ours.of_ranks(epoch), self.feeds.theirs.of_ranks(epoch))
         sizes = (len(ranks) * max(map(_most, ranks), default=0) for ranks in runs)
         return [size for size in sizes if size]
 
@@ -178,49 +177,21 @@ class SampleLedger:
     def _is_one_pass(self) -> bool:
         """Whether all epochs of the baseline have the same samples, in more than one order."""
         theirs = self.feeds.theirs
-        epochs = sorted({commit.epoch for commit in theirs.commits} & set(self._of_theirs))
-        samples = [self.feeds.samples(theirs, epoch) for epoch in epochs]
+        epochs = sorted({commit.epoch for commit in theirs.commits} & theirs.by_epoch.keys())
+        samples = [theirs.samples(epoch) for epoch in epochs]
         if len(epochs) < SEVERAL or samples[0] is None or any(s != samples[0] for s in samples):
             return False
         return len({self._order(epoch) for epoch in epochs}) > 1
 
     def _order(self, epoch: int) -> tuple[tuple[str, ...], ...]:
-        return tuple(tuple(steps.digests) for steps in self._theirs(epoch))
-
-    # -- by epoch ----------------------------------------------------------------------------
-
-    @cached_property
-    def _apart(self) -> frozenset[int]:
-        return frozenset(apart.epoch for apart in self.feeds.apart)
+        return tuple(tuple(steps.digests) for steps in self.feeds.theirs.of_ranks(epoch))
 
     @cached_property
     def _aligned(self) -> Mapping[int, Sequence[Aligned]]:
         found: dict[int, list[Aligned]] = {}
         for group in self.feeds.steps:
-            found.setdefault(group.key[1], []).append(group)
+            found.setdefault(group.key.epoch, []).append(group)
         return found
-
-    def _ours(self, epoch: int) -> Sequence[Steps]:
-        return self._of_ours.get(epoch, ())
-
-    def _theirs(self, epoch: int) -> Sequence[Steps]:
-        return self._of_theirs.get(epoch, ())
-
-    @cached_property
-    def _of_ours(self) -> Mapping[int, Sequence[Steps]]:
-        return steps_by_epoch(self.feeds.ours)
-
-    @cached_property
-    def _of_theirs(self) -> Mapping[int, Sequence[Steps]]:
-        return steps_by_epoch(self.feeds.theirs)
-
-
-def steps_by_epoch(course: Lineage) -> Mapping[int, Sequence[Steps]]:
-    """Return the steps of each epoch, rank by rank."""
-    found: dict[int, list[Steps]] = {}
-    for (_, epoch), steps in sorted(course.steps.items()):
-        found.setdefault(epoch, []).append(steps)
-    return found
 
 
 def _left(account: EpochSamples, why: str, *, is_doubt: bool = False) -> EpochSamples:

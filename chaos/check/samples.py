@@ -1,7 +1,6 @@
 """Checks of the data: size of batches, order of inputs, and each sample of an epoch once."""
 
 import math
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -303,12 +302,10 @@ def _order_anomalies(
     told = SampleLedger(analysis, feeds)
     first = divergence(analysis)
     until = (-1, 0.0) if first is None else first.place
-    by_epoch: defaultdict[int, list[InputsApart]] = defaultdict(list)
-    for apart in feeds.apart:
-        if (apart.rank, apart.epoch) in again:
+    for epoch, every in feeds.apart_by_epoch.items():
+        parted = [apart for apart in every if (apart.rank, epoch) not in again]
+        if not parted:
             continue
-        by_epoch[apart.epoch].append(apart)
-    for epoch, parted in by_epoch.items():
         suspects = _suspects(analysis, parted)
         words = (
             _order_words(analysis, feeds, epoch, parted, suspects)
@@ -341,7 +338,7 @@ def _order_severity(
     baseline is within its first pass, and known and new samples are mixed within batches, as by
     another draw of the same data, and not by a place further on in it.
     """
-    ours, due = feeds.samples(feeds.ours, epoch), feeds.samples(feeds.theirs, epoch)
+    ours, due = feeds.ours.samples(epoch), feeds.theirs.samples(epoch)
     same_size = ours is not None and due is not None and ours.total() == due.total()
     if ours is not None and ours == due:
         return "not reproducible"
@@ -433,7 +430,7 @@ def _stretch_words(
 
 def _samples_words(feeds: InputComparison, epoch: int, parted: Sequence[InputsApart]) -> str | None:
     """Return in words that an epoch's samples came in another order, or are not known."""
-    ours, due = feeds.samples(feeds.ours, epoch), feeds.samples(feeds.theirs, epoch)
+    ours, due = feeds.ours.samples(epoch), feeds.theirs.samples(epoch)
     first = min(apart.first.step for apart in parted)
     if ours is None or due is None:
         return f"from step {first} of epoch {epoch} on, the inputs are not the baseline's"
@@ -521,12 +518,9 @@ def check_samples(analysis: RunAnalysis) -> CheckResult:
 
 def _drawn_again(analysis: RunAnalysis, feeds: InputComparison) -> frozenset[int]:
     """Return the epochs of which `sample-order` tells that their samples were drawn again."""
-    by_epoch: defaultdict[int, list[InputsApart]] = defaultdict(list)
-    for apart in feeds.apart:
-        by_epoch[apart.epoch].append(apart)
     return frozenset(
         epoch
-        for epoch, parted in by_epoch.items()
+        for epoch, parted in feeds.apart_by_epoch.items()
         if _order_severity(analysis, feeds, epoch, parted) == "not reproducible"
     )
 
@@ -583,7 +577,7 @@ def _repeat_as_a_whole(analysis: RunAnalysis, feeds: InputComparison, finished: 
     """Return whether whole epochs before the fault had the baseline's samples in any order."""
     before = {c.epoch for c in feeds.ours.commits if c.number < analysis.began}
     pairs = [
-        (feeds.samples(feeds.ours, epoch), feeds.samples(feeds.theirs, epoch))
+        (feeds.ours.samples(epoch), feeds.theirs.samples(epoch))
         for epoch in finished
         if epoch in before and feeds.control.differing
     ]
