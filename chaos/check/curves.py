@@ -36,7 +36,7 @@ class Curves:
 def curves(analysis: RunAnalysis, *, rank: int = 0) -> Curves:
     """Return the steps of one rank on one axis, in the order in which they were made."""
     courses = [analysis.run] if analysis.reference is None else [analysis.run, analysis.reference]
-    steps = [[s for a in c.attempts for s in a.steps if s.rank == rank] for c in courses]
+    steps = [[s for a in c.attempts for s in a.steps.by_rank.get(rank, ())] for c in courses]
     origins = _origins([step for of in steps for step in of])
     lines = []
     for tables, done in zip(courses, steps, strict=True):

@@ -27,7 +27,6 @@ from chaos.check.state_snapshots import (
     parts_of,
     place_of,
 )
-from chaos.check.steps import Losses
 from chaos.check.tolerance import EXACT, Allowance
 from chaos.model.diagnosis import GROUPS, Standing
 from chaos.model.event import Component, StateSeen
@@ -448,12 +447,6 @@ def _repeats_epoch_0(restart: Restart, rank: int, reference: Lineage) -> bool:
     start = restart.attempt.starts.get(rank)
     if start is None:
         return False
-    steps = restart.attempt.steps_of(rank, start.epoch)
-    ours = [step.losses for step in steps]
-    first = _losses(reference, rank, 0, len(ours))
-    due = _losses(reference, rank, start.epoch, len(ours))
+    ours = restart.attempt.steps_of(rank, start.epoch).losses
+    first, due = (reference.steps_of(rank, of).losses[: len(ours)] for of in (0, start.epoch))
     return bool(ours) and all(ours) and ours == first and ours != due
-
-
-def _losses(lineage: Lineage, rank: int, epoch: int, count: int) -> list[Losses | None]:
-    return [step.losses for step in lineage.steps_of(rank, epoch)[:count]]

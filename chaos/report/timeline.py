@@ -8,8 +8,8 @@ from typing import Any
 import altair as alt
 
 from chaos.check.analysis import RunAnalysis, RunTables
-from chaos.check.attempt import Attempt
 from chaos.check.goodput import Phase, ledger_of
+from chaos.check.steps import Step
 from chaos.model.history import History
 from chaos.model.places import AttemptRank
 from chaos.report import chart as ch
@@ -48,21 +48,17 @@ def worker_spans(tables: RunTables) -> tuple[WorkerSpan, ...]:
     seen = _seen(tables.history)
     found = []
     for attempt in tables.attempts:
-        steps = _lived_steps(tables, attempt)
+        steps = attempt.steps.by_rank
         for rank in sorted({*attempt.starts, *steps}):
             begin_ns, end_ns = seen[AttemptRank(attempt.index, rank)]
-            rows = tuple(steps.get(rank, ()))
+            rows = tuple(_lived(tables, step) for step in steps.get(rank, ()))
             found.append(WorkerSpan(attempt.index, rank, begin_ns, end_ns, rows))
     return tuple(found)
 
 
-def _lived_steps(course: RunTables, attempt: Attempt) -> dict[int, list[LivedStep]]:
-    rows: dict[int, list[LivedStep]] = {}
-    for step in attempt.steps:
-        is_lost = not course.lineage.survives(step)
-        row = LivedStep(course.history.time_ns(step.number), step.epoch, step.step, is_lost)
-        rows.setdefault(step.rank, []).append(row)
-    return rows
+def _lived(tables: RunTables, step: Step) -> LivedStep:
+    is_lost = not tables.lineage.survives(step)
+    return LivedStep(tables.history.time_ns(step.number), step.epoch, step.step, is_lost)
 
 
 def _seen(history: History) -> dict[AttemptRank, tuple[int, int]]:
