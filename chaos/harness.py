@@ -37,7 +37,7 @@ from chaos.job_failure import (
 from chaos.model.history import HISTORY, Baseline, History
 from chaos.model.plan import Plan, PlanBackend
 from chaos.model.scenario import Scenario
-from chaos.model.summary import SUITE, SUMMARY
+from chaos.model.summary import SUITE, SUMMARY, SuiteSummary
 from chaos.plan.digest import baseline_digest
 from chaos.plan.draw import random_plan
 from chaos.plan.extent import extent, steps_by_epoch
@@ -45,7 +45,7 @@ from chaos.plan.make import make_plan
 from chaos.plan.permitted import ClusterOverrides, Permissions, needs_permission, refusals
 from chaos.reclaim.connect import connect
 from chaos.report.ci import render as render_junit
-from chaos.report.ci import suite_of, summary_of
+from chaos.report.ci import summary_of
 from chaos.report.html import render_run, render_suite
 from chaos.report.live import Display
 from chaos.report.markdown import suite_in_markdown
@@ -338,7 +338,8 @@ def write_suite(reports: Path, rows: Sequence[SuiteRow], clock: Clock) -> Path:
             "report.html", render_suite(rows, title="chaos", started=started, folder=folder)
         )
         # Last: a suite that is read back is whole.
-        suite.write(SUITE, suite_of(rows, started=started, folder=folder).model_dump_json(indent=2))
+        runs = tuple(summary_of(row, folder=folder) for row in rows)
+        suite.write(SUITE, SuiteSummary(started=started, runs=runs).model_dump_json(indent=2))
     return page
 
 

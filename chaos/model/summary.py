@@ -1,5 +1,7 @@
 """A run and a suite in figures: small enough to keep for ever, and to compare with others."""
 
+from collections.abc import Mapping
+
 from pydantic import Field
 
 from chaos.model.scenario import VerdictStatus
@@ -47,8 +49,13 @@ class RunSummary(Record):
     @property
     def goodput(self) -> float | None:
         """The productive part of the wall time, None where it was not recorded."""
-        wall_s = sum(self.phases_s.values())
-        return self.phases_s.get("productive", 0.0) / wall_s if wall_s else None
+        return goodput(self.phases_s)
+
+
+def goodput(phases_s: Mapping[str, float]) -> float | None:
+    """Return the productive part of the seconds of all phases, None if there are none."""
+    wall_s = sum(phases_s.values())
+    return phases_s.get("productive", 0.0) / wall_s if wall_s else None
 
 
 class SuiteSummary(Record):

@@ -183,16 +183,6 @@ class BrokenOff(ChaosFailure):
     """A time-out of pytest ended the run; its history so far was judged and written."""
 
 
-def not_as_expected(run: FinishedRun) -> NotAsExpected:
-    """Return the failure of a judged run."""
-    return NotAsExpected(line_of(run.verdict), report_text(run))
-
-
-def undecided(run: FinishedRun) -> Undecided:
-    """Return the error of an inconclusive run."""
-    return Undecided(line_of(run.verdict), report_text(run))
-
-
 def could_not_run(error: ChaosError) -> BaseException:
     """Return the error of a scenario with a mistake, or of chaos itself.
 
@@ -202,8 +192,7 @@ def could_not_run(error: ChaosError) -> BaseException:
         return pytest.skip.Exception(str(error), _use_item_location=True)
     whose = "could not run" if isinstance(error, UsageError) else "chaos itself failed"
     words = str(error).replace(f"{Path.cwd()}/", "")
-    text = Text(f"{whose}\n").append_text(Text(words))
-    return NotRun(f"{whose}: {words}", plain_text(text, width=_width()))
+    return NotRun(f"{whose}: {words}", plain_text(Text(f"{whose}\n{words}"), width=_width()))
 
 
 def broken_off(why: str, seen: FinishedRun | None, *, where: str) -> BrokenOff:
@@ -212,14 +201,13 @@ def broken_off(why: str, seen: FinishedRun | None, *, where: str) -> BrokenOff:
     if seen is None:
         left = f"if it had begun, its folder is below {where}: `chaos rejudge` judges what was seen"
         return BrokenOff(line, f"{line}\n{left}")
-    words = terminal.broken_off(seen, line)
-    return BrokenOff(line, plain_text(words, width=_width()))
+    return BrokenOff(line, plain_text(terminal.broken_off(seen, line), width=_width()))
 
 
 def require_expected(result: Result) -> None:
     """Raise unless the verdict is the one that the scenario expects."""
     if not result.as_expected:
-        raise not_as_expected(result.run)
+        raise NotAsExpected(line_of(result.verdict), report_text(result.run))
 
 
 def report_text(run: FinishedRun) -> str:

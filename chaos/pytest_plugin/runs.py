@@ -24,11 +24,12 @@ from chaos.pytest_plugin.options import (
     keep_together,
     would_have_clusters_side_by_side,
 )
-from chaos.pytest_plugin.result import Result, broken_off, could_not_run, undecided
+from chaos.pytest_plugin.result import Result, Undecided, broken_off, could_not_run, report_text
 from chaos.pytest_plugin.suite import Suite, reports_folder
 from chaos.report.ci import properties
 from chaos.report.outcome import FinishedRun, SuiteRow, row_of, without_verdict
 from chaos.report.screen import screen
+from chaos.report.sections import line_of
 from chaos.run.clock import SystemClock, seconds_since
 from chaos.run.ports import Backend, OpenBackend
 from chaos.run.shown import shown
@@ -97,7 +98,7 @@ class Runs:
         _keep(item, row_of(run))
         item.stash.setdefault(FINISHED, []).append(run)
         if run.verdict.status == "inconclusive" and not run.verdict.as_expected:
-            raise undecided(run)
+            raise Undecided(line_of(run.verdict), report_text(run))
         return Result(run)
 
     def _finished(self, item: pytest.Item, plan: Plan) -> FinishedRun:

@@ -5,18 +5,13 @@ its workers to the process that writes the page.
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from chaos.pytest_plugin.options import FINISHED, ROWS, Option
 from chaos.run.shown import shown
 
-if TYPE_CHECKING:
-    from chaos.report.outcome import SuiteRow
-
 _ATTRIBUTE = "chaos_rows"
-REPORTS = "reports"
 
 
 class Suite:
@@ -38,13 +33,22 @@ class Suite:
         # writes the page, in which they are alone whole.
         if not self._rows or hasattr(self._config, "workerinput"):
             return
+        from pydantic import TypeAdapter
+
         from chaos.harness import write_suite
+        from chaos.report.outcome import SuiteRow
         from chaos.report.terminal import closing_line
         from chaos.run.clock import SystemClock
 
-        rows = [_row(text) for text in self._rows]
+        as_json = TypeAdapter(SuiteRow)
+        rows = [as_json.validate_json(text) for text in self._rows]
         page = write_suite(reports_folder(self._config), rows, SystemClock())
-        self._lines = [*_news(rows), closing_line(rows).plain, f"report: {shown(page)}"]
+        news = [
+            f"{row.scenario}: {row.verdict.expectation}"
+            for row in rows
+            if row.verdict is not None and row.verdict.is_news
+        ]
+        self._lines = [*news, closing_line(rows).plain, f"report: {shown(page)}"]
 
     def note(self, line: str) -> None:
         """Add a line for the very end, once."""
@@ -71,9 +75,13 @@ def attach_rows(
     rows = item.stash.get(ROWS, None)
     if rows is None:
         return report
-    from chaos.pytest_plugin.result import explain_on
+    from pydantic import TypeAdapter
 
-    setattr(report, _ATTRIBUTE, [_text(row) for row in rows])
+    from chaos.pytest_plugin.result import explain_on
+    from chaos.report.outcome import SuiteRow
+
+    as_json = TypeAdapter(SuiteRow)
+    setattr(report, _ATTRIBUTE, [as_json.dump_json(row).decode() for row in rows])
     rows.clear()
     explain_on(report, item, call)
     if report.when == "teardown":
@@ -85,29 +93,5 @@ def reports_folder(config: pytest.Config) -> Path:
     """Return the folder of all reports, absolute."""
     chosen = config.getoption(Option.REPORT.dest)
     if chosen is None:
-        return config.rootpath / REPORTS
+        return config.rootpath / "reports"
     return Path(config.invocation_params.dir, chosen)
-
-
-def _news(rows: "list[SuiteRow]") -> list[str]:
-    return [
-        f"{row.scenario}: {row.verdict.expectation}"
-        for row in rows
-        if row.verdict is not None and row.verdict.is_news
-    ]
-
-
-def _text(row: "SuiteRow") -> str:
-    from pydantic import TypeAdapter
-
-    from chaos.report.outcome import SuiteRow
-
-    return TypeAdapter(SuiteRow).dump_json(row).decode()
-
-
-def _row(text: str) -> "SuiteRow":
-    from pydantic import TypeAdapter
-
-    from chaos.report.outcome import SuiteRow
-
-    return TypeAdapter(SuiteRow).validate_json(text)

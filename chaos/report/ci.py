@@ -3,16 +3,16 @@
 import json
 import posixpath
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Literal, NamedTuple, TypeAlias
 from xml.etree import ElementTree as ET
 
 from chaos.check.goodput import ledger_of
-from chaos.model.summary import RunSummary, SuiteSummary
-from chaos.model.verdict import Verdict
+from chaos.model.summary import RunSummary
+from chaos.model.verdict import Standing, Verdict
 from chaos.report import page
-from chaos.report.outcome import FinishedRun, SuiteRow, row_of
+from chaos.report.outcome import STANDINGS, FinishedRun, SuiteRow, row_of
 from chaos.report.screen import harmless
 from chaos.report.sections import replay, sections, ways
 
@@ -53,17 +53,27 @@ def _case(row: SuiteRow) -> ET.Element:
         file=_clean(row.file),
         time=f"{row.duration_s:.3f}",
     )
-    case.append(_properties(row))
-    if row.verdict is None:
-        tag = "error" if row.skipped is None else "skipped"
-        _add(case, tag, row.word, row.why, row.why)
-    elif row.standing == "unexpected":
-        _add(case, "failure", row.verdict.status, row.verdict.headline, _why(row, row.verdict))
-    elif row.standing == "undecided":
-        _add(case, "error", "inconclusive", row.verdict.headline, _why(row, row.verdict))
+    about = ET.SubElement(case, "properties")
+    for key, value in properties(row).items():
+        ET.SubElement(about, "property", name=_clean(key), value=value)
+    if (tag := _TAGS[row.standing]) is not None:
+        first_line = row.headline.strip().split("\n", maxsplit=1)[0]
+        kind = row.status or STANDINGS[row.standing].word
+        element = ET.SubElement(case, tag, type=_clean(kind), message=_clean(first_line))
+        element.text = _clean(_why(row, row.verdict) if row.verdict else row.headline)
     if row.verdict is not None:
-        ET.SubElement(case, "system-out").text = _clean(_summaries(row.verdict))
+        checks = (f"{r.status:8} {r.check}: {r.summary}" for r in row.verdict.results)
+        ET.SubElement(case, "system-out").text = _clean("\n".join(checks))
     return case
+
+
+_TAGS: Mapping[Standing, str | None] = {
+    "expected": None,
+    "unexpected": "failure",
+    "undecided": "error",
+    "not_run": "error",
+    "skipped": "skipped",
+}
 
 
 def properties(row: SuiteRow) -> dict[str, str]:
@@ -85,19 +95,6 @@ def properties(row: SuiteRow) -> dict[str, str]:
     return {key: _clean(str(value)) for key, value in values.items() if value is not None}
 
 
-def _properties(row: SuiteRow) -> ET.Element:
-    element = ET.Element("properties")
-    for key, value in properties(row).items():
-        ET.SubElement(element, "property", name=_clean(key), value=value)
-    return element
-
-
-def _add(case: ET.Element, tag: str, kind: str, message: str, text: str) -> None:
-    first_line = message.strip().split("\n", maxsplit=1)[0]
-    element = ET.SubElement(case, tag, type=_clean(kind), message=_clean(first_line))
-    element.text = _clean(text)
-
-
 def _why(row: SuiteRow, verdict: Verdict) -> str:
     lines = [verdict.headline, verdict.expectation]
     for section in sections(verdict):
@@ -110,10 +107,6 @@ def _why(row: SuiteRow, verdict: Verdict) -> str:
     return "\n".join(lines)
 
 
-def _summaries(verdict: Verdict) -> str:
-    return "\n".join(f"{r.status:8} {r.check}: {r.summary}" for r in verdict.results)
-
-
 def _clean(text: str) -> str:
     return _FOREIGN.sub("", harmless(text))
 
@@ -122,8 +115,7 @@ SHOWN = 10  # GitHub shows no more errors of one step, and no more notices
 Level: TypeAlias = Literal["error", "notice"]
 
 
-@dataclass(frozen=True)
-class ScenarioPlace:
+class ScenarioPlace(NamedTuple):
     """The place of a scenario's text: its file from the repository's root, and the line."""
 
     file: str
@@ -147,9 +139,9 @@ def _commands(
 ) -> Iterator[str]:
     shown = placed if len(placed) <= SHOWN else placed[: SHOWN - 1]
     for row, place in shown:
-        kind = row.status or row.word
+        kind = row.status or STANDINGS[row.standing].word
         again = f"\n{replay(row.directory)}" if row.directory else ""
-        yield _command(level, place, f"{kind}: {row.scenario}", row.why + again)
+        yield _command(level, place, f"{kind}: {row.scenario}", row.headline + again)
     if len(shown) < len(placed):
         _, place = placed[SHOWN - 1]
         more = f"{len(placed) - len(shown)} more scenarios {counted}"
@@ -171,55 +163,25 @@ def _property(text: str) -> str:
 
 def summary_of(row: SuiteRow, *, folder: str | None = None) -> RunSummary:
     """Return a row in figures; its directory is relative to `folder`, if it is below it."""
-    verdict = row.verdict
-    directory = row.directory
-    if directory is not None and folder is not None:
-        directory = posixpath.relpath(directory, folder)
-    return RunSummary(
-        scenario=row.scenario,
-        file=row.file,
-        status=row.status,
-        standing=row.standing,
-        headline=row.why,
-        directory=directory,
-        broken=verdict.broken[0].check if verdict and verdict.broken else None,
-        error=row.error,
-        seed=row.seed,
-        repeat=row.repeat,
-        backend=row.backend,
-        attempts=row.attempts,
-        lost_steps=row.lost_steps,
-        recovery_s=row.recovery_s,
-        duration_s=row.duration_s,
-        phases_s=dict(row.phases_s),
-        versions=dict(row.versions),
-        history=verdict.history if verdict else None,
-    )
-
-
-def suite_of(rows: Sequence[SuiteRow], *, started: str, folder: str) -> SuiteSummary:
-    """Return a suite in figures; `folder` is that of the summary."""
-    return SuiteSummary(started=started, runs=tuple(summary_of(row, folder=folder) for row in rows))
+    found = RunSummary.model_validate(row, from_attributes=True)
+    if found.directory is None or folder is None:
+        return found
+    return found.model_copy(update={"directory": posixpath.relpath(found.directory, folder)})
 
 
 def run_in_json(run: FinishedRun) -> str:
     """Return one run: its figures, verdict, faults, and its time by attempt and phase."""
     spent = ledger_of(run.analysis)
-    return _as_json(
-        {
-            "summary": summary_of(row_of(run)).model_dump(mode="json"),
-            "verdict": run.verdict.model_dump(mode="json"),
-            "ops": [asdict(op) for op in page.op_rows(run)],
-            "goodput": {
-                "wall_s": spent.wall_ns / 1e9,
-                "productive": spent.goodput,
-                "phases_s": spent.seconds(),
-                "by_attempt": {a: spent.seconds(attempt=a) for a in spent.attempts},
-            },
-            "replay": replay(run.directory),
-        }
-    )
-
-
-def _as_json(value: Any) -> str:  # noqa: ANN401 - what JSON can hold
-    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    found = {
+        "summary": summary_of(row_of(run)).model_dump(mode="json"),
+        "verdict": run.verdict.model_dump(mode="json"),
+        "ops": [asdict(op) for op in page.op_rows(run)],
+        "goodput": {
+            "wall_s": spent.wall_ns / 1e9,
+            "productive": spent.goodput,
+            "phases_s": spent.seconds(),
+            "by_attempt": {a: spent.seconds(attempt=a) for a in spent.attempts},
+        },
+        "replay": replay(run.directory),
+    }
+    return json.dumps(found, indent=2, ensure_ascii=False) + "\n"

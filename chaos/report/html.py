@@ -115,8 +115,11 @@ def render_suite(
         rows=rows,
         figures=[ScenarioRuns((row,)).figures for row in rows],
         FIGURES=[*FIGURES],
-        STANDINGS=STANDINGS,
-        words_of=[_word(row) for row in rows],
+        STANDINGS={kind: look.word for kind, look in STANDINGS.items()},
+        words_of=[
+            in_words(row.verdict, brief=True) if row.verdict else STANDINGS[row.standing].word
+            for row in rows
+        ],
         tones=[tone_of(row) for row in rows],
         links=[_link(row, folder) for row in rows],
         counts=Counter(runs.worst.standing for runs in groups),
@@ -134,10 +137,6 @@ def drawings(charts: "Sequence[ch.Chart]") -> dict[str, Any]:
         "specs": {chart.name: _as_script(chart.spec) for chart in charts},
         "bundle": Markup(bundle()) if charts else None,  # noqa: S704 (a library)
     }
-
-
-def _word(row: SuiteRow) -> str:
-    return row.word if row.verdict is None else in_words(row.verdict, brief=True)
 
 
 def _link(row: SuiteRow, folder: str | None) -> str | None:

@@ -8,6 +8,7 @@ from chaos.check.headline import as_sentence
 from chaos.report import page
 from chaos.report.outcome import (
     FIGURES,
+    STANDINGS,
     FinishedRun,
     ScenarioRuns,
     SuiteRow,
@@ -65,7 +66,7 @@ def suite_in_markdown(rows: Sequence[SuiteRow], *, title: str = "chaos") -> str:
     for row in amiss[:REASONS_SHOWN]:
         number = "" if row.repeat is None else f", run {row.repeat}"
         lines += [f"### {_sign(row)} {plain(row.scenario)}{number}", ""]
-        lines += [plain(row.why), ""]
+        lines += [plain(row.headline), ""]
         if row.directory:
             lines += [code(replay(row.directory)), ""]
     if len(amiss) > REASONS_SHOWN:
@@ -77,7 +78,7 @@ def _cells(runs: ScenarioRuns, names: Sequence[str]) -> tuple[str, ...]:
     worst, figures = runs.worst, runs.figures
     return (
         f"{_sign(worst)} {plain(worst.scenario)}",
-        plain(in_words(worst.verdict) if worst.verdict else worst.word),
+        plain(in_words(worst.verdict) if worst.verdict else STANDINGS[worst.standing].word),
         *(figures[name] for name in names),
     )
 

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.goodput import ledger_of
@@ -13,7 +13,7 @@ from chaos.errors import ChaosError, UnmetNeedError
 from chaos.model.history import History
 from chaos.model.plan import Plan
 from chaos.model.scenario import VerdictStatus
-from chaos.model.summary import RunSummary
+from chaos.model.summary import RunSummary, goodput
 from chaos.model.verdict import Standing, Verdict
 
 Figure = TypeVar("Figure", int, float)
@@ -85,20 +85,24 @@ class SuiteRow:
     @property
     def goodput(self) -> float | None:
         """The productive share of the wall time, None if it was not recorded."""
-        wall_s = sum(self.phases_s.values())
-        return self.phases_s["productive"] / wall_s if wall_s else None
+        return goodput(self.phases_s)
 
     @property
-    def word(self) -> str:
-        """The word for a row without a verdict."""
-        return "could not run" if self.skipped is None else "skipped"
-
-    @property
-    def why(self) -> str:
+    def headline(self) -> str:
         """The headline of its verdict, or the reason why it has none."""
         if self.verdict is not None:
             return self.verdict.headline
         return self.skipped or self.error or "no verdict"
+
+    @property
+    def broken(self) -> str | None:
+        """The check that named the defect."""
+        return self.verdict.broken[0].check if self.verdict and self.verdict.broken else None
+
+    @property
+    def history(self) -> str | None:
+        """The digest of the history that was judged."""
+        return self.verdict.history if self.verdict else None
 
 
 @dataclass(frozen=True)
@@ -157,13 +161,27 @@ FIGURES: Mapping[str, tuple[Callable[[SuiteRow], float | None], str]] = {
     "goodput": (lambda row: row.goodput, "{:.0%}"),
     "time": (lambda row: row.duration_s, "{:.1f} s"),
 }
-#: Each standing in words, in the order in which a suite counts them.
-STANDINGS: Mapping[Standing, str] = {
-    "expected": "as expected",
-    "unexpected": "not as expected",
-    "undecided": "inconclusive",
-    "not_run": "could not run",
-    "skipped": "skipped",
+
+
+class StandingLook(NamedTuple):
+    """A standing in words and signs."""
+
+    word: str
+    mark: str
+    #: in a terminal
+    style: str
+    #: in a chart
+    color: str
+    tone: Tone
+
+
+#: Each standing, in the order in which a suite counts them.
+STANDINGS: Mapping[Standing, StandingLook] = {
+    "expected": StandingLook("as expected", "✓", "green", "var(--productive)", "good"),
+    "unexpected": StandingLook("not as expected", "✗", "bold red", "var(--fault)", "bad"),
+    "undecided": StandingLook("inconclusive", "?", "yellow", "var(--schedule)", "open"),
+    "not_run": StandingLook("could not run", "!", "magenta", "var(--other)", "bad"),
+    "skipped": StandingLook("skipped", "-", "blue", "var(--baseline)", "open"),
 }
 _GRAVEST_FIRST: tuple[Standing, ...] = (
     "unexpected",
@@ -192,9 +210,7 @@ def standing(verdict: Verdict) -> Standing:
 
 def tone_of(row: SuiteRow) -> Tone:
     """Return the look of a row of a suite."""
-    if row.verdict is None:
-        return "bad" if row.skipped is None else "open"
-    return tone(row.verdict)
+    return STANDINGS[row.standing].tone if row.verdict is None else tone(row.verdict)
 
 
 def tone_of_all(runs: Collection[SuiteRow | RunSummary]) -> Tone:

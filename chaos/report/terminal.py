@@ -9,11 +9,12 @@ from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
 
-from chaos.model.verdict import Standing, Verdict
+from chaos.model.verdict import Verdict
 from chaos.report.live import Progress, advance_all
 from chaos.report.outcome import (
     STANDINGS,
     FinishedRun,
+    StandingLook,
     SuiteRow,
     Tone,
     by_scenario,
@@ -27,20 +28,6 @@ IN_A_SUITE = Brevity(anomalies=5, events=8, parts=12, notes=False)
 BELOW_A_TEST = Brevity(anomalies=3, events=0, parts=8)
 WIDE = 10_000  # columns of a log, whose lines are not broken
 
-_STYLES: dict[Standing, str] = {
-    "expected": "green",
-    "unexpected": "bold red",
-    "undecided": "yellow",
-    "not_run": "magenta",
-    "skipped": "blue",
-}
-_MARKS: dict[Standing, str] = {
-    "expected": "✓",
-    "unexpected": "✗",
-    "undecided": "?",
-    "not_run": "!",
-    "skipped": "-",
-}
 _INKS: dict[Tone, str] = {"bad": "red", "open": "yellow", "calm": "bold"}
 
 
@@ -78,7 +65,7 @@ def findings(rows: Sequence[SuiteRow]) -> Iterator[RenderableType]:
             yield explain(worst.verdict, worst.scenario, directory=f"{worst.directory}")
         for row in runs.rows:
             if row is not worst and row.standing != "expected":
-                yield Text(f"{_MARKS[row.standing]} run {row.repeat}: {row.why}")
+                yield Text(f"{STANDINGS[row.standing].mark} run {row.repeat}: {row.headline}")
                 yield Text(f"  {row.directory}", style="dim")
     noted: dict[str, list[str]] = {}
     for row in rows:
@@ -91,7 +78,8 @@ def findings(rows: Sequence[SuiteRow]) -> Iterator[RenderableType]:
 
 def explain(verdict: Verdict, scenario: str, *, directory: str) -> Group:
     """Return the reasons why a run did not pass; `directory` is its folder."""
-    word = Text(f"{_mark(verdict)} {in_words(verdict)}", style=_style(verdict))
+    look = _look(verdict)
+    word = Text(f"{look.mark} {in_words(verdict)}", style=look.style)
     parts: list[RenderableType] = [Text.assemble(word, f" · {scenario}"), _in(verdict.headline)]
     if not verdict.as_expected:
         parts.append(_in(verdict.expectation))
@@ -206,8 +194,8 @@ def closing_line(rows: Sequence[SuiteRow]) -> Text:
     groups = by_scenario(rows)
     counts = Counter(runs.worst.standing for runs in groups)
     parts = [
-        (f"{_MARKS[kind]} {counts[kind]} {word}", _STYLES[kind])
-        for kind, word in STANDINGS.items()
+        (f"{look.mark} {counts[kind]} {look.word}", look.style)
+        for kind, look in STANDINGS.items()
         if counts[kind]
     ]
     if flaky := sum(runs.is_flaky for runs in groups):
@@ -215,18 +203,14 @@ def closing_line(rows: Sequence[SuiteRow]) -> Text:
     return Text("   ").join(Text(text, style=style) for text, style in parts)
 
 
-def _mark(verdict: Verdict) -> str:
-    return "?" if verdict.status == "inconclusive" else _MARKS[standing(verdict)]
-
-
-def _style(verdict: Verdict) -> str:
+def _look(verdict: Verdict) -> StandingLook:
     # An expected inconclusive run is still not green: no promise was shown to hold.
-    return "yellow" if verdict.status == "inconclusive" else _STYLES[standing(verdict)]
+    return STANDINGS["undecided" if verdict.status == "inconclusive" else standing(verdict)]
 
 
 def _verdict(row: SuiteRow) -> Text:
     if row.verdict is None:
-        return Text(f"{_MARKS[row.standing]} {row.word}", style=_STYLES[row.standing])
-    status, words = row.verdict.status, in_words(row.verdict, brief=True)
-    head = (f"{_mark(row.verdict)} {status}", _style(row.verdict))
-    return Text.assemble(head, words.removeprefix(status))
+        look = STANDINGS[row.standing]
+        return Text(f"{look.mark} {look.word}", style=look.style)
+    status, words, look = row.verdict.status, in_words(row.verdict, brief=True), _look(row.verdict)
+    return Text.assemble((f"{look.mark} {status}", look.style), words.removeprefix(status))

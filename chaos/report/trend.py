@@ -12,7 +12,7 @@ import altair as alt
 from chaos.model.summary import RunSummary, SuiteSummary
 from chaos.model.verdict import Standing
 from chaos.report import chart as ch
-from chaos.report.outcome import Tone, tone_of_all
+from chaos.report.outcome import STANDINGS, Tone, tone_of_all
 from chaos.words import plural
 
 SCENARIOS_DRAWN = 8
@@ -21,20 +21,6 @@ SUITES_IN_TABLE = 12
 Suites: TypeAlias = Sequence[tuple[str, SuiteSummary]]
 Figure: TypeAlias = Callable[[RunSummary], float | None]
 
-_STANDINGS: Mapping[Standing, tuple[str, str]] = {
-    "expected": ("as expected", "var(--productive)"),
-    "unexpected": ("not as expected", "var(--fault)"),
-    "undecided": ("inconclusive", "var(--schedule)"),
-    "not_run": ("could not run", "var(--other)"),
-    "skipped": ("skipped", "var(--baseline)"),
-}
-_TONES: Mapping[Standing, Tone] = {
-    "expected": "good",
-    "unexpected": "bad",
-    "undecided": "open",
-    "not_run": "bad",
-    "skipped": "open",
-}
 _FIGURES: Mapping[str, tuple[str, str, Figure]] = {
     "recovery": ("Slowest recovery", "seconds", lambda run: run.recovery_s),
     "lost": ("Lost steps", "steps", lambda run: run.lost_steps),
@@ -130,21 +116,26 @@ def _row(scenario: str, shown: Suites) -> TrendRow:
 def _cell(runs: Sequence[RunSummary]) -> SuiteCell | None:
     if not runs:
         return None
-    gravest = next(kind for kind in reversed(_ORDER) if any(run.standing == kind for run in runs))
-    worst = next(run for run in runs if run.standing == gravest)
-    stood = sum(run.standing == "expected" for run in runs)
-    word = _STANDINGS[gravest][0] if len(runs) == 1 else f"{stood} of {len(runs)} as expected"
-    return SuiteCell(_TONES[gravest], word, worst.directory and _page(worst.directory))
+    worst = min(runs, key=lambda run: _GRAVEST_FIRST.index(run.standing))
+    stood, look = sum(run.standing == "expected" for run in runs), STANDINGS[worst.standing]
+    word = look.word if len(runs) == 1 else f"{stood} of {len(runs)} as expected"
+    return SuiteCell(look.tone, word, worst.directory and _page(worst.directory))
 
 
-_ORDER: tuple[Standing, ...] = ("expected", "skipped", "undecided", "not_run", "unexpected")
+_GRAVEST_FIRST: tuple[Standing, ...] = (
+    "unexpected",
+    "not_run",
+    "undecided",
+    "skipped",
+    "expected",
+)
 
 
 def _standings(suites: Suites) -> ch.Chart:
     rows = [
-        {"suite": label, "standing": _STANDINGS[kind][0], "order": order, "runs": count}
+        {"suite": label, "standing": STANDINGS[kind].word, "order": order, "runs": count}
         for label, (_, suite) in zip(_labels(suites), suites, strict=True)
-        for order, kind in enumerate(_STANDINGS)
+        for order, kind in enumerate(STANDINGS)
         if (count := Counter(run.standing for run in suite.runs)[kind])
     ]
     bars = ch.named("suites").mark_bar(
@@ -153,7 +144,7 @@ def _standings(suites: Suites) -> ch.Chart:
     encoded = bars.encode(
         x=_x(_labels(suites)),
         y=alt.Y("runs:Q", title="runs", axis=alt.Axis(values=_whole(suites), format="d")),
-        color=ch.colored("standing", dict(_STANDINGS.values())),
+        color=ch.colored("standing", {look.word: look.color for look in STANDINGS.values()}),
         order="order:Q",
         tooltip=["suite:N", "standing:N", "runs:Q"],
     )
@@ -165,7 +156,7 @@ def _standings(suites: Suites) -> ch.Chart:
         title="Runs by how they stand",
         label=f"Runs of {len(suites)} suites by how they stand. The newest: {newest}.",
         caption="One bar per call of chaos run, the newest to the right.",
-        keys=[ch.Key(w, "box", color) for w, color in _STANDINGS.values() if w in seen],
+        keys=[ch.Key(k.word, "box", k.color) for k in STANDINGS.values() if k.word in seen],
     )
 
 

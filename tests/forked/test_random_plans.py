@@ -23,4 +23,4 @@ def test_a_right_job_survives_random_plans(
     rows = [harness.row(plan) for plan in harness.random_plans(JOB, seeds=seeds, backend="fork")]
 
     assert len(rows) == len(seeds)
-    assert not [f"seed {row.seed}: {row.why}" for row in rows if row.standing != "expected"]
+    assert not [f"seed {row.seed}: {row.headline}" for row in rows if row.standing != "expected"]
