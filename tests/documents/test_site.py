@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.documents.blocks import ROOT
-from tests.tools.reference import FOLDER, pages
+from tests.tools.reference import FOLDER, PAGES
 
 README_LINES_MAX = 150
 IN_THE_SITE = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
@@ -41,10 +41,11 @@ def test_every_page_has_its_place_in_the_navigation(page: Path) -> None:
     assert str(page.relative_to(ROOT / "docs")) in IN_THE_SITE
 
 
-@pytest.mark.parametrize("name", pages())
+@pytest.mark.timeout(300)  # one page is made by judging all recorded runs
+@pytest.mark.parametrize("name", PAGES)
 def test_the_reference_is_that_of_the_code(name: str) -> None:
     stale = "run: python -m tests.tools.reference"
-    assert (FOLDER / name).read_text(encoding="utf-8") == pages()[name], stale
+    assert (FOLDER / name).read_text(encoding="utf-8") == PAGES[name](), stale
 
 
 def test_the_readme_is_short() -> None:

@@ -4,31 +4,23 @@ A test fails where a page is stale.
 """
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import typer
 
+from chaos.check import judge
 from chaos.check.judge import CHECKS
 from chaos.cli.commands import app
 from chaos.model.fault_entry import FAULTS
 from chaos.report.tables import explained, place_rows
 from chaos.scenario_file.messages import json_schema
+from tests.tools.reads import PLACED, readers
+from tests.tools.reasons import reasons
 
 FOLDER = Path(__file__).parents[2] / "docs/reference"
 MADE = "<!-- Made by `python -m tests.tools.reference`. -->\n"
-
-
-def pages() -> dict[str, str]:
-    """Return the text of each page by its file name."""
-    return {
-        "commands.md": "\n".join(_commands()) + "\n",
-        "faults.md": _texts("Faults", list(FAULTS)),
-        "places.md": _places(),
-        "checks.md": _texts("Checks", check_names()),
-        "scenario-file.md": "\n".join(_scenario_file()) + "\n",
-    }
 
 
 def check_names() -> list[str]:
@@ -156,11 +148,72 @@ def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
+_READS = """\
+What each check reads of a history, and the words in which it says that it is inconclusive; an
+ellipsis is what a run fills in. [Verdicts](../verdicts.md) has the promises.
+
+A check reads **tables**, which `chaos/check/analysis.py` makes of the history and of its baseline
+when they are first asked for, and a few events itself. Tables `run.…` are of one history;
+`reference` has the same ones of the baseline. What is listed was read while the recorded runs of
+`tests/recorded` and the histories of `tests/check/test_golden.py` were judged; the words are read
+from the code.
+
+Any check is inconclusive where it had nothing to judge by, or raised an error. So is what it found,
+if a journal was lost with its node, or the package of a fault is not installed
+(`chaos/check/judge.py`). So is a finding of these, if it is not known where an attempt before it
+resumed: {places}. So is a finding of these, after steps that `expect.sampling: at_least_once`
+allows to be trained twice: {steps}.
+"""
+
+
+def _reads() -> str:
+    """Return the page on the tables and events that each check reads."""
+    order, found = check_names(), readers()
+    groups = {"places": judge._NEED_PLACES, "steps": judge._NEED_EQUAL_STEPS}
+    head = _READS.format(
+        **{key: _names(sorted(names, key=order.index)) for key, names in groups.items()}
+    )
+    checks = "\n".join(
+        f"| `{name}` | {_names(found[name].tables)} | {_names(found[name].events)} "
+        f"| {'<br>'.join(map(_cell, reasons(name)))} |"
+        for name in order
+    )
+    tables = "\n".join(
+        f"| `{name}` | {_names(found[name].events)} | {_names(found[name].tables)} |"
+        for name in sorted(found.keys() - {*order, PLACED})
+    )
+    placed = found[PLACED]
+    return (
+        f"# What each check reads\n\n{MADE}\n{head}\n## Checks\n\n"
+        f"| check | tables | events | inconclusive |\n| --- | --- | --- | --- |\n{checks}\n\n"
+        f"## Tables\n\nBefore any of them, each attempt is placed where it resumed "
+        f"(`chaos/check/placed.py`), by {_names(placed.events)}.\n\n"
+        f"| table | events | made of |\n| --- | --- | --- |\n{tables}\n"
+    )
+
+
+def _names(names: Iterable[str]) -> str:
+    """Return names as code; a set's by the alphabet."""
+    ordered = sorted(names) if isinstance(names, set) else names
+    return ", ".join(f"`{name}`" for name in ordered)
+
+
+#: the function that makes the text of each page, by the page's file name
+PAGES: dict[str, Callable[[], str]] = {
+    "commands.md": lambda: "\n".join(_commands()) + "\n",
+    "faults.md": lambda: _texts("Faults", list(FAULTS)),
+    "places.md": _places,
+    "checks.md": lambda: _texts("Checks", check_names()),
+    "reads.md": _reads,
+    "scenario-file.md": lambda: "\n".join(_scenario_file()) + "\n",
+}
+
+
 def main() -> int:
     """Write the pages."""
     FOLDER.mkdir(exist_ok=True)
-    for name, text in pages().items():
-        (FOLDER / name).write_text(text, encoding="utf-8")
+    for name, make in PAGES.items():
+        (FOLDER / name).write_text(make(), encoding="utf-8")
     return 0
 
 
