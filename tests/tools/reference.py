@@ -150,7 +150,8 @@ def _cell(text: str) -> str:
 
 _READS = """\
 What each check reads of a history, and the words in which it says that it is inconclusive; an
-ellipsis is what a run fills in. [Verdicts](../verdicts.md) has the promises.
+ellipsis is what a run fills in. [Verdicts](../verdicts.md) has the promises,
+[the life of an event](../life-of-an-event.md) the way from a worker to a check.
 
 A check reads **tables**, which `chaos/check/analysis.py` makes of the history and of its baseline
 when they are first asked for, and a few events itself. Tables `run.…` are of one history;
