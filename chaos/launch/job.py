@@ -1,15 +1,14 @@
 """The execution of the user's script as it is, or of a train loop by a trainer made for it."""
 
-import importlib
 import os
+import pkgutil
 import runpy
 import sys
 import sysconfig
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 from chaos.errors import RefusalError
 from chaos.model.arguments import Arguments, command_line
@@ -48,7 +47,10 @@ def _run_train_loop(plan: Plan) -> None:
     # Ray passes the working directory and the folder of argv[0] on to its workers (Ray 2.60).
     sys.path[:0] = [plan.cwd, str(Path(plan.file).parent)]
     sys.argv = [plan.file]
-    train_loop = _find(plan.job.source)
+    train_loop = pkgutil.resolve_name(plan.job.source)
+    if not callable(train_loop):
+        kind = type(train_loop).__name__
+        raise TypeError(f"{plan.job.source} is not a function but {kind}")
     assert isinstance(plan.job.args, dict)  # any other scenario was refused
     trainer = TorchTrainer(
         train_loop,
@@ -57,17 +59,6 @@ def _run_train_loop(plan: Plan) -> None:
         run_config=RunConfig(),
     )
     trainer.fit()
-
-
-def _find(source: str) -> Callable[..., Any]:
-    module_name, _, name = source.partition(":")
-    found: Any = importlib.import_module(module_name)
-    for part in name.split("."):
-        found = getattr(found, part)
-    if not callable(found):
-        raise TypeError(f"{source} is not a function but {type(found).__name__}")
-    train_loop: Callable[..., Any] = found
-    return train_loop
 
 
 def refused_v1(how: str) -> RefusalError:

@@ -69,24 +69,18 @@ class LocalRun(LaunchedRun[Driver], Generic[Driver, World]):
                 chaos.close()
 
     def driver_started(self, driver: Driver) -> None:
-        """Add to the world's drivers, the targets of faults that kill them."""
         self.world.driver_started(self.pid_of(driver))
 
     def driver_ended(self, driver: Driver) -> None:
-        """Note the end for a fault that waits for it."""
         self.world.driver_ended(self.pid_of(driver))
 
     def driver_wanted(self) -> bool:
-        """Return whether a fault asks for a second driver."""
         return self.world.driver_wanted()
 
     def take_stacks(self, driver: Driver) -> None:
-        """Signal all ranks and the driver to write their stacks: faulthandler does, even in C++."""
-        asked = [(pid, None, name) for pid, name in self.stacks_of(driver)]
-        for pid, rank, name in [
-            *asked,
-            *((e.pid, e.rank, rank_stacks(e.rank, e.pid)) for e in self.workers()),
-        ]:
+        drivers = [(pid, None, name) for pid, name in self.stacks_of(driver)]
+        ranks = [(e.pid, e.rank, rank_stacks(e.rank, e.pid)) for e in self.workers()]
+        for pid, rank, name in [*drivers, *ranks]:
             # A process that has not come to its first line has no file, and would end.
             if (self.directory.logs / name).exists() and psutil.pid_exists(pid):
                 os.kill(pid, STACK_SIGNAL)

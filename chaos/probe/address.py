@@ -1,12 +1,12 @@
 """The address by which a process finds its run, and its port to the run's chaos controller."""
 
-import importlib
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, Self
+from pkgutil import resolve_name
+from typing import Any, Self
 
 from chaos.declared import TOKEN_ENV
 from chaos.faults.order import Order
@@ -23,8 +23,20 @@ CONTROLLER_ENV = "CHAOS_CONTROLLER"
 class ControllerPort(ABC):
     """The chaos controller, seen from another process of the run.
 
-    A question is the name of a method, with its arguments; a subclass is a transport for it.
+    A question is the name of a method, with its arguments; a subclass is a transport for it, which
+    finds the controller by its name.
     """
+
+    @abstractmethod
+    def __init__(self, name: str) -> None: ...
+
+    @staticmethod
+    def run_directory(address: "RunAddress") -> RunDirectory:
+        """Return the folder for this process's files: the run's, or one on its own host.
+
+        Node agents copy the files of the latter to the harness.
+        """
+        return RunDirectory(address.directory)
 
     @abstractmethod
     def ask(self, question: str, *arguments: object) -> Any:  # the question's answer
@@ -71,7 +83,6 @@ class ControllerPort(ABC):
         self.tell("began", attempt, rank)
 
     def committed(self, event: Committed) -> None:
-        """Report a commit."""
         self.tell("committed", event)
 
     def failure_decided(self, event: FailureDecided) -> None:
@@ -99,9 +110,35 @@ class ControllerPort(ABC):
         """Report that this worker carries out an order, by the order's token."""
         self.ask("obeyed", token)
 
+    # -- asked by a driver of emulated nodes, which a cluster would answer -----------------------
+
+    def placed(self, pid: int, node_id: str) -> None:
+        """Report the node that a worker was started on."""
+        self.ask("placed", pid, node_id)
+
+    def live_nodes(self) -> list[str] | None:
+        """Return the nodes that are neither lost nor announced to be; None: no fault takes any."""
+        found: list[str] | None = self.ask("live_nodes")
+        return found
+
+    def draining(self) -> dict[str, int]:
+        """Return the nodes that were announced to be lost, with deadlines (unix ms)."""
+        return dict(self.ask("draining") or {})
+
+    def preempted(self) -> list[str]:
+        """Return the nodes that were lost after their loss had been announced."""
+        return list(self.ask("preempted") or ())
+
+    def exhausted(self) -> list[int]:
+        """Return the pids whose end is to look like one by Ray's memory monitor."""
+        return list(self.ask("exhausted") or ())
+
 
 class Unattended(ControllerPort):
-    """The port of a training without faults: a trial beside the one under test."""
+    """The port of a training without faults: a trial beside the one under test, an earlier fit."""
+
+    def __init__(self, name: str = "") -> None:
+        del name
 
     def ask(self, question: str, *arguments: object) -> Any:  # None
         del question, arguments
@@ -142,54 +179,23 @@ class RunAddress:
         }
 
     def run_directory(self) -> RunDirectory:
-        """Return the folder for this process's files: the run's, or one on its own host.
-
-        Node agents copy the files of the latter to the harness.
-        """
-        return self._transport().run_directory(self)
+        """Return the folder for this process's files (see `ControllerPort`)."""
+        return self._port().run_directory(self)
 
     def connect(self) -> ControllerPort:
         """Connect to the chaos controller of the run's launcher."""
-        return self._transport().connect(self)
+        return self._port()(self.controller.partition(":")[2])
 
-    def _transport(self) -> "Transport":
+    def _port(self) -> type[ControllerPort]:
         # By name, and imported here: a worker of torchrun needs no Ray, and has none to import.
-        module = importlib.import_module(_TRANSPORTS[self.controller.partition(":")[0]])
-        transport: Transport = module.TRANSPORT
-        return transport
+        port: type[ControllerPort] = resolve_name(_PORTS[self.controller.partition(":")[0]])
+        return port
 
 
-class Transport(Protocol):
-    """The way to a run's chaos controller: `TRANSPORT` of a module of `_TRANSPORTS`.
-
-    Each function gets the run's address, whose `controller` is `<transport>:<name>`.
-    """
-
-    def connect(self, address: RunAddress) -> ControllerPort:
-        """Connect to the chaos controller."""
-
-    def run_directory(self, address: RunAddress) -> RunDirectory:
-        """Return the folder for this process's files."""
-
-
-@dataclass(frozen=True)
-class OnThisHost:
-    """A transport between processes of one host, which all see the run's folder."""
-
-    make: Callable[[str], ControllerPort]
-
-    def connect(self, address: RunAddress) -> ControllerPort:
-        return self.make(address.controller.partition(":")[2])
-
-    def run_directory(self, address: RunAddress) -> RunDirectory:
-        return RunDirectory(address.directory)
-
-
-TRANSPORT = OnThisHost(lambda _: Unattended())
-_TRANSPORTS = {
-    "none": __name__,
-    "unix": "chaos.probe.gates",
-    "ray": "chaos.launch.raytrain.ray_controller",
+_PORTS = {
+    "none": f"{__name__}:Unattended",
+    "unix": "chaos.probe.gates:SocketController",
+    "ray": "chaos.launch.raytrain.ray_controller:RayController",
 }
 
 

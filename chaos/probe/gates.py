@@ -18,7 +18,7 @@ import msgspec
 from chaos.faults.order import Order
 from chaos.faults.world import Target
 from chaos.model.event import Committed, FailureDecided
-from chaos.probe.address import ControllerPort, OnThisHost
+from chaos.probe.address import ControllerPort
 from chaos.processes.wire import exactly
 
 _LENGTH = struct.Struct(">I")
@@ -133,6 +133,3 @@ class SocketController(ControllerPort):
     def group_started(self, group: Mapping[int, tuple[Target, Any]]) -> None:
         """Report the worker of each rank; its handle stays in this process."""
         self.ask("group_started", {rank: target for rank, (target, _) in group.items()})
-
-
-TRANSPORT = OnThisHost(SocketController)

@@ -9,7 +9,6 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -17,33 +16,20 @@ import psutil
 from chaos.model.event import MemoryExhausted
 from chaos.processes.tree import kill
 from chaos.run.journal import Journal
-from chaos.run.machine import CGROUP, reclaimable
+from chaos.run.machine import CGROUP, container_memory
 
 END_S = 5.0
 THRESHOLD_ENV = "RAY_memory_usage_threshold"
 
 
-@dataclass(frozen=True)
-class Inhabitants:
-    """The processes of a run at this moment, and the pid of its driver."""
-
-    processes: Callable[[], Sequence[psutil.Process]]
-    driver: Callable[[], int | None]
-
-    def candidates(self) -> list[psutil.Process]:
-        """Return the processes that may be ended: not the driver, which Ray does not end either."""
-        driver = self.driver()
-        return [process for process in self.processes() if process.pid != driver]
-
-
 class Exhaustion:
     """The memory monitor of one run; all of this process share one registry of runs."""
 
-    _all: dict[int, Inhabitants] = {}  # noqa: RUF012 - of this process, by the run's object
+    _all: list["Exhaustion"] = []  # noqa: RUF012 - of this process
     _turn = threading.Lock()
 
     def __init__(self) -> None:
-        self._limit = threshold()
+        self._limit = float(os.environ.get(THRESHOLD_ENV, "0.95"))
 
     @contextmanager
     def watching(
@@ -52,13 +38,14 @@ class Exhaustion:
         driver: Callable[[], int | None],
     ) -> Iterator[None]:
         """Register a run's processes, for all runs to look at, while the context lasts."""
+        self._processes, self._driver = processes, driver
         with self._turn:
-            self._all[id(self)] = Inhabitants(processes, driver)
+            self._all.append(self)
         try:
             yield
         finally:
             with self._turn:
-                del self._all[id(self)]
+                self._all.remove(self)
 
     def is_near(self) -> bool:
         """Return whether so much memory is in use that a process has to end."""
@@ -75,8 +62,8 @@ class Exhaustion:
         with self._turn:
             if not self.is_near():
                 return
-            ours = {process.pid for process in self._all[id(self)].candidates()}
-            everyone = [p for run in self._all.values() for p in run.candidates()]
+            ours = {process.pid for process in self.candidates()}
+            everyone = [p for run in self._all for p in run.candidates()]
             most = largest(everyone)
             if most is None or most.pid not in ours:
                 return  # the run that it belongs to ends it, when it looks next
@@ -84,6 +71,11 @@ class Exhaustion:
             journal.add(event)
             kill(most)
             psutil.wait_procs([most], timeout=END_S)
+
+    def candidates(self) -> list[psutil.Process]:
+        """Return the processes that may be ended: not the driver, which Ray does not end either."""
+        driver = self._driver()
+        return [process for process in self._processes() if process.pid != driver]
 
 
 def _rank_of(process: psutil.Process, ranks: Mapping[int, int]) -> int | None:
@@ -95,21 +87,12 @@ def _rank_of(process: psutil.Process, ranks: Mapping[int, int]) -> int | None:
     return next((ranks[one.pid] for one in family if one.pid in ranks), None)
 
 
-def threshold() -> float:
-    """Return the share of memory in use at which a worker is ended."""
-    return float(os.environ.get(THRESHOLD_ENV, "0.95"))
-
-
 def used_share(cgroup: Path = CGROUP) -> float:
     """Return the share of memory in use, of the machine or of the container (cgroup v2)."""
     machine = psutil.virtual_memory()
     share = 1 - machine.available / machine.total
-    try:
-        limit = int((cgroup / "memory.max").read_text())
-        used = int((cgroup / "memory.current").read_text()) - reclaimable(cgroup)
-    except (OSError, ValueError):  # no cgroup v2 here, or "max": no limit
-        return share
-    return max(share, used / limit)
+    container = container_memory(cgroup)
+    return share if container is None else max(share, container.used / container.limit)
 
 
 def largest(processes: Sequence[psutil.Process]) -> psutil.Process | None:

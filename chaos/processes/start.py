@@ -1,12 +1,9 @@
 """A process of a run, to be started: a new interpreter, or a fork of one that is warm."""
 
-import contextlib
-import os
-import signal
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from chaos.errors import HarnessError
 from chaos.processes.forks import Forks, gone
@@ -31,24 +28,6 @@ class ProcessStart:
     cwd: str
     stdout: str | None = None
     stderr: str | None = None
-
-
-class Process(Protocol):
-    """The part of `subprocess.Popen` that a run asks of its agent."""
-
-    pid: int
-
-    def poll(self) -> int | None:
-        """Return the exit code, None while the process runs; negative codes are signals."""
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Wait for the end, and return the exit code."""
-
-    def kill(self) -> None:
-        """Send SIGKILL."""
-
-
-Starter: TypeAlias = Callable[[ProcessStart], Process]
 
 
 class ForkedProcess:
@@ -90,7 +69,6 @@ class ForkedProcess:
             self._clock.sleep(POLL_S)
         return code
 
-    def kill(self) -> None:
-        if self.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
+
+Process: TypeAlias = "subprocess.Popen[bytes] | ForkedProcess"
+Starter: TypeAlias = Callable[[ProcessStart], Process]

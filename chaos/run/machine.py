@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from importlib import metadata
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 
@@ -25,19 +26,27 @@ CGROUP = Path("/sys/fs/cgroup")
 
 def free_bytes(cgroup: Path = CGROUP) -> int:
     """Return the free bytes; a container's file cache counts as free (cgroup v2)."""
-    machine = int(psutil.virtual_memory().available)
+    machine, container = int(psutil.virtual_memory().available), container_memory(cgroup)
+    return machine if container is None else max(0, min(machine, container.limit - container.used))
+
+
+class ContainerMemory(NamedTuple):
+    """The memory of a container in bytes: what it may use, and what it does, without file cache."""
+
+    limit: int
+    used: int
+
+
+def container_memory(cgroup: Path) -> ContainerMemory | None:
+    """Return the memory of this container (cgroup v2); None where it has no limit."""
     try:
         limit = int((cgroup / "memory.max").read_text())
-        used = int((cgroup / "memory.current").read_text()) - reclaimable(cgroup)
-    except (OSError, ValueError):  # no cgroup v2 here, or "max": no limit
-        return machine
-    return max(0, min(machine, limit - used))
-
-
-def reclaimable(cgroup: Path) -> int:
-    """Return the bytes of file cache that the kernel would give up first."""
-    lines = (cgroup / "memory.stat").read_text().splitlines()
-    return sum(int(line.split()[1]) for line in lines if line.startswith("inactive_file "))
+        lines = (cgroup / "memory.stat").read_text().splitlines()
+        # The kernel gives these up first.
+        cached = sum(int(line.split()[1]) for line in lines if line.startswith("inactive_file "))
+        return ContainerMemory(limit, int((cgroup / "memory.current").read_text()) - cached)
+    except (OSError, ValueError):  # no cgroup v2 here, or "max"
+        return None
 
 
 GIB = 1024**3

@@ -13,11 +13,10 @@ import pytest
 
 from chaos.faults.order import Exhaust, Hang, Order, Raise, Slow
 from chaos.faults.world import Target
-from chaos.launch.forked.port import EmbeddedController
 from chaos.launch.gate_server import GateServer
 from chaos.launch.process_world import ProcessWorld
 from chaos.model.event import Committed, FailureDecided
-from chaos.probe.gates import QUESTIONS, GateConnection, StrangerError, connect
+from chaos.probe.gates import QUESTIONS, GateConnection, SocketController, StrangerError, connect
 from chaos.run.armed import ArmedFaults
 from chaos.run.clock import SystemClock
 
@@ -60,8 +59,8 @@ def name(answers: Answers, tmp_path: Path) -> Iterator[str]:
 
 
 @contextmanager
-def asking(name: str) -> Iterator[EmbeddedController]:
-    controller = EmbeddedController(name)
+def asking(name: str) -> Iterator[SocketController]:
+    controller = SocketController(name)
     try:
         yield controller
     finally:
@@ -92,10 +91,11 @@ def test_every_question_that_can_be_asked_arrives_as_it_was_asked(
 
 
 def test_the_list_of_questions_is_the_server_s(name: str) -> None:
-    asked = {n for n in dir(EmbeddedController) if not n.startswith("_")} - {"ask", "tell"}
+    not_asked = {"ask", "tell", "run_directory"}
+    asked = {n for n in dir(SocketController) if not n.startswith("_")} - not_asked
 
     assert asked == set(QUESTIONS)
-    assert all(get_type_hints(getattr(EmbeddedController, n)) for n in asked)
+    assert all(get_type_hints(getattr(SocketController, n)) for n in asked)
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ from ray.exceptions import OutOfMemoryError, RayError
 
 from chaos.launch.forked import core
 from chaos.launch.forked.messages import Spawn, Stuck, WorkerEnding
-from chaos.launch.forked.port import EmbeddedPort
 from chaos.launch.node_disk import NodeDisk
 from chaos.model.event import Disturbed
 from chaos.model.plan import Plan
+from chaos.probe.address import ControllerPort
 from chaos.processes.wire import Wire
 from chaos.run.clock import SystemClock, seconds_since
 from chaos.run.signals import START_STACKS
@@ -33,7 +33,7 @@ class ForkCluster:
     def __init__(
         self,
         lane: Wire,
-        port: EmbeddedPort,
+        port: ControllerPort,
         disk_of: Callable[[str], NodeDisk],
         *,
         plan: Plan,
@@ -41,8 +41,9 @@ class ForkCluster:
         failed: Callable[[Disturbed], object],
     ) -> None:
         self._lane = lane
-        self._port = port
+        self.port = port
         self._disk_of = disk_of
+        self._nodes = [f"node-{number}" for number in range(plan.shape.nodes)]
         self._cpus_per_node = plan.shape.cpus_per_node
         self._holds_any = plan.follows_script
         self._log = log
@@ -62,7 +63,7 @@ class ForkCluster:
             self._failed(Disturbed(why=STUCK))
             raise core.WorkerDiedError(is_preempted=False)
         pid, wire = started
-        self._port.placed(pid, node_id)
+        self.port.placed(pid, node_id)
         return core.ProcessActor(
             pid, wire, lambda: self._death_of(pid, node_id), lambda: self._end(pid)
         )
@@ -93,9 +94,9 @@ class ForkCluster:
 
     def _death_of(self, pid: int, node_id: str) -> RayError:
         """Return the error that Ray's core raises for a call of a worker that has ended."""
-        if pid in self._port.exhausted():
+        if pid in self.port.exhausted():
             return OutOfMemoryError("Task was killed due to the node running low on memory.")
-        return core.WorkerDiedError(is_preempted=node_id in self._port.preempted())
+        return core.WorkerDiedError(is_preempted=node_id in self.port.preempted())
 
     def start_object(self, instance: Any) -> core.ObjectActor:
         """Keep an actor that needs no process of its own."""
@@ -108,7 +109,7 @@ class ForkCluster:
         """
         start = self._clock.now_ns()
         while True:
-            nodes = self._port.live_nodes()
+            nodes = self._live_nodes()
             each = self._cpus_per_node
             if self._holds_any and nodes:
                 each = max(each, -(-count // len(nodes)))
@@ -119,11 +120,11 @@ class ForkCluster:
 
     def room(self) -> dict[str, dict[str, float]]:
         """Return what each node that is alive can hold, as Ray's autoscaling coordinator would."""
-        return {node: {"CPU": float(self._cpus_per_node)} for node in self._port.live_nodes()}
+        return {node: {"CPU": float(self._cpus_per_node)} for node in self._live_nodes()}
 
-    def draining(self) -> dict[str, int]:
-        """Return the nodes that were announced to be lost, with deadlines (unix ms)."""
-        return self._port.draining()
+    def _live_nodes(self) -> list[str]:
+        nodes = self.port.live_nodes()
+        return self._nodes if nodes is None else nodes
 
     def run_controller(self, controller_class: Any, arguments: dict[str, Any]) -> Any:
         """Run Ray's controller to its end, in this thread; return the run's `Result`."""

@@ -59,15 +59,12 @@ class Placement:
 
     def __init__(self, bundles: list[dict[str, float]], **_: Any) -> None:
         self._count = len(bundles)
-        self._nodes: list[str] = []
+        self.nodes: list[str] = []
 
     def wait(self, timeout_seconds: float) -> bool:
         """Wait until there are enough nodes; return whether they came in time."""
-        self._nodes = _the_cluster().slots(self._count, within_s=timeout_seconds)
-        return len(self._nodes) == self._count
-
-    def slot(self, index: int) -> str:
-        return self._nodes[index]
+        self.nodes = _the_cluster().slots(self._count, within_s=timeout_seconds)
+        return len(self.nodes) == self._count
 
 
 class Slot:
@@ -78,9 +75,11 @@ class Slot:
         self._index = placement_group_bundle_index
 
     def node(self) -> str:
-        return self._placement.slot(self._index)
+        return self._placement.nodes[self._index]
 
 
+# They clean up placement groups and feed Ray Data: neither is here.
+_OF_CLUSTERS = ("PlacementGroupCleanerCallback", "DatasetsCallback")
 _cluster: list[ForkCluster] = []
 
 
@@ -143,7 +142,7 @@ def replace_core() -> None:
     worker_group.PlacementGroupSchedulingStrategy = Slot
     worker_group.ray_state.get_max_resources_from_cluster_config = lambda: None
     placement_group_handle.remove_placement_group = lambda _: None
-    preemption._get_draining_nodes = lambda: _the_cluster().draining()  # noqa: SLF001
+    preemption._get_draining_nodes = lambda: _the_cluster().port.draining()  # noqa: PLW0108, SLF001
     _replace_autoscaling()
     _take_reports_before_errors(worker_group.WorkerGroup)
 
@@ -181,7 +180,8 @@ def run_controllers_here(run: Callable[[Any, dict[str, Any]], Any]) -> None:
     def start(trainer: Any, **arguments: Any) -> Any:
         if trainer.datasets:
             raise NeedsClusterError.of("Ray Data (`datasets=` of the trainer)")
-        arguments["callbacks"] = [c for c in arguments["callbacks"] if not _needs_cluster(c)]
+        callbacks = arguments["callbacks"]
+        arguments["callbacks"] = [c for c in callbacks if type(c).__name__ not in _OF_CLUSTERS]
         return run(controller_class(), arguments)
 
     DataParallelTrainer._initialize_and_run_controller = start  # noqa: SLF001
@@ -213,8 +213,3 @@ def warm_up() -> None:
     """Import once the modules that every worker would import for itself."""
     for name in (*WARM, CALLBACK.rpartition(".")[0]):
         importlib.import_module(name)
-
-
-def _needs_cluster(callback: Any) -> bool:
-    """Return whether a callback cleans up placement groups or feeds Ray Data: neither is here."""
-    return type(callback).__name__ in ("PlacementGroupCleanerCallback", "DatasetsCallback")

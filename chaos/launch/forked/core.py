@@ -27,14 +27,11 @@ from chaos.processes.wire import Wire
 class WorkerDiedError(ActorDiedError):  # type: ignore[misc]
     """A worker's process has ended. `preempted` has Ray's meaning: its node was drained."""
 
+    preempted = False  # in place of Ray's property
+
     def __init__(self, *, is_preempted: bool) -> None:
         super().__init__()
-        self._is_preempted = is_preempted
-
-    @property
-    def preempted(self) -> bool:
-        """Whether the worker went down with a preempted node."""
-        return self._is_preempted
+        self.preempted = is_preempted
 
 
 class Context:
@@ -158,13 +155,13 @@ class Method:
 class ObjectActor:
     """An actor that is an object in the driver; its calls run on one event loop."""
 
-    _all: dict[int, "ObjectActor"] = {}  # noqa: RUF012 - the process's registry, by number
+    all: dict[int, "ObjectActor"] = {}  # noqa: RUF012 - the process's registry, by number
 
     def __init__(self, instance: Any, loop: asyncio.AbstractEventLoop) -> None:
         self._instance = instance
         self._loop = loop
-        self.number = len(self._all)
-        self._all[self.number] = self
+        self.number = len(self.all)
+        self.all[self.number] = self
 
     def __getattr__(self, name: str) -> Method:
         if name.startswith("__"):
@@ -186,11 +183,6 @@ class ObjectActor:
 
     def end(self) -> None:
         """Do nothing: the object ends with its driver."""
-
-    @classmethod
-    def numbered(cls, number: int) -> "ObjectActor":
-        """Return the actor that a worker's handle names."""
-        return cls._all[number]
 
 
 class DriverActor:
@@ -276,7 +268,7 @@ class ProcessActor:
             settle(future, *rest)
             return
         actor, name, args, kwargs = rest
-        ref = ObjectActor.numbered(actor).call(name, args, kwargs)
+        ref = ObjectActor.all[actor].call(name, args, kwargs)
         ref.future.add_done_callback(lambda done: self._answer(number, done))
 
     def _answer(self, number: int, done: "Future[Any]") -> None:

@@ -22,7 +22,6 @@ from pathlib import Path
 from chaos.launch.forked import compat, core
 from chaos.launch.forked.cluster import ForkCluster
 from chaos.launch.forked.messages import Spawn, StartRun, Stuck, WorkerEnding, WorkerKilled
-from chaos.launch.forked.port import port_of
 from chaos.launch.forked.worker import live_as_worker
 from chaos.launch.node_disk import HEAD, SESSION, NodeDisk, confines_of
 from chaos.launch.raytrain.fit import RunPart
@@ -175,7 +174,7 @@ def _begin_run(request: StartRun, lane: Wire) -> RunPart:
     core.Context.session = str(directory.storage / SESSION)
     cluster = ForkCluster(
         lane,
-        port_of(request.address, plan.shape.nodes),
+        request.address.connect(),
         lambda node_id: NodeDisk(request.address, node_id, confines),
         plan=plan,
         log=str(log),

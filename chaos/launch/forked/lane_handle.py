@@ -2,12 +2,10 @@
 
 import select
 
-import psutil
-
-from chaos.launch.forked.messages import StartRun, WorkerKilled
+from chaos.launch.forked.messages import ForkLane, StartRun, WorkerKilled
 from chaos.launch.forked.zygote_handle import END_S, ZygoteHandle
 from chaos.processes.forks import Exited, Started, gone
-from chaos.processes.tree import end_all, is_running, living
+from chaos.processes.tree import end_all, is_running
 
 POLL_S = 0.01
 LANE = "the process that a lane's runs are forked from"
@@ -18,7 +16,7 @@ class LaneHandle:
 
     def __init__(self, zygote: ZygoteHandle) -> None:
         self.zygote = zygote
-        self.pid, self._wire = zygote.fork_lane()
+        self.pid, self._wire = zygote.forks.fork(ForkLane())
         self._exited: dict[int, int] = {}
         self._killed: list[WorkerKilled] = []
 
@@ -47,14 +45,10 @@ class LaneHandle:
         told, self._killed = self._killed, []
         return told
 
-    def descendants(self) -> list[psutil.Process]:
-        """Return all processes below the lane, which adopts orphans."""
-        return living(self.pid)
-
     def end(self) -> None:
         """Kill the lane and all below it."""
         end_all(self.pid)
-        self.zygote.exit_code(self.pid, within_s=END_S)
+        self.zygote.forks.exit_code(self.pid, within_s=END_S)
         self._wire.close()
 
     def _note(self, message: Started | Exited | WorkerKilled) -> None:
@@ -73,5 +67,5 @@ class LaneHandle:
 
     def _signal(self) -> int | None:
         """Return the signal, negative, that has ended the lane; None if it is unknown."""
-        code = self.zygote.exit_code(self.pid, within_s=END_S)
+        code = self.zygote.forks.exit_code(self.pid, within_s=END_S)
         return code if code is not None and code < 0 else None

@@ -26,6 +26,7 @@ from chaos.model.event import (
 from chaos.plan.driver_restart import env_at_start
 from chaos.probe.written import Confines
 from chaos.processes.exhaustion import Exhaustion
+from chaos.processes.tree import living
 from chaos.run.armed import ArmedFaults
 from chaos.run.journal import driver_journal
 from chaos.run.signals import DRIVER_STACKS, is_foreign, killed
@@ -147,8 +148,8 @@ class ForkedRun(LocalRun[int, ProcessWorld]):
         return [(driver, DRIVER_STACKS)]
 
     def descendants(self) -> list[psutil.Process]:
-        """Return the processes that are left of the run, below the lanes that still live."""
-        return [process for lane in self._lanes for process in lane.descendants()]
+        """Return the processes below the lanes that still live, which adopt orphans."""
+        return [process for lane in self._lanes for process in living(lane.pid)]
 
     @property
     def confines(self) -> Confines | None:

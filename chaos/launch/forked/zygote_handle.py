@@ -3,14 +3,13 @@
 import threading
 
 from chaos.launch.environment import HASH_SEED
-from chaos.launch.forked.messages import Failed, ForkLane, ForkZygote, Ready
+from chaos.launch.forked.messages import Failed, ForkZygote, Ready
 from chaos.launch.forked.roots import root_for
 from chaos.launch.forked.settings import zygote_env
 from chaos.launch.frame import START_S
 from chaos.model.plan import Plan
 from chaos.processes.forks import Forks, gone
 from chaos.processes.tree import end_all, is_running
-from chaos.processes.wire import Wire
 from chaos.run.directory import RunDirectory
 from chaos.run.signals import is_foreign
 
@@ -36,7 +35,7 @@ class ZygoteHandle:
         log, env = str(directory.logs / "zygote.log"), zygote_env(plan, hash_seed)
         request = ForkZygote(str(directory.path), plan.cwd, log, env)
         self.pid, self._wire = self._root.fork(request)
-        self._forks = Forks(self._wire, SCRIPT)
+        self.forks = Forks(self._wire, SCRIPT)  # its lanes
         self._limit_s = plan.limits.run_s + START_S if limit_s is None else limit_s
         self._why = "" if limit_s else f" (limits.run_s and {START_S:g} s more)"
         self._turn = threading.Lock()
@@ -46,7 +45,7 @@ class ZygoteHandle:
     @property
     def can_be_used(self) -> bool:
         """Whether it runs, has not failed, and its connection is intact."""
-        return not self._is_spent and self._forks.can_be_asked and is_running(self.pid)
+        return not self._is_spent and self.forks.can_be_asked and is_running(self.pid)
 
     def await_fit(self) -> Failed | None:
         """Wait until the script has called `fit()`; return the reason if it does not."""
@@ -62,19 +61,11 @@ class ZygoteHandle:
             self._is_spent = not self._is_ready
             return None if isinstance(message, Ready) else message
 
-    def fork_lane(self) -> tuple[int, Wire]:
-        """Return the pid of a new lane and the connection to it."""
-        return self._forks.fork(ForkLane())
-
-    def exit_code(self, pid: int, *, within_s: float) -> int | None:
-        """Wait for a lane's end and return its exit code; None if it does not end in time."""
-        return self._forks.exit_code(pid, within_s=within_s)
-
     def end(self) -> None:
         """Kill the zygote and all below it."""
         end_all(self.pid)
         self._root.exit_code(self.pid, within_s=END_S)
-        self._forks.close()
+        self.forks.close()
 
     def _receive(self) -> Ready | Failed:
         self._wire.end.settimeout(self._limit_s)

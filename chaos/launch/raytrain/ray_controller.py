@@ -1,6 +1,6 @@
 """The chaos controller on a Ray cluster, seen from another process of the run."""
 
-from typing import Any, Self
+from typing import Any
 
 import ray
 
@@ -14,18 +14,18 @@ from chaos.run.leavings import hold
 class RayController(ControllerPort):
     """The port to the controller's actor on a Ray cluster."""
 
-    def __init__(self, actor: Any) -> None:  # an actor handle
-        self._actor = actor
+    def __init__(self, name: str) -> None:
+        self._actor = ray.get_actor(name, namespace=NAMESPACE)
 
-    @classmethod
-    def connect(cls, name: str) -> Self:
-        """Find the actor by its name, in the namespace `chaos`."""
-        return cls(ray.get_actor(name, namespace=NAMESPACE))
-
-    def run_files(self) -> dict[str, bytes]:
-        """Return the files of the run that a process needs on a host that does not see them."""
-        files: dict[str, bytes] = ray.get(self._actor.run_files.remote())
-        return files
+    @staticmethod
+    def run_directory(address: RunAddress) -> RunDirectory:
+        """Return the run's folder if this host sees it, or else one on this host."""
+        if sees(address.directory, address.token):
+            return RunDirectory(address.directory)
+        folder = folder_elsewhere(address.token, ray.get_runtime_context().get_node_id())
+        hold(folder)
+        actor = ray.get_actor(address.controller.partition(":")[2], namespace=NAMESPACE)
+        return unpack(ray.get(actor.run_files.remote()), folder)
 
     def ask(self, question: str, *arguments: object) -> Any:  # the question's answer
         return ray.get(self._actor.ask.remote(question, *arguments))
@@ -33,21 +33,3 @@ class RayController(ControllerPort):
     def tell(self, question: str, *arguments: object) -> None:
         """Send a question to the actor, without waiting."""
         self._actor.ask.remote(question, *arguments)
-
-
-class _OverRay:
-    """The transport of runs on a Ray cluster, whose hosts may not see the run's folder."""
-
-    def connect(self, address: RunAddress) -> RayController:
-        return RayController.connect(address.controller.partition(":")[2])
-
-    def run_directory(self, address: RunAddress) -> RunDirectory:
-        """Return the run's folder if this host sees it, or else one on this host."""
-        if sees(address.directory, address.token):
-            return RunDirectory(address.directory)
-        folder = folder_elsewhere(address.token, ray.get_runtime_context().get_node_id())
-        hold(folder)
-        return unpack(self.connect(address).run_files(), folder)
-
-
-TRANSPORT = _OverRay()

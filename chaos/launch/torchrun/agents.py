@@ -3,21 +3,11 @@
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 from chaos.launch.torchrun.rendezvous import HOST
 from chaos.launch.torchrun.settings import node_name
 from chaos.processes.start import Process
 from chaos.processes.tree import end_all
-
-
-@dataclass
-class _Agent:
-    """One agent."""
-
-    process: Process
-    #: a fault took its node, or gave it notice
-    is_taken: bool = False
 
 
 class Agents:
@@ -31,15 +21,16 @@ class Agents:
         self._start = start
         self._starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="agents")
         self._guard = threading.Lock()
-        self._agents: dict[str, _Agent] = {}
+        self._agents: dict[str, Process] = {}
+        self._taken: set[str] = set()  # nodes that a fault took, or gave notice
 
     @property
     def pid(self) -> int:
         """The first agent, which hosts the rendezvous."""
-        return self._agents[node_name(HOST)].process.pid
+        return self._agents[node_name(HOST)].pid
 
     def pid_of(self, node_id: str) -> int:
-        return self._agents[node_id].process.pid
+        return self._agents[node_id].pid
 
     def add(self) -> str:
         """Start the agent of one more node; return the node's name."""
@@ -47,31 +38,30 @@ class Agents:
 
     def _add(self) -> str:
         node = node_name(len(self._agents))
-        agent = _Agent(self._start(node))
+        process = self._start(node)
         with self._guard:
-            self._agents[node] = agent
+            self._agents[node] = process
         return node
 
     def take(self, node_id: str) -> None:
         """Note that a fault ends a node's agent, so that its exit code means nothing."""
-        self._agents[node_id].is_taken = True
+        self._taken.add(node_id)
 
     @property
     def is_any_taken(self) -> bool:
         """Whether a fault has ended the agent of a node."""
-        with self._guard:
-            return any(agent.is_taken for agent in self._agents.values())
+        return bool(self._taken)
 
     def codes(self) -> dict[str, int | None]:
         """Return the exit codes of the agents that no fault has taken, None while they run."""
         with self._guard:
-            mine = {node: a.process for node, a in self._agents.items() if not a.is_taken}
+            mine = {n: process for n, process in self._agents.items() if n not in self._taken}
         return {node: process.poll() for node, process in mine.items()}
 
     def is_over(self) -> bool:
         """Return whether no agent runs, those included that a fault has taken."""
         with self._guard:
-            every = [agent.process for agent in self._agents.values()]
+            every = list(self._agents.values())
         return all([process.poll() is not None for process in every])  # noqa: C419 - reap each
 
     def end_one(self, node_id: str) -> None:
@@ -82,7 +72,7 @@ class Agents:
     def end(self) -> None:
         """Kill all agents, and all that they started."""
         with self._guard:
-            every = [agent.process for agent in self._agents.values()]
+            every = list(self._agents.values())
         for process in every:
             if process.poll() is None:
                 end_all(process.pid)

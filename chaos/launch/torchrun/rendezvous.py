@@ -41,39 +41,19 @@ def times_of(env: Mapping[str, str]) -> Times:
     return Times(join=shutdown_s + MEETING_S, exit=shutdown_s + LEAVING_S)
 
 
-@dataclass(frozen=True)
-class NodesOf:
-    """The nodes of a plan's job, and the workers of each."""
-
-    least: int
-    most: int
-    workers: int
-
-    @property
-    def is_one(self) -> bool:
-        """Whether one agent starts all workers."""
-        return self.most == 1
-
-    @classmethod
-    def plan(cls, plan: Plan) -> "NodesOf":
-        """Return the nodes of a plan; its workers are spread evenly."""
-        most, job = plan.shape.nodes, plan.job
-        workers = job.workers // most
-        return cls((job.min_workers or job.workers) // workers, most, workers)
-
-
 def launch_options(plan: Plan, node: int, port: int, env: Mapping[str, str]) -> list[str]:
     """Return torchrun's options for the agent of a node; `env` has the user's settings.
 
     `port`: where the rendezvous is hosted, 0 for its host itself, which takes a free one.
     """
-    nodes = NodesOf.plan(plan)
-    if nodes.is_one:
-        return ["--standalone", f"--nproc-per-node={nodes.workers}"]
-    nnodes = str(nodes.most) if nodes.least == nodes.most else f"{nodes.least}:{nodes.most}"
+    job, most = plan.job, plan.shape.nodes
+    each = job.workers // most  # workers are spread evenly
+    if most == 1:
+        return ["--standalone", f"--nproc-per-node={each}"]
+    least = (job.min_workers or job.workers) // each
     return [
-        f"--nnodes={nnodes}",
-        f"--nproc-per-node={nodes.workers}",
+        f"--nnodes={most if least == most else f'{least}:{most}'}",
+        f"--nproc-per-node={each}",
         "--rdzv-backend=c10d",
         f"--rdzv-endpoint={ip_of(HOST)}:{port}",
         f"--rdzv-id={plan.slug}",
