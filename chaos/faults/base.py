@@ -166,6 +166,23 @@ class Fault(Record):
         return self.sentence.format(fault=self, rank=rank, place=place)
 
 
+class OrderedFault(Fault):
+    """The base of faults that a held worker, of whatever launcher, does to itself.
+
+    One with a setting `ranks` orders every rank where that is `all`.
+    """
+
+    family = "worker"
+    on_shared_cluster = SAFE
+    needs: ClassVar[Part | None] = None
+    is_ordered = True
+    rank: ClassVar[None] = None
+
+    @property
+    def orders_all(self) -> bool:
+        return getattr(self, "ranks", "one") == "all"
+
+
 class StartsScript(Fault):
     """The base of faults by which the user's script is started again, with other variables."""
 

@@ -1,17 +1,17 @@
 """A tensor of one rank changes without a word, as by a broken unit or memory without ECC."""
 
-from typing import ClassVar, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, NonNegativeInt, model_validator
 
-from chaos.faults.base import SAFE, Fault
+from chaos.faults.base import OrderedFault
 from chaos.faults.order import Corrupt
 from chaos.faults.world import Outcome, Release, Target, World
 
 PROOF_WITHIN_S = 30.0
 
 
-class CorruptTensor(Fault):
+class CorruptTensor(OrderedFault):
     """Change one number of a weight, a gradient or the optimizer's state, and raise nothing.
 
     It happens as the next optimizer step begins, when gradients have been reduced over all ranks,
@@ -20,12 +20,8 @@ class CorruptTensor(Fault):
     and what is saved carries it (silent data corruption: Dixit et al., arXiv:2102.11245).
     """
 
-    family = "worker"
     ends_attempt = "perhaps"
-    on_shared_cluster = SAFE
-    needs = None
     sentence = "a number of {fault.what} was changed {fault.where} {place}"
-    is_ordered = True
 
     tensor: Literal["weight", "gradient", "optimizer"] = "weight"
     how: Literal["bit", "sign", "nan"] = "bit"
@@ -41,17 +37,12 @@ class CorruptTensor(Fault):
     ranks: Literal["one", "all"] = Field(
         default="one", description="`all`: every rank alike, after which their copies stay equal"
     )
-    rank: ClassVar[None] = None
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         if self.bit is not None and self.how != "bit":
             raise ValueError("bit goes with `how: bit`")
         return self
-
-    @property
-    def orders_all(self) -> bool:
-        return self.ranks == "all"
 
     @property
     def what(self) -> str:
@@ -67,7 +58,6 @@ class CorruptTensor(Fault):
         return "on all ranks" if self.orders_all else "on one rank"
 
     def inject(self, world: World, target: Target, release: Release) -> Outcome:
-        """Release the worker with the order, and wait for its report."""
         order = Corrupt(self.tensor, self.how, self.bit, self.lasting)
         release(order=order)
         if world.has_obeyed(order, within_s=PROOF_WITHIN_S):

@@ -38,7 +38,6 @@ class ExhaustMemory(Fault):
         return None if self.by == "kernel" else "cluster"
 
     def inject(self, world: World, target: Target, release: Release) -> Outcome:
-        """Release the worker with the order to take memory, and end it when it has."""
         name, free = f"pid {target.pid} of rank {target.rank}", world.free_memory()
         if free < 2 * self.bytes:
             return Outcome("fail", f"{_mib(free)} are free, not twice {_mib(self.bytes)}")

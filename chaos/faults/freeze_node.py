@@ -47,7 +47,6 @@ class FreezeNode(Fault):
         )
 
     def heal(self, world: World, target: Target) -> str:
-        """Let the node go on after its time, or at the end of the run."""
         when = f"after {self.for_s:g} s" if world.let_pass(self.for_s) else "at the end of the run"
         world.thaw_node(target.node_id)
         return f"node {target.node_id[:8]} goes on {when}"

@@ -1,17 +1,17 @@
 """A worker hangs: its process lives and answers, and its training goes no further."""
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
-from chaos.faults.base import SAFE, Fault
+from chaos.faults.base import OrderedFault
 from chaos.faults.order import Hang
 from chaos.faults.world import Outcome, Release, Target, World
 
 PROOF_WITHIN_S = 30.0
 
 
-class HangWorker(Fault):
+class HangWorker(OrderedFault):
     """Block the train function at the place, until its process is killed.
 
     `where: python` waits in the interpreter; `where: collective` in native code of
@@ -20,25 +20,15 @@ class HangWorker(Fault):
     no further.
     """
 
-    family = "worker"
     ends_attempt = "perhaps"
-    on_shared_cluster = SAFE
-    needs = None
     sentence = "rank {rank} hung {place}"
-    is_ordered = True
 
     where: Literal["python", "collective"] = "python"
     ranks: Literal["one", "all"] = Field(
         default="one", description="`all`: every rank, at the same place"
     )
-    rank: ClassVar[None] = None
-
-    @property
-    def orders_all(self) -> bool:
-        return self.ranks == "all"
 
     def inject(self, world: World, target: Target, release: Release) -> Outcome:
-        """Release the worker with the order to hang, and wait for its last report."""
         order = Hang(self.where)
         release(order=order)
         where = "Python" if self.where == "python" else "torch.distributed"

@@ -26,7 +26,6 @@ class KillController(Fault):
     rank: ClassVar[None] = None
 
     def inject(self, world: World, target: Target, release: Release) -> Outcome:
-        """End the controller while a worker is held."""
         del release  # its workers go with it
         pid = world.end_controller()
         if not world.worker_is_gone(target, within_s=PROOF_WITHIN_S):

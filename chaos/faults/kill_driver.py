@@ -21,7 +21,6 @@ class KillDriver(StartsScript):
     ends_driver = True
 
     def inject(self, world: World, target: Target, release: Release) -> Outcome:
-        """End the driver while a worker of it is held."""
         del release  # the gate goes down with the worker, and that with its driver
         pid = world.end_driver()
         if not world.worker_is_gone(target, within_s=PROOF_WITHIN_S):

@@ -71,7 +71,6 @@ class KillNode(Fault):
         return f"the nodes of ranks {', '.join(map(str, ranks))} were lost {place}"
 
     def inject(self, world: World, target: Target, release: Release) -> Outcome:
-        """Lose the nodes while the worker is held."""
         del release  # the gate goes down with the node
         # The targets are read before the first node goes: their workers are of the group that was
         # there, and of two on one node, which is lost once, each is a proof of its own.

@@ -42,7 +42,6 @@ class PauseWorker(Fault):
         return Outcome("fail", f"{name} is not stopped after {PROOF_WITHIN_S:g} s")
 
     def heal(self, world: World, target: Target) -> str:
-        """Let the process go on after its time, or at the end of the run."""
         waited = world.let_pass(FOR_EVER_S if self.for_s is None else self.for_s)
         when = f"after {self.for_s:g} s" if waited and self.for_s else "at the end of the run"
         try:

@@ -4,34 +4,28 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from chaos.faults.base import SAFE, Fault
+from chaos.faults.base import OrderedFault
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.raise_in_worker import RaiseInWorker
 from chaos.faults.world import Outcome, Release, Target, World
 
 
-class PoisonStep(Fault):
+class PoisonStep(OrderedFault):
     """Kill every attempt at the same place; a retry cannot help.
 
     The job must stop once its retry budget is spent. Each injection has the proof of its kind: the
     process is gone, or the failure that names the exception is recorded.
     """
 
-    family = "worker"
     ends_attempt = "always"
-    on_shared_cluster = SAFE
-    needs = None
     sentence = "rank {rank} met a poisoned step {place}"
-    is_ordered = True
     is_repeated: ClassVar[bool] = True
 
     by: Literal["kill", "raise"] = Field(
         default="kill", description="the process is killed, or the train function raises"
     )
-    rank: ClassVar[None] = None
 
     def inject(self, world: World, target: Target, release: Release) -> Outcome:
-        """End the attempt that has come to the place."""
         if self.by == "kill":
             return KillWorker().inject(world, target, release)
         return RaiseInWorker(message="a poisoned step").inject(world, target, release)

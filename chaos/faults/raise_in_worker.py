@@ -1,10 +1,10 @@
 """The training code itself fails, as it does from bad data or a broken batch."""
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field, NonNegativeInt
 
-from chaos.faults.base import SAFE, Fault
+from chaos.faults.base import OrderedFault
 from chaos.faults.order import Raise
 from chaos.faults.world import Outcome, Release, Target, World
 
@@ -12,20 +12,16 @@ PROOF_WITHIN_S = 30.0
 ERROR = "InjectedError"
 
 
-class RaiseInWorker(Fault):
+class RaiseInWorker(OrderedFault):
     """Raise an exception in the train function, at the place.
 
     Landed when Ray has recorded a failure of the attempt that names it; if the job catches it,
     there is none.
     """
 
-    family = "worker"
     ends_attempt = "always"
-    on_shared_cluster = SAFE
-    needs = None
     at_random = ({}, {"ranks": "all"})
     sentence = "rank {rank} raised {place}"
-    is_ordered = True
 
     message: str = Field(default="injected by chaos", min_length=1, max_length=200)
     ranks: Literal["one", "all"] = Field(
@@ -36,11 +32,6 @@ class RaiseInWorker(Fault):
         min_length=1,
         description="the attempts in which it raises; left out: once, when the place is reached",
     )
-    rank: ClassVar[None] = None
-
-    @property
-    def orders_all(self) -> bool:
-        return self.ranks == "all"
 
     @property
     def is_repeated(self) -> bool:
@@ -51,7 +42,6 @@ class RaiseInWorker(Fault):
         return self.attempts
 
     def inject(self, world: World, target: Target, release: Release) -> Outcome:
-        """Release the worker with the order to raise, and wait until Ray has recorded it."""
         release(order=Raise(self.message))
         errors = world.failure_of(target, within_s=PROOF_WITHIN_S)
         who = f"rank {target.rank}"

@@ -1,30 +1,26 @@
 """One worker falls behind: a hot machine, a noisy neighbour, a slow disk."""
 
-from typing import ClassVar, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
-from chaos.faults.base import SAFE, Between, Fault
+from chaos.faults.base import Between, OrderedFault
 from chaos.faults.order import Slow
 from chaos.faults.world import Outcome, Release, Target, World
 
 PROOF_WITHIN_S = 60.0
 
 
-class SlowWorker(Fault):
+class SlowWorker(OrderedFault):
     """Make every step of the worker longer, from the place on, until its attempt ends.
 
     Landed when the worker has made a step that was delayed. No attempt ends
     by it, and nothing has to be healed: the next process is as fast as ever.
     """
 
-    family = "worker"
     ends_attempt = "never"
-    on_shared_cluster = SAFE
-    needs = None
     at_random = ({"delay_s": Between(0.01, 0.05), "steps": 5},)
     sentence = "rank {rank} was slowed down {place}"
-    is_ordered = True
 
     factor: float | None = Field(
         default=None, gt=1, le=1000, description="a step takes so many times as long"
@@ -38,7 +34,6 @@ class SlowWorker(Fault):
     ranks: Literal["one", "all"] = Field(
         default="one", description="`all`: every rank, from the same place on"
     )
-    rank: ClassVar[None] = None
 
     @model_validator(mode="after")
     def _says_how_slow(self) -> Self:
@@ -46,12 +41,7 @@ class SlowWorker(Fault):
             raise ValueError("slow_worker needs either factor or delay_s")
         return self
 
-    @property
-    def orders_all(self) -> bool:
-        return self.ranks == "all"
-
     def inject(self, world: World, target: Target, release: Release) -> Outcome:
-        """Release the worker with the order to be slow, and wait for its first slow step."""
         order = Slow(delay_s=self.delay_s, factor=self.factor, steps=self.steps)
         release(order=order)
         if world.has_obeyed(order, within_s=PROOF_WITHIN_S):

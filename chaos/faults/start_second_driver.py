@@ -36,7 +36,6 @@ class StartSecondDriver(StartsScript):
     )
 
     def inject(self, world: World, target: Target, release: Release) -> Outcome:
-        """Start it while a worker of the first is held."""
         del release  # after it, so that the first goes on beside a second that trains
         if self.frozen_s is None:
             return self._start(world, target)

@@ -174,29 +174,23 @@ class ProcessWorld(RunWorld):
         return pid
 
     def end_controller(self) -> int:
-        """Refuse: Ray's controller is no process of its own here."""
         raise RefusedError("on the embedded backend Ray's controller lives in the driver")
 
     def terminate_node(self, node_id: str, *, drains_s: float) -> int:
-        """Refuse: the nodes are names, and have no first process."""
         del node_id, drains_s
         raise RefusedError("the embedded backend has no `ray start`, the first process of a pod")
 
     def end_node(self, node_id: str) -> None:
-        """Never asked: a node that could not be terminated is not ended either."""
         raise AssertionError(node_id)  # refused in `terminate_node`
 
     def end_gcs(self) -> int:
-        """Refuse: there is no cluster here, and so no control service."""
         raise RefusedError("the embedded backend has no GCS")
 
     def start_gcs(self, *, within_s: float) -> int | None:
-        """Return None: there is no GCS to start."""
-        del within_s
+        del within_s  # never asked, as `end_gcs` is refused
         return None
 
     def node_is_dead(self, node_id: str, *, within_s: float) -> bool:
-        """Return whether the node is lost; no wait is needed here."""
         del within_s
         with self._lock:
             return node_id not in self._live

@@ -98,11 +98,9 @@ class RunWorld:
         self._obeyed.add(token)
 
     def driver_started(self, pid: int) -> None:
-        """Note that a process runs the user's script."""
         self._drivers.append(pid)
 
     def driver_ended(self, pid: int) -> None:
-        """Note that such a process has ended."""
         self._drivers_ended.add(pid)
 
     def driver_wanted(self) -> bool:
@@ -135,7 +133,6 @@ class RunWorld:
         return self.driver if self._await(lambda: len(self._drivers) > known, within_s) else None
 
     def driver_settles(self, pid: int, *, after: int, within_s: float) -> str | None:
-        """Wait until a driver has ended, or an attempt after `after` has made a step."""
         self._await(lambda: pid in self._drivers_ended or self.has_trained(after + 1), within_s)
         if pid in self._drivers_ended:
             return "has ended"
@@ -155,7 +152,6 @@ class RunWorld:
         return len(self._still) if is_still else None
 
     def thaw_driver(self) -> None:
-        """Continue a frozen driver and its processes; those that have ended are left out."""
         for pid in self._still:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
@@ -176,7 +172,6 @@ class RunWorld:
         return not self._over
 
     def wait_until(self, deadline_ns: int) -> bool:
-        """Wait until a deadline (monotonic ns); return False if the run ended before."""
         self._await(lambda: self._clock.now_ns() >= deadline_ns)
         return self._clock.now_ns() >= deadline_ns
 
@@ -202,7 +197,6 @@ class RunWorld:
         return self._armed.effect(target.op)
 
     def cut_off_node(self, node_id: str, *, for_s: float) -> None:
-        """Refuse, unless each node has a network of its own."""
         del node_id, for_s
         raise RefusedError("the nodes share one host, and have no network between them")
 

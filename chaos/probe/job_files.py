@@ -111,7 +111,7 @@ class JobFiles:
         """Remember the content of bytes that may be written to a file."""
         cursor = self._cursor
         self._guarded("save", lambda: self._contents.update({digest: _content(what)}))
-        self._guarded("save", lambda: self._saves.mark_look(**cursor.at()))
+        self._guarded("save", lambda: self._saves.mark("look", *cursor.at().values()))
 
     def halfway(self) -> Callable[[], None] | None:
         """Return the function that arrives at an op in the middle of this epoch's save, or None.
@@ -129,7 +129,7 @@ class JobFiles:
         """
         cursor = self._cursor
         self._folders[str(folder)] = place = Place(cursor.epoch, cursor.step)
-        self._guarded("save", lambda: self._saves.mark_place(cursor.attempt, *place))
+        self._guarded("save", lambda: self._saves.mark("place", cursor.attempt, *place))
 
     def shard_begun(self, folder: Path) -> None:
         """Record that this rank begins to write its files of a sharded checkpoint."""
@@ -177,12 +177,14 @@ class JobFiles:
         cursor = self._cursor
         if not self._records or not cursor.step:
             return False
-        return self._saves.has_place(cursor.attempt, cursor.epoch, cursor.step)
+        return self._saves.has("place", *cursor.at().values())
 
     def may_resume_here(self) -> bool:
         """Return whether a rank has saved its state since the last step, to a file or to bytes."""
         cursor = self._cursor
-        return self._records and bool(cursor.step) and self._saves.has_look(**cursor.at())
+        if not self._records or not cursor.step:
+            return False
+        return self.is_saved_here() or self._saves.has("look", *cursor.at().values())
 
     def unhooked(self, save: Callable[[], Any]) -> Any:  # what `save` gives
         """Call `save` while no module has a hook of chaos.
@@ -238,7 +240,7 @@ class JobFiles:
 
     def _pass(self) -> None:
         cursor = self._cursor
-        self._saves.mark_passed(cursor.attempt, cursor.epoch)
+        self._saves.mark("passed", cursor.attempt, cursor.epoch)
         cursor.epoch, cursor.step = cursor.epoch + 1, 0
 
     def _pass_at_report(self) -> None:
@@ -256,7 +258,7 @@ class JobFiles:
         # checkpoint brought that report with it. Without this, its second report would end the
         # epoch that the baseline ended with the first, and the baseline's last epoch be missing.
         cursor = self._cursor
-        is_saved = self._saves.has_place(cursor.attempt, cursor.epoch, cursor.step)
+        is_saved = self._saves.has("place", *cursor.at().values())
         if is_saved and self._due.get(cursor.epoch + 1) == 0 and self._is_at_reported_end():
             self._pass()
 
@@ -379,7 +381,7 @@ class JobFiles:
         what: dict[str, Any] = {"path": str(path), "digest": digest, "bytes": size}
         self._write(FileSaved(**self._at(place), **what, parts=content[0], counts=content[1]))
         self._keep(path, place, digest, size=size)
-        self._saves.mark_place(self._cursor.attempt, *place)
+        self._saves.mark("place", self._cursor.attempt, *place)
         self._has_saved = True
 
     def _keep(

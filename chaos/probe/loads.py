@@ -116,7 +116,7 @@ class Loads:
 
     def reading(self, path: Path) -> None:
         """Remember a file of an earlier attempt that is being opened; stop at an op inside it."""
-        if not self._saves.has_size(path.stat().st_size):
+        if not self._saves.has("size", path.stat().st_size):
             return
         digest = file_digest(path)
         save = self._of_an_earlier_attempt(digest)

@@ -229,7 +229,7 @@ class Probe:
             self._watchers.report_begins(is_early=self._is_early)
             if self._is_early:
                 self._reporting = 0
-                self._saves.mark_early(self._cursor.attempt, self._early)
+                self._saves.mark("early", self._cursor.attempt, self._early)
                 self._early += 1
                 return
             self._reporting = threading.get_ident()

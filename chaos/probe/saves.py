@@ -23,7 +23,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self, TypeAlias
 
 from chaos.check.resume_place import Index, state_keys
 from chaos.model.event import Component
@@ -32,6 +32,8 @@ from chaos.probe.written import is_below
 from chaos.run.directory import INDEX, LENGTHS, RANKS
 from chaos.run.file_digest import file_digest
 from chaos.run.record_file import read_fields, write_fields
+
+Mark: TypeAlias = Literal["place", "look", "passed", "early", "size"]
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,7 @@ class Saves:
         # unknown age.
         self._begun(save.path).unlink(missing_ok=True)
         if size is not None:
-            self._mark(f"size-{size}")
+            self.mark("size", size)
 
     def begin(self, save: SaveRecord) -> None:
         """Record a save, whose digest is not known yet, before its file is written."""
@@ -178,10 +180,6 @@ class Saves:
             if (fields := read_fields(path)) is not None:
                 yield Laid(**fields)
 
-    def has_size(self, size: int) -> bool:
-        """Return whether a file of so many bytes was saved in this run."""
-        return (self._folder / f"size-{size}").exists()
-
     def find(self, digest: str) -> SaveRecord | None:
         """Return the save of a file with these bytes, None if this run has none."""
         fields = read_fields(self._folder / f"{digest}.json")
@@ -205,38 +203,14 @@ class Saves:
         ours = {epoch: found.get(f"{epoch}@{rank}", found[epoch]) for epoch in found}
         return {int(epoch): steps for epoch, steps in ours.items() if "@" not in epoch}
 
-    def mark_place(self, attempt: int, epoch: int, step: int) -> None:
-        """Record that a rank has saved a file here, from which a job may resume."""
-        self._mark(f"place-{attempt}-{epoch}-{step}")
+    def mark(self, what: Mark, *numbers: int) -> None:
+        """Record, for all ranks and later attempts, what an empty file is named after."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._marked(what, numbers).touch()
 
-    def mark_look(self, attempt: int, epoch: int, step: int) -> None:
-        """Record that a rank has made bytes of its state here, which it may keep anywhere."""
-        self._mark(f"look-{attempt}-{epoch}-{step}")
-
-    def has_look(self, attempt: int, epoch: int, step: int) -> bool:
-        """Return whether a job may resume here, from a file or from bytes that a rank has made."""
-        place = f"{attempt}-{epoch}-{step}"
-        return any((self._folder / f"{mark}-{place}").exists() for mark in ("place", "look"))
-
-    def has_place(self, attempt: int, epoch: int, step: int) -> bool:
-        """Return whether a rank of an attempt has saved a file here."""
-        return (self._folder / f"place-{attempt}-{epoch}-{step}").exists()
-
-    def mark_passed(self, attempt: int, epoch: int) -> None:
-        """Record that an attempt trained past the end of an epoch that was reported before it."""
-        self._mark(f"passed-{attempt}-{epoch}")
-
-    def has_passed(self, attempt: int, epoch: int) -> bool:
-        """Return whether an attempt trained past the end of an epoch without a report."""
-        return (self._folder / f"passed-{attempt}-{epoch}").exists()
-
-    def mark_early(self, attempt: int, number: int) -> None:
-        """Record that a report of an attempt, by its number, comes before any training."""
-        self._mark(f"early-{attempt}-{number}")
-
-    def is_early(self, attempt: int, number: int) -> bool:
-        """Return whether a report of an attempt came before any training."""
-        return (self._folder / f"early-{attempt}-{number}").exists()
+    def has(self, what: Mark, *numbers: int) -> bool:
+        """Return whether that was recorded."""
+        return self._marked(what, numbers).exists()
 
     def keep_reads(self, attempt: int, rank: int, reads: Sequence[Position]) -> None:
         """Record all saves that a rank has read so far."""
@@ -302,8 +276,9 @@ class Saves:
 
     def position(self, attempt: int) -> Position | None:
         """Return the furthest position of an attempt's ranks, if one was taken."""
-        taken = list(self._positions(attempt))
-        return max(taken, key=lambda p: p.place) if taken else None
+        found = map(read_fields, self._folder.glob(f"position-{attempt}-*.json"))
+        taken = [Position(**fields) for fields in found if fields is not None]
+        return max(taken, key=lambda p: p.place, default=None)
 
     def _begun(self, path: str) -> Path:
         return self._folder / f"begun-{_name_of(os.path.abspath(path))}.json"  # noqa: PTH100
@@ -314,15 +289,8 @@ class Saves:
     def _lay(self, laid: Laid) -> None:
         write_fields(self._laid(laid.path), asdict(laid))
 
-    def _mark(self, name: str) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        (self._folder / name).touch()
-
-    def _positions(self, attempt: int) -> Iterator[Position]:
-        for path in sorted(self._folder.glob(f"position-{attempt}-*.json")):
-            fields = read_fields(path)
-            if fields is not None:
-                yield Position(**fields)
+    def _marked(self, what: Mark, numbers: tuple[int, ...]) -> Path:
+        return self._folder / "-".join((what, *map(str, numbers)))
 
 
 def _name_of(checkpoint: str) -> str:

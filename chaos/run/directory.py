@@ -52,32 +52,26 @@ class RunDirectory:
 
     @property
     def journals(self) -> Path:
-        """The folder of the journals, one per process."""
         return self.path / "journals"
 
     @property
     def logs(self) -> Path:
-        """The folder of the job's output and of stacks."""
         return self.path / "logs"
 
     @property
     def storage(self) -> Path:
-        """The folder of the job's checkpoints."""
         return self.path / "storage"
 
     @property
     def saves(self) -> Path:
-        """The folder of the rank and place of each file that the job saved."""
         return self.path / "saves"
 
     @property
     def storage_faults(self) -> Path:
-        """The folder of the faults that storage was armed with, and of their effects."""
         return self.path / "storage-faults"
 
     @property
     def trials(self) -> Path:
-        """The folder of the other trials of an experiment, with a run's folder for each."""
         return self.path / "trials"
 
     def remove_storage(self) -> None:

@@ -27,11 +27,9 @@ class Gate:
 
     @property
     def is_open(self) -> bool:
-        """Whether the worker may continue."""
         return self._opened.is_set()
 
     def open(self, order: Order | None) -> None:
-        """Let the worker continue, with an order or without."""
         self._order = order
         self._opened.set()
 
@@ -163,7 +161,6 @@ class RecordedEvents:
         return max((e.epoch + 1 for e in self._events if isinstance(e, Committed)), default=0)
 
     def add(self, event: AnyEvent) -> None:
-        """Record an event, and keep it."""
         self._journal.add(event)
         self._events.append(event)
 

@@ -39,7 +39,7 @@ class Rank:
         return self.cursor.epoch, self.cursor.step
 
     def save(self) -> None:
-        self.saves.mark_place(self.cursor.attempt, self.cursor.epoch, self.cursor.step)
+        self.saves.mark("place", self.cursor.attempt, self.cursor.epoch, self.cursor.step)
 
     @property
     def ended(self) -> list[int]:

@@ -519,8 +519,8 @@ def test_a_step_after_an_epoch_that_was_reported_before_is_of_the_next(new: New)
         places.append((rank.cursor.epoch, rank.cursor.step))
 
     assert places == [(0, 4), (1, 1), (1, 2), (1, 3)]
-    assert rank.saves.has_passed(1, 0)
-    assert not rank.saves.has_passed(1, 1)
+    assert rank.saves.has("passed", 1, 0)
+    assert not rank.saves.has("passed", 1, 1)
 
 
 def test_a_report_at_the_end_of_such_an_epoch_is_that_epochs_own(new: New) -> None:
@@ -562,7 +562,7 @@ def test_a_save_that_is_handed_over_is_of_that_place(
 
     watch_libraries(rank.files)
     saving = dcp.async_save({"a": torch.ones(3)}, checkpoint_id=rank.folder / "x", no_dist=True)
-    is_marked = rank.saves.has_place(0, 0, 2)
+    is_marked = rank.saves.has("place", 0, 0, 2)
     saving.result()
 
     assert is_marked

@@ -56,7 +56,6 @@ class ForkedRun(LocalRun[int, ProcessWorld]):
         self._polls = 0
 
     def make_world(self, armed: ArmedFaults, disk_of: Callable[[str], NodeDisk]) -> ProcessWorld:
-        """Return the world of nodes that are names."""
         return ProcessWorld(self.clock, self.plan.shape.nodes, armed, disk_of)
 
     def prepare(self) -> bool:

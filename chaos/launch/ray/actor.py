@@ -14,7 +14,7 @@ from chaos.launch.ray.existing.machines import machines_of
 from chaos.launch.ray.existing.terms import ClusterFacts
 from chaos.launch.ray.existing.world import ExistingWorld
 from chaos.launch.ray.prestart import Pool
-from chaos.launch.ray.world import GcsErrand, RayWorld, call
+from chaos.launch.ray.world import RayWorld, call
 from chaos.launch.raytrain.storage import look_for
 from chaos.launch.world import answers, metadata_of
 from chaos.model.event import FailureDecided
@@ -64,46 +64,23 @@ class ChaosActor:
             **answers(self._controller, self._world),
             "group_started": self._group_started,
             "failure_decided": self._failure_decided,
+            # asked by the harness
+            "driver_started": self._world.driver_started,
+            "driver_ended": self._world.driver_ended,
+            "driver_wanted": self._world.driver_wanted,
+            "nodes_wanted": self._world.capacity.take_order,
+            "nodes_joined": self._world.nodes_joined,
+            "struck_nodes": lambda: frozenset(self._world.struck),
+            "gcs_errand": self._world.gcs.take_errand,
+            "gcs_done": self._world.gcs.done,
         }
 
     def ready(self) -> dict[str, str]:
         """Return, once the actor is up, the variables of the run's metadata service."""
         return self._variables
 
-    def driver_started(self, pid: int) -> None:
-        """Note that a process runs the user's script."""
-        self._world.driver_started(pid)
-
-    def driver_ended(self, pid: int) -> None:
-        """Note that such a process has ended."""
-        self._world.driver_ended(pid)
-
-    def driver_wanted(self) -> bool:
-        """Return whether a fault asks for a second driver; a second call returns False."""
-        return self._world.driver_wanted()
-
-    def nodes_wanted(self) -> int:
-        """Return the number of nodes that the harness is to start; a second call returns 0."""
-        return self._world.capacity.take_order()
-
-    def nodes_joined(self, agents: dict[str, Any]) -> None:
-        """Add the agents of the nodes that were started."""
-        self._world.nodes_joined(agents)
-
-    def struck_nodes(self) -> frozenset[str]:
-        """Return the nodes that faults have affected so far."""
-        return frozenset(self._world.struck)
-
-    def gcs_errand(self) -> GcsErrand | None:
-        """Return the harness's next task with the GCS, only once."""
-        return self._world.gcs.take_errand()
-
-    def gcs_done(self, pid: int) -> None:
-        """Note that the harness has done its task with the GCS."""
-        self._world.gcs.done(pid)
-
     def ask(self, question: str, *arguments: object) -> Any:  # the question's answer
-        """Answer a question of a process of the run, by its name."""
+        """Answer a question of a process of the run, or of the harness, by its name."""
         return self._answers[question](*arguments)
 
     def run_files(self) -> dict[str, bytes]:

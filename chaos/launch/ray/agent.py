@@ -19,6 +19,7 @@ from chaos.processes.tree import (
     command_of,
     end_all,
     is_running,
+    kill,
     pids_below,
     stands_still,
     with_variable,
@@ -63,8 +64,7 @@ class NodeHands:
         self._raylet.kill()
         for process in below:
             if process.pid != os.getpid():
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    process.kill()
+                kill(process)
         os.kill(os.getpid(), signal.SIGKILL)
 
     def lose_raylet(self) -> None:

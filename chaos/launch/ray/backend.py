@@ -32,6 +32,7 @@ from chaos.model.plan import Plan, Shape
 from chaos.plan.driver_restart import env_at_start
 from chaos.plan.permitted import Permissions
 from chaos.probe.address import RunAddress
+from chaos.processes.tree import kill, living
 from chaos.run import leavings
 from chaos.run.clock import SystemClock, seconds_since
 from chaos.run.directory import RunDirectory
@@ -52,7 +53,7 @@ def cluster_of(shape: Shape, permissions: Permissions) -> RayCluster:
     """
     leavings.sweep()
     if shape.address is not None:
-        return ExistingCluster.connect(shape, permissions)
+        return ExistingCluster(shape, permissions)
     return LocalCluster.start(shape)
 
 
@@ -152,7 +153,9 @@ class RayRun(LaunchedRun["subprocess.Popen[bytes]"]):
         self.leftovers: Leftovers | None = None  # what was there before the run
         self.actor: Any = None  # a handle
         self.deaths = Deaths(
-            self.cluster.deaths, self._struck_nodes, ends_gcs=self.plan.shape.keeps_gcs
+            self.cluster.deaths,
+            lambda: self._ask("struck_nodes"),
+            ends_gcs=self.plan.shape.keeps_gcs,
         )
         self.job_deaths = JobDeaths()
         self.is_headless = self.has_lost_a_part = False
@@ -240,17 +243,17 @@ class RayRun(LaunchedRun["subprocess.Popen[bytes]"]):
         }
 
     def driver_started(self, driver: "subprocess.Popen[bytes]") -> None:
-        """Send the driver's pid to the chaos controller."""
-        ray.get(self.actor.driver_started.remote(driver.pid))
+        self._ask("driver_started", driver.pid)
 
     def driver_ended(self, driver: "subprocess.Popen[bytes]") -> None:
-        """Note the end for a fault that waits for it."""
         if self._starts_driver:
-            ray.get(self.actor.driver_ended.remote(driver.pid))
+            self._ask("driver_ended", driver.pid)
 
     def driver_wanted(self) -> bool:
-        """Return whether a fault asks for a second driver."""
-        return self._starts_driver and ray.get(self.actor.driver_wanted.remote())
+        return self._starts_driver and self._ask("driver_wanted")
+
+    def _ask(self, question: str, *arguments: object) -> Any:  # the question's answer
+        return ray.get(self.actor.ask.remote(question, *arguments))
 
     @property
     def _starts_driver(self) -> bool:
@@ -288,19 +291,14 @@ class RayRun(LaunchedRun["subprocess.Popen[bytes]"]):
         ops = [self.plan.ops[e.op] for e in self.seen() if isinstance(e, FaultInvoked)]
         return any(op.fault.ends_driver for op in ops)
 
-    def _struck_nodes(self) -> frozenset[str]:
-        struck: frozenset[str] = ray.get(self.actor.struck_nodes.remote())
-        return struck
-
     def end_driver(self, driver: "subprocess.Popen[bytes]") -> int:
         """End the driver and what it forked; its Ray actors end with its connection."""
         if driver.poll() is None:
             with contextlib.suppress(psutil.Error):  # they may end meanwhile
                 # Before the driver, whose end would hand them to another parent, where they are not
                 # found.
-                for process in psutil.Process(driver.pid).children(recursive=True):
-                    with contextlib.suppress(psutil.Error):
-                        process.kill()
+                for process in living(driver.pid):
+                    kill(process)
             driver.kill()
         return driver.wait()
 
@@ -310,7 +308,6 @@ class RayRun(LaunchedRun["subprocess.Popen[bytes]"]):
         self.clock.sleep(POLL_S)
 
     def take_stacks(self, driver: "subprocess.Popen[bytes]") -> None:
-        """Signal all ranks and the driver to write their stacks: faulthandler does, even in C++."""
         _ask_here(driver.pid)
         self._stack_taken(driver.pid, None, DRIVER_STACKS)
         for started in self.workers():
@@ -336,18 +333,18 @@ class RayRun(LaunchedRun["subprocess.Popen[bytes]"]):
 
     def _mind_gcs(self) -> None:
         """End or start the GCS if a fault asks for it: only the main thread may."""
-        errand = ray.get(self.actor.gcs_errand.remote())
+        errand = self._ask("gcs_errand")
         if errand is not None:
             assert isinstance(self.cluster, LocalCluster)  # others refuse in `prepare`
             pid = self.cluster.end_gcs() if errand == "end" else self.cluster.start_gcs()
-            ray.get(self.actor.gcs_done.remote(pid))
+            self._ask("gcs_done", pid)
 
     def _deliver_nodes(self) -> None:
         """Start the nodes that a fault asks for: only the main thread may."""
-        wanted = ray.get(self.actor.nodes_wanted.remote())
+        wanted = self._ask("nodes_wanted")
         if wanted:
             assert isinstance(self.cluster, LocalCluster)  # others refuse in `prepare`
-            ray.get(self.actor.nodes_joined.remote(self.cluster.grow(wanted)))
+            self._ask("nodes_joined", self.cluster.grow(wanted))
 
     def _finish(self) -> None:
         """Wait for faults that are being injected, then end the chaos controller."""

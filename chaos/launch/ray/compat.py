@@ -151,13 +151,17 @@ def _gcs_pid(cluster: Any) -> int:  # a Cluster of Ray
 
 def gcs_answers(address: str) -> bool:
     """Return whether the GCS at an address answers."""
+    return _gcs_error(address) is None
+
+
+def _gcs_error(address: str) -> Exception | None:
     from ray._raylet import GcsClient  # type: ignore[attr-defined]
 
     try:
         GcsClient(address=address).internal_kv_keys(b"", None, timeout=1.0)
-    except Exception:  # noqa: BLE001 - whatever a client says that finds none
-        return False
-    return True
+    except Exception as error:  # noqa: BLE001 - whatever a client says that finds none
+        return error
+    return None
 
 
 def ended_processes(cluster: Any) -> Iterator[tuple[str, str, int, int]]:  # a Cluster
@@ -212,15 +216,7 @@ def is_refused(address: str) -> bool:
 
     No answer, or that of another program, is no refusal.
     """
-    from ray._raylet import GcsClient  # type: ignore[attr-defined]
-
-    try:
-        GcsClient(address=address).internal_kv_keys(b"", None, timeout=1.0)
-    except ray.exceptions.AuthenticationError:
-        return True
-    except Exception:  # noqa: BLE001 - whatever a client says that finds none
-        return False
-    return False
+    return isinstance(_gcs_error(address), ray.exceptions.AuthenticationError)
 
 
 # -- the control plane -------------------------------------------------------------------------

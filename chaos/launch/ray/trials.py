@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from ray import tune
 
@@ -135,12 +135,8 @@ def trial_number(trial_id: str) -> int:
     """Return a trial's number in the order in which Tune made it, from its id (`1d6d2_00003`)."""
     found = _NUMBER.search(trial_id)
     if found is None:
-        _refuse_search(trial_id)
+        raise UsageError(
+            f"trial {trial_id} has no number: its search algorithm makes trials as others end",
+            "Use grid or random search, whose trials are the same in every run.",
+        )
     return int(found[1])
-
-
-def _refuse_search(trial_id: str) -> NoReturn:
-    raise UsageError(
-        f"trial {trial_id} has no number: its search algorithm makes trials as others end",
-        "Use grid or random search, whose trials are the same in every run.",
-    )

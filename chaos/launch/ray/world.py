@@ -111,13 +111,11 @@ class RayWorld(RunWorld):
         call(self._agents[target.node_id].send_signal.remote(target.pid, signal_name))
 
     def end_worker_actor(self, target: Target) -> None:
-        """Call `ray.kill` on the worker's actor handle."""
         if self.worker_is_gone(target, within_s=0.0):
             raise ProcessLookupError(f"pid {target.pid}")
         ray.kill(self.handles[AttemptRank(target.attempt, target.rank)], no_restart=True)
 
     def blame_memory(self, target: Target) -> None:
-        """Refuse: only a raylet's memory monitor reports it, by the memory of the machine."""
         raise RefusedError(
             f"a raylet ends workers by the machine's memory, and not pid {target.pid} by its own"
         )

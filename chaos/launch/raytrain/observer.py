@@ -138,9 +138,9 @@ class Observer:
         # A job that resumed in the middle of an epoch whose report had come trains the rest of it
         # without one. Its next report is of a later epoch: counted as that one's, a right job with
         # `dcp.async_save` was blamed at 25 of 26 places.
-        while self._saves.has_passed(attempt, self._next_epoch):
+        while self._saves.has("passed", attempt, self._next_epoch):
             self._next_epoch += 1
-        early = self._saves.is_early(attempt, self._reports)
+        early = self._saves.has("early", attempt, self._reports)
         self._reports += 1
         epoch = self._next_epoch - early
         goes_on = self._older(name)

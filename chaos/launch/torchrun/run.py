@@ -60,7 +60,6 @@ class TorchrunRun(LocalRun[Agents, AgentWorld]):
     starter: Starter
 
     def make_world(self, armed: ArmedFaults, disk_of: Callable[[str], NodeDisk]) -> AgentWorld:
-        """Return the world of nodes that are agents, with all below them."""
         return AgentWorld(self.clock, self.plan.shape.nodes, armed, disk_of)
 
     def prepare(self) -> bool:
@@ -72,7 +71,6 @@ class TorchrunRun(LocalRun[Agents, AgentWorld]):
         return RoundServer(name, controller, self.world, self.journal)
 
     def start_driver(self) -> Agents:
-        """Start an agent for each node."""
         agents = self.world.agents = Agents(self._start_agent)
         for _ in range(self.plan.shape.nodes):
             agents.add()

@@ -65,7 +65,8 @@ class Encoding:
         if plain is not None:
             self.pieces.append(plain)
             self.leaves.add(plain[:1])
-            self._remember(value)
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                self.numbers.append(value)
         elif isinstance(value, Mapping):
             self._add_mapping(value, depth)
         elif isinstance(value, list | tuple):
@@ -99,10 +100,6 @@ class Encoding:
         self.pieces.append(raw.tobytes() if small else sums_of(words_of(raw)).tobytes())
 
     # -- inside ------------------------------------------------------------------------------
-
-    def _remember(self, value: Any) -> None:
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            self.numbers.append(value)
 
     def _add_all(self, tag: bytes, values: Iterable[Any], depth: int) -> None:
         members = list(values)
@@ -236,7 +233,8 @@ def _opened(value: Any) -> tuple[str, Any]:
         if callable(method) and not isinstance(value, type):
             return name, method()
     if hasattr(value, "dtype") and hasattr(value, "tobytes"):  # an array
-        return f"{value.dtype}{value.shape}", _array(value)
+        content = value.tolist() if value.dtype.hasobject else value.tobytes()
+        return f"{value.dtype}{value.shape}", content
     if hasattr(value, "__qualname__"):
         return "named", f"{value.__module__}.{value.__qualname__}"
     return name, getattr(value, "__dict__", None) or _said(value)
@@ -255,7 +253,3 @@ def _leaf_of(value: Any) -> bytes:
     """Return the kind of an array's values; `o` for any other object."""
     kind = getattr(getattr(value, "dtype", None), "kind", "")
     return b"f" if kind in ("f", "c") else b"i" if kind in ("i", "u") else b"o"
-
-
-def _array(value: Any) -> Any:  # a numpy array
-    return value.tolist() if value.dtype.hasobject else value.tobytes()

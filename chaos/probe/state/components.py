@@ -211,11 +211,8 @@ def _as_floats(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [_as_floats(item) for item in value]
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number or _is_zero_dim_on_host(value) else value
-
-
-def _is_zero_dim_on_host(value: Any) -> bool:
-    return hasattr(value, "dtype") and _is_host_number(value)
+    is_scalar = hasattr(value, "dtype") and _is_host_number(value)
+    return float(value) if is_number or is_scalar else value
 
 
 def schedule_part(name: str, schedule: Any) -> UnreadPart:

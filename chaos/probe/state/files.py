@@ -17,11 +17,11 @@ import os
 import pickle
 import sys
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 from chaos.model.event import ShardedPart
+from chaos.probe.job_files import JobFiles
 from chaos.probe.libraries import unwatched
 from chaos.probe.state.readable import read
 from chaos.run.file_digest import WHOLE_MAX, stream_digest
@@ -37,50 +37,7 @@ _WRITERS = {
 }
 
 
-class Listener(Protocol):
-    """The receiver of saves and loads; only an op whose place is inside of one may raise."""
-
-    def save_begun(self, path: Path) -> None:
-        """Note that a file begins to be written."""
-
-    def saved(self, path: Path, what: Any) -> None:  # whatever `torch.save` is given
-        """Note that a file is written, and the object in it."""
-
-    def holds(self, path: Path, what: Any) -> None:  # whatever is pickled
-        """Note the content of a file that is still open."""
-
-    def holds_bytes(self, digest: str, what: Any) -> None:  # likewise
-        """Note the content of bytes, by their digest."""
-
-    def quietly(self) -> AbstractContextManager[None]:
-        """Return a context in which `open` is not watched: the save or load is noted here."""
-
-    def halfway(self) -> Callable[[], None] | None:
-        """Return the function to call when half of the file is written, or None."""
-
-    def loading(self, path: Path) -> str | None:
-        """Return the digest of a file that is about to be read, None if it cannot be read."""
-
-    def within_load(self, digest: str) -> None:
-        """Stop at an op whose place is inside this load, if there is one."""
-
-    def loaded(self, path: Path, digest: str, error: BaseException | None) -> None:
-        """Note that a file was read, or could not be."""
-
-    def unhooked(self, save: Callable[[], Any]) -> Any:  # what `save` gives
-        """Call `save` while no module has a hook of chaos."""
-
-    def save_handed_over(self, folder: Path) -> None:
-        """Note that a checkpoint of the present state will be written beside training."""
-
-    def shard_begun(self, folder: Path) -> None:
-        """Note that this rank begins to write its files of a checkpoint."""
-
-    def shard_written(self) -> None:
-        """Stop at an op inside a save: this rank's files are written."""
-
-
-def watch_files(listener: Listener) -> None:
+def watch_files(listener: JobFiles) -> None:
     """Replace `torch.save`, `torch.load` and `pickle.dump` from now on."""
     import torch
 
@@ -93,7 +50,7 @@ def watch_files(listener: Listener) -> None:
     pickle.dump = _dumping(pickle.dump, listener)
 
 
-def watch_libraries(listener: Listener) -> None:
+def watch_libraries(listener: JobFiles) -> None:
     """Follow sharded saves and safetensors from now on, if the job has imported what makes them."""
     for module, name in _WRITERS.items():
         for writer in unwatched((module,), name):
@@ -110,7 +67,7 @@ def watch_libraries(listener: Listener) -> None:
         sys.modules["safetensors"].safe_open = opening  # type: ignore[attr-defined]
 
 
-def _dumping(original: Callable[..., Any], listener: Listener) -> Callable[..., Any]:
+def _dumping(original: Callable[..., Any], listener: JobFiles) -> Callable[..., Any]:
     pid = os.getpid()
 
     @functools.wraps(original)
@@ -124,7 +81,7 @@ def _dumping(original: Callable[..., Any], listener: Listener) -> Callable[..., 
     return dump
 
 
-def _saving(original: Callable[..., Any], listener: Listener) -> Callable[..., Any]:
+def _saving(original: Callable[..., Any], listener: JobFiles) -> Callable[..., Any]:
     pid = os.getpid()  # a forked data loader inherits the replacement, but is not the rank
 
     @functools.wraps(original)
@@ -191,7 +148,7 @@ def _write_in_halves(target: Path | IO[bytes], content: bytes, then: Callable[[]
 
 
 def _loading(
-    original: Callable[..., Any], listener: Listener, *, name: str = "f"
+    original: Callable[..., Any], listener: JobFiles, *, name: str = "f"
 ) -> Callable[..., Any]:
     pid = os.getpid()
 
@@ -216,7 +173,7 @@ def _loading(
     return load
 
 
-def _serializing(original: Callable[..., Any], listener: Listener) -> Callable[..., Any]:
+def _serializing(original: Callable[..., Any], listener: JobFiles) -> Callable[..., Any]:
     pid = os.getpid()
 
     @functools.wraps(original)
@@ -237,7 +194,7 @@ def _serializing(original: Callable[..., Any], listener: Listener) -> Callable[.
     return serialize_file
 
 
-def _handing_over(original: Any, listener: Listener) -> Any:  # a method
+def _handing_over(original: Any, listener: JobFiles) -> Any:  # a method
     @functools.wraps(original)
     def execute_save(executor: Any, *args: Any, **kwargs: Any) -> Any:
         writer = kwargs.get("storage_writer")
@@ -248,7 +205,7 @@ def _handing_over(original: Any, listener: Listener) -> Any:  # a method
     return execute_save
 
 
-def _writing(original: Any, listener: Listener) -> Any:  # a method
+def _writing(original: Any, listener: JobFiles) -> Any:  # a method
     pid = os.getpid()
 
     @functools.wraps(original)

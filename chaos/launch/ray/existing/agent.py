@@ -28,7 +28,7 @@ from chaos.launch.ray.agent import NodeHands
 from chaos.launch.ray.existing.terms import LEASE_S, ClusterFacts, Lease
 from chaos.launch.ray.settings import NAMESPACE
 from chaos.model.event import JournalCut, Leftover
-from chaos.processes.tree import is_running
+from chaos.processes.tree import is_running, kill
 from chaos.run import leavings
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
@@ -112,8 +112,7 @@ class LeasedAgent(NodeHands):
         self._stopped.append(self._raylet.pid)
         ended = self._others()
         for process in ended:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
+            kill(process)
         self._came(lambda: not any(is_running(p.pid) for p in ended), END_WITHIN_S)
         return tuple(p.pid for p in ended if not is_running(p.pid))
 
@@ -166,8 +165,7 @@ class LeasedAgent(NodeHands):
         self.retire()
         if not is_running(self._raylet.pid):  # a raylet that runs ends its workers itself
             for process in filter(psutil.Process.is_running, self._below):
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    process.kill()
+                kill(process)
         os.kill(os.getpid(), signal.SIGKILL)
 
     def _others(self) -> list[psutil.Process]:

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import ray
 
@@ -30,17 +30,12 @@ class ExistingCluster:
     is_ours = False
     is_mended = False
 
-    def __init__(self, shape: Shape, permissions: Permissions, connection: "Connection") -> None:
+    def __init__(self, shape: Shape, permissions: Permissions) -> None:
         self.shape = shape
-        self.dashboard = connection.dashboard
         self.agents: dict[str, Any] = {}
         self._permissions = permissions
-        self._connection = connection
-
-    @classmethod
-    def connect(cls, shape: Shape, permissions: Permissions) -> Self:
-        """Connect to a cluster; nothing is started or changed there."""
-        return cls(shape, permissions, connect(shape.address or ""))
+        self._connection = connect(self.address)  # nothing is started or changed there
+        self.dashboard = self._connection.dashboard
 
     @property
     def driver_env(self) -> dict[str, str]:
@@ -60,7 +55,8 @@ class ExistingCluster:
         if refused:
             raise ClusterError("; ".join(refused), "Nothing was done to the cluster.")
         known = nodes()
-        _refuse_without_room(known, self.address)
+        if not any(node.cpus > 0 for node in known):
+            raise ClusterError(f"no node of the cluster at {self.address} has CPUs for workers")
         leave_mark(directory.path, token)
         # By a mark that is written here and looked for there, and not by the path: a folder of the
         # same name on each node's own disk looks shared, and checkpoints in it would be lost with
@@ -174,11 +170,6 @@ def _join(address: str) -> str | None:
     compat.keep_messages_off_the_terminal()
     url = joined.dashboard_url
     return f"http://{url}" if url else None
-
-
-def _refuse_without_room(known: list[NodeFacts], address: str) -> None:
-    if not any(node.cpus > 0 for node in known):
-        raise ClusterError(f"no node of the cluster at {address} has CPUs for workers")
 
 
 def _refuse_storage_faults(plan: Plan, elsewhere: list[NodeFacts]) -> None:

@@ -52,7 +52,6 @@ class Machines:
         self._record(node_id, "taken")
 
     def has(self, node_id: str) -> bool:
-        """Return whether a node was announced or taken by its platform."""
         return node_id in self._of
 
     def await_end(self, node_id: str) -> bool:
@@ -67,7 +66,6 @@ class Machines:
             )
 
     def note_loss(self, node_id: str) -> None:
-        """Record that a node is seen to be lost."""
         self._record(node_id, "gone")
 
     def taken_by(self, node_id: str) -> str | None:

@@ -158,16 +158,13 @@ class ExistingWorld(RayWorld):
         return self._knock(node_id, within_s, answers=True)
 
     def idle_nodes(self) -> list[str]:
-        """Refuse: a node without the job's workers never gets a fault."""
         raise RefusedError("a node that holds none of the job's workers is spared")
 
     def add_nodes(self, count: int, *, within_s: float) -> list[str]:
-        """Refuse: chaos starts no nodes there."""
         del count, within_s
         raise RefusedError("chaos starts no nodes on a cluster that it did not start")
 
     def end_controller(self) -> int:
-        """Refuse: Ray Train keeps its controller on the driver's node, which is chaos's own."""
         raise RefusedError(f"Ray's controller runs beside chaos: {OWN}")
 
     # -- inside ------------------------------------------------------------------------------
