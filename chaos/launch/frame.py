@@ -145,7 +145,6 @@ class LaunchedRun(ABC, Generic[Driver]):
         return self._seen
 
     def workers(self) -> list[WorkerStarted]:
-        """Return all workers that have started so far."""
         return [event for event in self.seen() if isinstance(event, WorkerStarted)]
 
     def _start(self) -> None:
@@ -154,7 +153,6 @@ class LaunchedRun(ABC, Generic[Driver]):
         self.driver_started(self._running[number])
 
     def _look_at_drivers(self) -> None:
-        """Record the ends of drivers; start the successor of one that a fault has killed."""
         for number, driver in tuple(self._running.items()):
             # The events are read after the end was seen: the fault that killed a driver has been
             # recorded by then, and it decides whether there is a successor.

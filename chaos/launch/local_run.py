@@ -88,7 +88,6 @@ class LocalRun(LaunchedRun[Driver], Generic[Driver, World]):
         self.clock.sleep(STACKS_S)
 
     def clean_up(self) -> None:
-        """Record leftovers and files outside, and remove them with the nodes' disks."""
         # The body comes first, then the callbacks from the last to the first; each step is taken,
         # even if one before it raises.
         with contextlib.ExitStack() as closing:
@@ -118,7 +117,6 @@ class LocalRun(LaunchedRun[Driver], Generic[Driver, World]):
         """Make the world that faults act in."""
 
     def serve(self, name: str, controller: ChaosController) -> GateServer:
-        """Begin to answer the run's processes at a name."""
         return GateServer(name, controller, self.world)
 
     @abstractmethod

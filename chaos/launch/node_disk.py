@@ -49,7 +49,6 @@ class NodeDisk:
         return _short(self.run) / self.node_id if _is_deep(self.run) else self._folder / "tmp"
 
     def written(self) -> list[Written]:
-        """Return the writes of the node's processes so far."""
         return read_ledger(self._ledger)
 
     def use(self) -> None:

@@ -27,13 +27,11 @@ class ByLauncher(OpenBackend):
         self._opened: dict[Launcher, OpenBackend] = {} if rays is None else {USUAL: rays}
 
     def close(self) -> None:
-        """End the processes that are kept warm."""
         with contextlib.ExitStack() as closing:  # each is ended, even if the end of one raises
             for opened in self._opened.values():
                 closing.callback(opened.close)
 
     def execute(self, plan: Plan, directory: RunDirectory, show: Show) -> None:
-        """Execute one plan, on the backend of its launcher."""
         launcher = plan.job.launcher
         if launcher not in self._opened:
             self._opened[launcher] = open_launcher(launcher, self._console)

@@ -12,7 +12,7 @@ from chaos.launch.node_disk import NodeDisk
 from chaos.launch.world import RunWorld
 from chaos.processes.tree import is_running, pids_below, stands_still
 from chaos.run.armed import ArmedFaults
-from chaos.run.clock import Clock, came
+from chaos.run.clock import Clock
 
 POLL_S = 0.002
 END_S = 2.0
@@ -28,7 +28,7 @@ class ProcessWorld(RunWorld):
         armed: ArmedFaults,
         disk_of: Callable[[str], NodeDisk] | None = None,
     ) -> None:
-        super().__init__(clock, armed)
+        super().__init__(clock, armed, poll_s=POLL_S)
         self._disk_of = disk_of
         self._lock = threading.Lock()
         self._live = [f"node-{number}" for number in range(nodes)]
@@ -153,7 +153,6 @@ class ProcessWorld(RunWorld):
             return [node for node in self._live if node not in used]
 
     def add_nodes(self, count: int, *, within_s: float) -> list[str]:
-        """Add nodes, which are names only and are there at once."""
         del within_s
         with self._lock:
             fresh = [f"node-new-{self._added + number}" for number in range(count)]
@@ -194,10 +193,6 @@ class ProcessWorld(RunWorld):
         del within_s
         with self._lock:
             return node_id not in self._live
-
-    def _until(self, is_there: Callable[[], bool], within_s: float) -> bool:
-        """Wait for a proof, even beyond the end of the run; return whether it came."""
-        return came(is_there, self._clock, within_s=within_s, poll_s=POLL_S)
 
     def _workers_on(self, node_id: str) -> list[int]:
         held = [target.pid for target in self.group().values() if target.node_id == node_id]

@@ -62,8 +62,9 @@ class RunWorld:
     Observer, workers and harness report to it; faults ask it.
     """
 
-    def __init__(self, clock: Clock, armed: ArmedFaults) -> None:
+    def __init__(self, clock: Clock, armed: ArmedFaults, *, poll_s: float = POLL_S) -> None:
         self._clock = clock
+        self._poll_s = poll_s  # for a proof
         self._armed = armed
         self._group: dict[int, Target] = {}
         self._failures: dict[int, FailureDecided] = {}
@@ -94,7 +95,6 @@ class RunWorld:
         self._failures.setdefault(event.attempt, event)
 
     def obeyed(self, token: str) -> None:
-        """Note that a worker carries out an order, by its token."""
         self._obeyed.add(token)
 
     def driver_started(self, pid: int) -> None:
@@ -109,7 +109,6 @@ class RunWorld:
         return wanted
 
     def end(self) -> None:
-        """Note that the run is over, and end all waits."""
         self._over = True
 
     # -- questions of faults ---------------------------------------------------------------
@@ -128,7 +127,6 @@ class RunWorld:
         return self._drivers[-1] if self._drivers else None
 
     def start_driver(self, *, within_s: float) -> int | None:
-        """Ask the harness for a second driver; return its pid, None if it came late."""
         known, self._driver_wanted = len(self._drivers), True
         return self.driver if self._await(lambda: len(self._drivers) > known, within_s) else None
 
@@ -143,12 +141,7 @@ class RunWorld:
         for pid in self._still:
             with contextlib.suppress(ProcessLookupError):  # it may have ended just now
                 os.kill(pid, signal.SIGSTOP)
-        is_still = came(
-            lambda: all(map(stands_still, self._still)),
-            self._clock,
-            within_s=within_s,
-            poll_s=POLL_S,
-        )
+        is_still = self._until(lambda: all(map(stands_still, self._still)), within_s)
         return len(self._still) if is_still else None
 
     def thaw_driver(self) -> None:
@@ -157,7 +150,6 @@ class RunWorld:
                 os.kill(pid, signal.SIGCONT)
 
     def _of_driver(self) -> list[int]:
-        """Return the pids of the driver and of its workers, all on this host."""
         first = [] if self.driver is None else [self.driver]
         return [*first, *(target.pid for target in self.group().values())]
 
@@ -185,7 +177,6 @@ class RunWorld:
         return None
 
     def taken_by(self, node_id: str) -> str | None:
-        """Return None: there is no platform but chaos."""
         del node_id
         return None
 
@@ -205,6 +196,10 @@ class RunWorld:
 
     def node_is_back(self, node_id: str, *, within_s: float) -> bool:
         raise AssertionError(node_id, within_s)  # refused in `cut_off_node`
+
+    def _until(self, is_there: Callable[[], bool], within_s: float) -> bool:
+        """Wait for a proof, even beyond the end of the run; return whether it came."""
+        return came(is_there, self._clock, within_s=within_s, poll_s=self._poll_s)
 
     def _await(self, is_there: Callable[[], bool], within_s: float | None = None) -> bool:
         """Wait for a condition, at most `within_s` and to the run's end; return whether it came."""

@@ -144,7 +144,6 @@ class Unattended(ControllerPort):
         del question, arguments
 
     def next_attempt(self, known: int) -> int:
-        """Return the number: there is one driver at a time."""
         return known
 
 
@@ -161,7 +160,6 @@ class RunAddress:
 
     @classmethod
     def from_env(cls) -> Self:
-        """Read the address from this process's environment."""
         return cls(
             directory=Path(os.environ[DIRECTORY_ENV]),
             token=os.environ[TOKEN_ENV],
@@ -183,7 +181,6 @@ class RunAddress:
         return self._port().run_directory(self)
 
     def connect(self) -> ControllerPort:
-        """Connect to the chaos controller of the run's launcher."""
         return self._port()(self.controller.partition(":")[2])
 
     def _port(self) -> type[ControllerPort]:

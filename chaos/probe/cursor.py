@@ -19,7 +19,6 @@ class Cursor:
     step: int = 0
 
     def who(self) -> dict[str, int]:
-        """Return attempt and rank, as fields of an event."""
         return {"attempt": self.attempt, "rank": self.rank}
 
     def at(self) -> dict[str, int]:
@@ -27,7 +26,6 @@ class Cursor:
         return {"attempt": self.attempt, "epoch": self.epoch, "step": self.step}
 
     def place(self) -> dict[str, int]:
-        """Return attempt, rank, epoch and step, as fields of an event."""
         return {**self.who(), "epoch": self.epoch, "step": self.step}
 
 

@@ -87,7 +87,6 @@ class GateConnection:
         return question, found
 
     def answer(self, value: Any) -> None:  # of the type in `QUESTIONS`
-        """Answer the question that was read last."""
         self._send(value)
 
     def close(self) -> None:

@@ -142,7 +142,6 @@ class JobFiles:
             arrive()
 
     def loading(self, path: Path) -> str | None:
-        """Return a file's digest, before it is read."""
         if not self._records or not path.is_file():
             return None
         try:
@@ -161,11 +160,9 @@ class JobFiles:
         return self._opened.quietly()
 
     def loaded(self, path: Path, digest: str, error: BaseException | None) -> None:
-        """Record that a file was read, from which training may resume."""
         self._guarded("load", lambda: self.loads.loaded(path, digest, error))
 
     def part_uploaded(self, checkpoint: str, folder: Path, files: Mapping[str, str]) -> None:
-        """Record the resume place of this rank's part of a checkpoint."""
         self.look(at_rest=True)
         self._guarded("upload", lambda: self._part(checkpoint, folder, files))
 
@@ -500,7 +497,6 @@ class JobFiles:
             self._guarded("files", lambda text=text: self._write(text))  # type: ignore[misc]
 
     def _go_on(self, first: Seen, *, is_over: bool = False) -> None:
-        """Move the cursor to where this attempt resumed, as far as that is known."""
         found = self.going_on.resumes(first, is_over=is_over)
         if found is not None:
             self._write(found)

@@ -135,7 +135,6 @@ class Loads:
                 self.loaded(path, digest, None)
 
     def loaded(self, path: Path, digest: str, error: BaseException | None) -> None:
-        """Record that a file was read, from which training may resume."""
         save = self._saves.find(digest)
         if save is None and error is None:
             save = self._saves.finish(path, digest, before=self._cursor.attempt)

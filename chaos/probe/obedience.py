@@ -41,12 +41,10 @@ class Places:
 
     @property
     def saves(self) -> frozenset[Moment]:
-        """The moments of a save at which an op waits."""
         return frozenset(moment for _, moment in self.moments if moment in IN_A_SAVE)
 
     @property
     def strikes_in_validation(self) -> bool:
-        """Whether an op waits at the first call of a model in evaluation mode."""
         return any(moment == "validating" for _, moment in self.moments)
 
     def _add(self, op: Op, *, leads: bool) -> None:
@@ -175,7 +173,6 @@ class _Slowness:
 
     @property
     def is_over(self) -> bool:
-        """Whether as many steps as ordered were slow."""
         return self.order.steps is not None and self.made >= self.order.steps
 
 

@@ -174,7 +174,6 @@ class Opened:
         self._kept_open = {}
 
     def renamings(self) -> list[Renaming]:
-        """Return the renamings since the last call."""
         found, self._renamed = self._renamed, []
         return found
 

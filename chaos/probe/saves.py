@@ -100,7 +100,6 @@ class Position:
 
     @property
     def place(self) -> Place:
-        """The place in training."""
         return Place(self.epoch, self.step)
 
     @classmethod
@@ -175,13 +174,11 @@ class Saves:
             self._lay(replace(Laid(**fields), path=was, was=None))
 
     def laid(self) -> Iterator[Laid]:
-        """Yield the files that were laid down and not removed since."""
         for path in sorted(self._folder.glob("laid-*.json")):
             if (fields := read_fields(path)) is not None:
                 yield Laid(**fields)
 
     def find(self, digest: str) -> SaveRecord | None:
-        """Return the save of a file with these bytes, None if this run has none."""
         fields = read_fields(self._folder / f"{digest}.json")
         return None if fields is None else SaveRecord(**fields)
 
@@ -213,7 +210,6 @@ class Saves:
         return self._marked(what, numbers).exists()
 
     def keep_reads(self, attempt: int, rank: int, reads: Sequence[Position]) -> None:
-        """Record all saves that a rank has read so far."""
         path = self._folder / f"reads-{attempt}-{rank}.json"
         write_fields(path, {"reads": [asdict(read) for read in reads]})
 

@@ -110,7 +110,6 @@ class WriteLedger:
         raise ForeignFileError.of(path, "remove" if how == "removed" else "overwrite")
 
     def note(self, path: str, how: How, *, is_output: bool) -> None:
-        """Record one operation that is about to be done."""
         is_output = is_output or self.is_training
         # A file that was opened before training, and is opened again in it, becomes output.
         if self._is_left_out(path) or {(path, how, is_output), (path, how, True)} & self._seen:

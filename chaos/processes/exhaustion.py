@@ -48,7 +48,6 @@ class Exhaustion:
                 self._all.remove(self)
 
     def is_near(self) -> bool:
-        """Return whether so much memory is in use that a process has to end."""
         return used_share() >= self._limit
 
     def end_the_largest(self, ranks: Mapping[int, int], journal: Journal) -> None:

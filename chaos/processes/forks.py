@@ -162,7 +162,6 @@ class Forks:
         return None
 
     def close(self) -> None:
-        """Close the connection; nothing can be asked after it."""
         self._is_closed = True
         self._wire.close()
 
@@ -210,7 +209,6 @@ class ForkingProcess:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process runs, and answers requests."""
         return self.forks.can_be_asked and self._process.poll() is None
 
     def end(self) -> None:

@@ -61,7 +61,6 @@ class ForkedProcess:
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for the end, and return the exit code; raises `subprocess.TimeoutExpired`."""
         start = self._clock.now_ns()
         while (code := self.poll()) is None:
             if timeout is not None and seconds_since(start, self._clock) > timeout:

@@ -62,7 +62,6 @@ class LocalProcesses:
             alive = self._look(node)
 
     def is_gone(self, node: str) -> bool:
-        """Return whether no process of the tree runs."""
         return not self._look(node)
 
     def _there(self, node: str) -> list[psutil.Process]:

@@ -56,7 +56,6 @@ class Request:
         return urlsplit(self.target).path.rstrip("/")
 
     def query(self, name: str) -> str | None:
-        """Return a parameter of the query, None if it is not there."""
         return parse_qs(urlsplit(self.target).query).get(name, [None])[0]
 
 

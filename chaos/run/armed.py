@@ -26,7 +26,6 @@ class Hidden:
     until_ns: int | None = None
 
     def covers(self, path: str, now_ns: int) -> bool:
-        """Return whether a path is hidden now."""
         here, there = path.strip("/"), self.path.strip("/")
         is_late = self.until_ns is None or now_ns < self.until_ns
         return is_late and (here == there or here.startswith(f"{there}/"))
@@ -39,11 +38,9 @@ class ArmedFaults:
         self._folder = folder
 
     def arm(self, op: int, rank: int) -> None:
-        """Let an op take effect from now on, for one rank."""
         write_fields(self._folder / f"{op}-armed.json", {"rank": rank})
 
     def armed_for(self, op: int) -> int | None:
-        """Return the rank that an op is armed for, if it is armed."""
         armed = read_fields(self._folder / f"{op}-armed.json")
         return None if armed is None else int(armed["rank"])
 
@@ -58,7 +55,6 @@ class ArmedFaults:
         return False
 
     def hide(self, hidden: Hidden) -> None:
-        """Hide a folder, from every process."""
         write_fields(
             self._folder / f"{hidden.op}-hidden.json",
             {"path": hidden.path, "until_ns": hidden.until_ns},

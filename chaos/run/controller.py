@@ -88,7 +88,6 @@ class ChaosController:
             self._changed.notify_all()
 
     def committed(self, event: Committed) -> None:
-        """Note that a report is committed."""
         with self._changed:
             self._recorded.learn(event)
             self._changed.notify_all()
@@ -329,7 +328,6 @@ class ChaosController:
             self._heal(op, target)
 
     def _heal(self, op: Op, target: Target) -> None:
-        """Undo a fault that can be undone, when its time is over."""
         if not isinstance(op.fault, Healed):
             return
         try:

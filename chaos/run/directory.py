@@ -161,7 +161,6 @@ class RunDirectory:
             return None
 
     def load_plan(self) -> Plan:
-        """Return the plan; raises `HistoryError` with the mistake in it."""
         path = self.path / "plan.json"
         try:
             content = read_record(path)
@@ -192,7 +191,6 @@ class RunDirectory:
         return env if isinstance(env, dict) else {}
 
     def write(self, name: str, text: str) -> Path:
-        """Write a small file of this run, whole or not at all."""
         return write_text(self.path / name, text)
 
     def save_plan(self, plan: Plan) -> None:

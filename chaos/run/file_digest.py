@@ -2,20 +2,13 @@
 
 import hashlib
 from pathlib import Path
-from typing import Protocol
+from typing import IO
 
 # Above it a file is digested in `_SAMPLES` pieces, or in a folder by its size alone: a job waits
 # for the digest of what it saves.
 WHOLE_MAX = 64 << 20
 _CHUNK = 1 << 20
 _SAMPLES = 64
-
-
-class SupportsRead(Protocol):
-    """A stream that can be read from its beginning, piece by piece."""
-
-    def read(self, size: int, /) -> bytes:
-        """Return at most so many bytes; none at the end."""
 
 
 def file_digest(path: Path) -> str:
@@ -38,7 +31,7 @@ def file_digest(path: Path) -> str:
     return digest.hexdigest()
 
 
-def stream_digest(stream: SupportsRead) -> str:
+def stream_digest(stream: IO[bytes]) -> str:
     """Return the digest that `file_digest` returns for these bytes, at most 64 MiB."""
     digest = hashlib.blake2b(digest_size=8)
     while piece := stream.read(_CHUNK):

@@ -143,7 +143,6 @@ class Copies:
         return f"{own}-{self._name}"
 
     def take(self, pieces: list[Piece]) -> None:
-        """Add parts to the copies."""
         for piece in pieces:
             if piece.since != self.known.get(piece.path, 0):
                 continue  # another answer has brought it already

@@ -34,7 +34,6 @@ class Gate:
         self._opened.set()
 
     def wait(self, limit_s: float) -> Order | None:
-        """Wait until the gate is open; return the order."""
         self._opened.wait(limit_s)
         return self._order
 
@@ -64,7 +63,6 @@ class WorkerRegistry:
         return is_first
 
     def launched(self, attempt: int) -> None:
-        """Note that every rank of an attempt has begun its train function."""
         self._launched = max(self._launched, attempt)
 
     def holder(self, rank: int) -> Target | None:
@@ -79,7 +77,6 @@ class WorkerRegistry:
         return any(worker.attempt >= attempt for worker in self._group.values())
 
     def has_launched(self, attempt: int) -> bool:
-        """Return whether an attempt was launched on every rank."""
         return self._launched >= attempt
 
 
@@ -106,7 +103,6 @@ class PollBarrier:
         self._granted: set[int] = set()
 
     def has(self, op: int) -> bool:
-        """Return whether Ray's controller is held for an op."""
         return op in self._granted
 
     def ask(self, op: int, *, within_s: float) -> bool:
@@ -157,7 +153,6 @@ class RecordedEvents:
 
     @property
     def commits(self) -> int:
-        """The number of committed epochs."""
         return max((e.epoch + 1 for e in self._events if isinstance(e, Committed)), default=0)
 
     def add(self, event: AnyEvent) -> None:
@@ -165,7 +160,6 @@ class RecordedEvents:
         self._events.append(event)
 
     def add_reached(self, op: Op, worker: Target) -> None:
-        """Record that a rank has arrived at an op's place."""
         self.add(
             GateReached(
                 op=op.index,
@@ -185,7 +179,6 @@ class RecordedEvents:
         return is_spent(op, attempt, self._events)
 
     def is_struck(self, op: Op, attempt: int) -> bool:
-        """Return whether an op's fault was injected in an attempt."""
         return any(
             isinstance(e, FaultInvoked) and (e.op, e.attempt) == (op.index, attempt)
             for e in self._events

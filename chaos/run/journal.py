@@ -78,7 +78,6 @@ class Journal:
         )
 
     def add(self, event: AnyEvent) -> Entry:
-        """Write one event at once."""
         # Time and number are taken under the lock that the line is written under: within a journal
         # the order of the lines, of `seq` and of the times is one and the same, which `merge`
         # builds on. A number is used up only by a line that was written.

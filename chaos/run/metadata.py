@@ -125,7 +125,6 @@ class MetadataService:
             )
 
     def _await_change(self, request: Request, port: int) -> str | None:
-        """Wait as long as a request wants to; return the node that asks."""
         node_id = node_of(port, self._group())
         before, since_ns = self._notice(node_id), self._clock.now_ns()
         limit_s = waits_s(self.cloud, request, before)

@@ -1,7 +1,6 @@
 """The interface between the harness and a backend."""
 
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import Protocol, Self, TypeAlias
 
 from chaos.model.history import Entry
@@ -33,13 +32,7 @@ class OpenBackend(Backend, Protocol):
         """Start nothing yet: the first plan states what is needed."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-        /,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -48,7 +48,6 @@ class Starts:
             return self._zygote
 
     def close(self) -> None:
-        """End the zygote, and with it all that was forked from it."""
         with self._turn:
             if self._zygote is not None:
                 self._zygote.end()
@@ -69,7 +68,6 @@ class ForkBackend(ScriptBackend):
         self._lane: LaneHandle | None = None
 
     def beside(self) -> "ForkBackend":
-        """Return a backend that executes plans at the same time, from the same zygote."""
         return ForkBackend(self._starts)
 
     def afresh(self, *, other_hashes: Plan | None = None) -> "ForkBackend":
@@ -85,7 +83,6 @@ class ForkBackend(ScriptBackend):
         return ForkBackend(starts, starts_scripts=True)
 
     def close(self) -> None:
-        """End the lane, and the script that was started here."""
         try:
             self._end_lane()
         finally:

@@ -93,13 +93,11 @@ class ForkCluster:
             os.kill(pid, signal.SIGKILL)
 
     def _death_of(self, pid: int, node_id: str) -> RayError:
-        """Return the error that Ray's core raises for a call of a worker that has ended."""
         if pid in self.port.exhausted():
             return OutOfMemoryError("Task was killed due to the node running low on memory.")
         return core.WorkerDiedError(is_preempted=node_id in self.port.preempted())
 
     def start_object(self, instance: Any) -> core.ObjectActor:
-        """Keep an actor that needs no process of its own."""
         return core.ObjectActor(instance, self._loop)
 
     def slots(self, count: int, *, within_s: float) -> list[str]:

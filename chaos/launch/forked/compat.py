@@ -30,7 +30,6 @@ class Session:
     """The part of the process's Ray node that Ray Train reads: the folder of the session."""
 
     def get_session_dir_path(self) -> str:
-        """Return a folder that only this run uses."""
         return core.Context.session
 
 
@@ -62,7 +61,6 @@ class Placement:
         self.nodes: list[str] = []
 
     def wait(self, timeout_seconds: float) -> bool:
-        """Wait until there are enough nodes; return whether they came in time."""
         self.nodes = _the_cluster().slots(self._count, within_s=timeout_seconds)
         return len(self.nodes) == self._count
 

@@ -46,11 +46,9 @@ class Context:
         return type(self).node_id
 
     def get_worker_id(self) -> str:
-        """Return a name for this process."""
         return f"{os.getpid():056x}"
 
     def get_actor_id(self) -> str:
-        """Return a name for the actor in this process."""
         return f"{os.getpid():032x}"
 
     def get_accelerator_ids(self) -> dict[str, list[str]]:
@@ -143,7 +141,6 @@ class Method:
         self._name = name
 
     def remote(self, *args: Any, **kwargs: Any) -> Ref:
-        """Call the method without waiting for it."""
         ref: Ref = self._handle.call(self._name, args, kwargs)
         return ref
 
@@ -173,8 +170,6 @@ class ObjectActor:
         return DriverActor, (self.number,)
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ref:
-        """Run a method on the loop."""
-
         async def run() -> Any:
             result = getattr(self._instance, name)(*args, **kwargs)
             return await result if inspect.isawaitable(result) else result

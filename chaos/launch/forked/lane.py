@@ -194,7 +194,6 @@ class ProcessGroups:
         self._asked_ns: dict[int, int] = {}
 
     def add(self, pid: int) -> None:
-        """Add a child that leads a group of its own."""
         self._leaders.add(pid)
 
     def ended(self, pid: int) -> bool:

@@ -25,7 +25,6 @@ class LaneHandle:
         return is_running(self.pid)
 
     def start(self, request: StartRun) -> int:
-        """Ask the lane for a driver; return its pid."""
         try:
             self._wire.send(request)
         except OSError as error:
@@ -35,7 +34,6 @@ class LaneHandle:
         return message.pid
 
     def exit_code(self, pid: int) -> int | None:
-        """Return a driver's exit code, or None while it runs."""
         if pid not in self._exited and select.select([self._wire.end], [], [], POLL_S)[0]:
             self._note(self._receive())
         return self._exited.pop(pid, None)
@@ -46,7 +44,6 @@ class LaneHandle:
         return told
 
     def end(self) -> None:
-        """Kill the lane and all below it."""
         end_all(self.pid)
         self.zygote.forks.exit_code(self.pid, within_s=END_S)
         self._wire.close()

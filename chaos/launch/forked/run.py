@@ -106,7 +106,6 @@ class ForkedRun(LocalRun[int, ProcessWorld]):
         return driver
 
     def exit_code(self, driver: int) -> int | None:
-        """Wait a moment for the driver's end; return its exit code, None while it runs."""
         if driver not in self._lane:
             return 1  # a script that was started again, and did not come to its fit()
         # Of the driver's own lane: a second driver's script has run anew, in a zygote with a lane
@@ -152,14 +151,12 @@ class ForkedRun(LocalRun[int, ProcessWorld]):
 
     @property
     def confines(self) -> Confines | None:
-        """The audit's, if it is one."""
         return confines_of(self.plan)
 
     def storage_after(self, op: int) -> StorageSeen | None:
         return look_for(self.plan, self.directory)(op)
 
     def search_storage(self) -> tuple[str, ...]:
-        """Look for checkpoints that were never committed."""
         watched = self.plan.watch.files
         return search_storage(self.journal, self.seen(), self.directory, is_watched=watched)
 

@@ -59,11 +59,9 @@ class DeclaredTask:
         self.__doc__ = target.__doc__
 
     def options(self, **_: Any) -> DeclaredTask:
-        """Return the same object: an option starts nothing."""
         return self
 
     def remote(self, *_: Any, **__: Any) -> NoReturn:
-        """Refuse to start the task or actor."""
         raise NeedsClusterError.of(f"`ray.remote` (`{self._name}.remote()`{line_of_script()})")
 
     bind = remote

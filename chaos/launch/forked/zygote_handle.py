@@ -62,7 +62,6 @@ class ZygoteHandle:
             return None if isinstance(message, Ready) else message
 
     def end(self) -> None:
-        """Kill the zygote and all below it."""
         end_all(self.pid)
         self._root.exit_code(self.pid, within_s=END_S)
         self.forks.close()

@@ -88,12 +88,10 @@ class ChaosActor:
         return pack(self._run)
 
     def renew(self) -> None:
-        """Renew the leases of the agents, on behalf of the harness."""
         if self._agent_pool is not None:
             self._agent_pool.renew()
 
     def ask_for_stack(self, node_id: str, pid: int) -> None:
-        """Ask a worker for its stacks, by a signal through the agent of its node."""
         if self._agent_pool is not None:
             call(self._agent_pool.agents[node_id].send_signal.remote(pid, "USR2"))
 

@@ -46,30 +46,28 @@ class NodeHands:
         process.send_signal(signal.Signals[f"SIG{signal_name}"])
 
     def is_gone(self, pid: int, within_s: float) -> bool:
-        """Wait until a process has ended (a zombie has); return whether it has."""
         return self._came(lambda: not is_running(pid), within_s)
 
     def processes_below(self, pid: int, name: str | None) -> list[int]:
-        """Return the pids of the living processes below a process of this node, oldest first."""
         return pids_below(self._own(pid).pid, name)
 
     def is_stopped(self, pid: int, within_s: float) -> bool:
-        """Wait until a process of this node is stopped; return whether it is."""
         process = self._own(pid)
         return self._came(lambda: process.status() == psutil.STATUS_STOPPED, within_s)
 
-    def lose_node(self) -> None:
-        """End the raylet and everything below it, this agent last. Does not return."""
+    def lose_node(self, *, raylet_only: bool) -> None:
+        """End the raylet and everything below it, this agent last.
+
+        With `raylet_only` its processes, this agent too, end by themselves.
+        """
         below = self._raylet.children(recursive=True)
         self._raylet.kill()
+        if raylet_only:
+            return
         for process in below:
             if process.pid != os.getpid():
                 kill(process)
         os.kill(os.getpid(), signal.SIGKILL)
-
-    def lose_raylet(self) -> None:
-        """End only the raylet; its processes, this agent too, end by themselves."""
-        self._raylet.kill()
 
     def freeze(self, raylet: int) -> tuple[int, ...]:
         """Stop a raylet of this host and all below it; return the pids."""
@@ -83,7 +81,6 @@ class NodeHands:
         return tuple(stopped)
 
     def are_stopped(self, pids: tuple[int, ...], within_s: float) -> bool:
-        """Wait until processes are stopped; return whether all are."""
         return self._came(lambda: all(map(stands_still, pids)), within_s)
 
     def thaw(self, pids: tuple[int, ...]) -> None:
@@ -104,10 +101,6 @@ class NodeHands:
     def end_tree(self, pid: int) -> None:
         """End a process of this host and all below it; nothing to do if it has ended."""
         end_all(pid)
-
-    def processes_of(self, token: str) -> list[tuple[int, str]]:
-        """Return (pid, command) of the processes on this host that a run started."""
-        return processes_of(token)
 
     def _came(self, is_there: Callable[[], bool], within_s: float) -> bool:
         return came(is_there, self._clock, within_s=within_s, poll_s=POLL_S)

@@ -183,7 +183,6 @@ class RayRun(LaunchedRun["subprocess.Popen[bytes]"]):
                     self._finish()
 
     def clean_up(self) -> None:
-        """Record what is left in the cluster, on the host and in storage, and remove it."""
         if self.leftovers is None or self.is_headless:
             return
         record_bystanders(self.journal, self.directory)
@@ -303,7 +302,6 @@ class RayRun(LaunchedRun["subprocess.Popen[bytes]"]):
         return driver.wait()
 
     def meanwhile(self) -> None:
-        """Carry out the tasks of faults that need the main thread, and wait."""
         self._run_errands()
         self.clock.sleep(POLL_S)
 
@@ -347,7 +345,6 @@ class RayRun(LaunchedRun["subprocess.Popen[bytes]"]):
             self._ask("nodes_joined", self.cluster.grow(wanted))
 
     def _finish(self) -> None:
-        """Wait for faults that are being injected, then end the chaos controller."""
         controller = self.actor
         limit_s = FINISH_S if self.plan.shape.reclaim_by is None else GONE_WITHIN_S
         try:

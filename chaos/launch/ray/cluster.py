@@ -133,7 +133,6 @@ class LocalCluster:
         self.agents.pop(compat.node_id_of(node), None)
 
     def end_gcs(self) -> int:
-        """Kill the GCS; return its pid."""
         return compat.end_gcs(self._cluster)
 
     def start_gcs(self) -> int:
@@ -262,7 +261,6 @@ class LocalCluster:
         return NodeProcess.start(self.address, folder, flags, env)
 
     def _settle(self) -> None:
-        """Wait until every node is alive and its agent answers."""
         fresh = self._fresh()
         if self._await_nodes(fresh) < fresh:
             raise HarnessError(f"the cluster's nodes were not up after {READY_S:g} s")
@@ -278,7 +276,6 @@ class LocalCluster:
         return agents
 
     def _fresh(self) -> set[str]:
-        """Return the nodes that have no agent yet."""
         return {compat.node_id_of(node) for node in self._nodes} - set(self.agents)
 
     def _await_nodes(self, wanted: set[str]) -> set[str]:

@@ -37,12 +37,10 @@ class Death:
         """Return a sentence: the process, its end, and the remedy."""
         whose = "the head" if self.is_heads else f"node {self.node_id[:8]}"
         who = f"the {self.kind.replace('_', ' ')} of {whose} (pid {self.pid})"
-        return killed(who, self.code) if is_foreign(self.code) else f"{who} {self._by_itself}"
-
-    @property
-    def _by_itself(self) -> str:
+        if is_foreign(self.code):
+            return killed(who, self.code)
         return (
-            f"ended by itself, with code {self.code}. A raylet that does not answer for two "
+            f"{who} ended by itself, with code {self.code}. A raylet that does not answer for two "
             "seconds is given up, and ends: run with fewer workers, or where less else runs"
         )
 

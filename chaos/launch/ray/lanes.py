@@ -58,7 +58,6 @@ class LaneActor:
         self._backend = ForkBackend()
 
     def is_ready(self) -> bool:
-        """Return True, once the actor runs."""
         return True
 
     def execute(self, given: Files) -> Files:
@@ -151,7 +150,6 @@ class RemoteLane:
         files_elsewhere.unpack(files, directory.path)
 
     def close(self) -> None:
-        """End the actor, and all that it has forked."""
         with self._turn:
             self._is_closed = True
         self._end()

@@ -47,7 +47,6 @@ class Prestart:
         return why is None
 
     def look_back(self, seen: list[AnyEvent]) -> None:
-        """Show the user whether raylets could not be asked."""
         for event in seen:
             if isinstance(event, WorkersPrestarted) and event.error is not None:
                 self._tell(f"{FORE} {event.error}")
@@ -104,7 +103,6 @@ class Pool:
         self._filling.start()
 
     def finish(self) -> None:
-        """Wait until the last request to a raylet is done."""
         if self._filling is not None:
             self._filling.join(2 * ASK_S)
 

@@ -2,7 +2,6 @@
 
 import os
 import signal
-from collections.abc import Callable
 from queue import Empty, Queue
 from typing import Any, Literal, TypeAlias
 
@@ -13,7 +12,7 @@ from chaos.launch.ray import compat
 from chaos.launch.world import RunWorld
 from chaos.model.places import AttemptRank
 from chaos.run.armed import ArmedFaults
-from chaos.run.clock import SystemClock, came
+from chaos.run.clock import SystemClock
 
 GcsErrand: TypeAlias = Literal["end", "start"]
 
@@ -27,7 +26,6 @@ class NodeOrder:
         self._came: Queue[dict[str, Any]] = Queue()
 
     def fill(self, agents: dict[str, Any]) -> None:
-        """Set the agents of the nodes that have joined."""
         self._came.put(agents)
 
     def came(self, *, within_s: float) -> dict[str, Any]:
@@ -88,7 +86,6 @@ class Gcs:
         self._pids.put(pid)
 
 
-POLL_S = 0.05
 CALL_S = 30.0
 JOIN_S = 30.0
 HEAD = "head"
@@ -98,7 +95,7 @@ class RayWorld(RunWorld):
     """The nodes and workers of a local cluster; agents and Ray's own calls inject the faults."""
 
     def __init__(self, address: str, agents: dict[str, Any], armed: ArmedFaults) -> None:
-        super().__init__(SystemClock(), armed)
+        super().__init__(SystemClock(), armed, poll_s=0.05)
         self._address = address
         self._agents = agents
         self.handles: dict[AttemptRank, Any] = {}
@@ -155,7 +152,7 @@ class RayWorld(RunWorld):
             call(agent.ready.remote())  # the GCS detects the death some time after the agent's end
         except ray.exceptions.RayError as error:
             raise ProcessLookupError(f"node {node_id[:8]} is dead already") from error
-        (agent.lose_raylet if raylet_only else agent.lose_node).remote()
+        agent.lose_node.remote(raylet_only=raylet_only)
 
     def terminate_node(self, node_id: str, *, drains_s: float) -> int:
         """Send SIGTERM to the node's `ray start`, and wait until the GCS knows of its drain."""
@@ -165,7 +162,7 @@ class RayWorld(RunWorld):
             self._first[node_id] = call(self._agents[HEAD].first_process.remote(raylet))
         sent_ns = self._clock.now_ns()
         os.kill(self._first[node_id], signal.SIGTERM)
-        if drains_s and not self._came(lambda: node_id in compat.draining_nodes(), CALL_S):
+        if drains_s and not self._until(lambda: node_id in compat.draining_nodes(), CALL_S):
             raise RuntimeError(f"node {node_id[:8]} was sent SIGTERM, and announces no drain")
         return sent_ns
 
@@ -182,7 +179,6 @@ class RayWorld(RunWorld):
         return len(pids) if stopped else None
 
     def thaw_node(self, node_id: str) -> None:
-        """Continue the stopped processes through the head's agent."""
         call(self._agents[HEAD].thaw.remote(self._frozen.pop(node_id)))
 
     def joined_nodes(self) -> list[str]:
@@ -212,7 +208,6 @@ class RayWorld(RunWorld):
         return self._end(self.driver)
 
     def end_controller(self) -> int:
-        """Kill the process of Ray Train's controller actor, a process of this host."""
         pids = _controllers()
         if not pids:
             raise ProcessLookupError("there is no controller")
@@ -228,7 +223,6 @@ class RayWorld(RunWorld):
         return pid
 
     def start_gcs(self, *, within_s: float) -> int | None:
-        """Start the GCS again through the harness; return the pid once the new one answers."""
         return self.gcs.ask("start", within_s=within_s)
 
     def _end(self, pid: int) -> int:
@@ -238,16 +232,13 @@ class RayWorld(RunWorld):
         return pid
 
     def node_is_dead(self, node_id: str, *, within_s: float) -> bool:
-        return self._came(lambda: not self._is_alive(node_id), within_s)
+        return self._until(lambda: not self._is_alive(node_id), within_s)
 
     def _agent_on(self, node_id: str) -> Any:  # an actor handle
         """Return a node's agent; one that has just joined may be used before its agent is known."""
         if not self._await(lambda: node_id in self._agents, JOIN_S):
             raise RefusedError(f"node {node_id[:8]} has joined, and no agent of chaos is there yet")
         return self._agents[node_id]
-
-    def _came(self, is_there: Callable[[], bool], within_s: float) -> bool:
-        return came(is_there, self._clock, within_s=within_s, poll_s=POLL_S)
 
     def _is_alive(self, node_id: str) -> bool:
         return any(node["NodeID"] == node_id and node["Alive"] for node in ray.nodes())

@@ -62,7 +62,6 @@ class ChaosCallback(*_BASES):  # type: ignore[misc]
         self._observe("worker group", lambda o: o.group_started(worker_group))
 
     def after_worker_group_training_start(self, worker_group: Any) -> None:  # noqa: ARG002
-        """Pass on that the train function was launched on every rank."""
         self._observe("launch", lambda o: o.group_launched())
 
     def after_report(self, training_report: Any, metrics: Any) -> None:
@@ -75,7 +74,6 @@ class ChaosCallback(*_BASES):  # type: ignore[misc]
     # -- in a worker ---------------------------------------------------------------------------
 
     def after_init_train_context(self) -> None:
-        """Begin to watch this worker."""
         try:
             self._probe = _started(self._address, self._lineage)
         except Exception as error:  # noqa: BLE001 - the run goes on; it is judged inconclusive
@@ -83,13 +81,11 @@ class ChaosCallback(*_BASES):  # type: ignore[misc]
 
     @contextmanager
     def on_report(self) -> Iterator[None]:
-        """Watch `ray.train.report()` from its begin to its return."""
         with self._around("report", Probe.report_begun, Probe.report_returned):
             yield
 
     @contextmanager
     def on_checkpoint_transfer(self) -> Iterator[None]:
-        """Watch an upload from its begin to its end."""
         with self._around("upload", Probe.upload_begun, Probe.upload_ended):
             yield
 

@@ -112,8 +112,7 @@ class Fit:
             limit = job.failure.max_preemption_failures
             self._replace(run.failure_config, "max_preemption_failures", limit)
         if job.checkpoint is not None:
-            for name, value in job.checkpoint.model_dump().items():
-                self._replace(run.checkpoint_config, name, value)
+            self._replace_all(run.checkpoint_config, job.checkpoint.model_dump())
         if not self._is_settled(run):
             self._settle_run(run, part)
         # Ray 2.60 caches the context for the script's own path, and would store there.
@@ -141,15 +140,16 @@ class Fit:
         """Set the workers' resources to those of the plan; with GPUs, refuse what does not fit."""
         scaling = trainer.scaling_config
         if part.gpus is None:
-            for name, value in on_the_cpu(scaling).items():
-                self._replace(scaling, name, value)
-            for name, value in without_nccl(trainer.backend_config).items():
-                self._replace(trainer.backend_config, name, value)
+            self._replace_all(scaling, on_the_cpu(scaling))
+            self._replace_all(trainer.backend_config, without_nccl(trainer.backend_config))
             wants = compat.resources_per_worker(scaling)
-            for name, value in as_there_is_room(scaling, wants, part.plan.shape).items():
-                self._replace(scaling, name, value)
+            self._replace_all(scaling, as_there_is_room(scaling, wants, part.plan.shape))
         else:
             refuse_what_does_not_fit(scaling, part.plan, part.gpus, part.gpu_type)
+
+    def _replace_all(self, config: Any, values: dict[str, Any]) -> None:
+        for name, value in values.items():
+            self._replace(config, name, value)
 
     def _replace(self, config: Any, name: str, value: Any) -> None:
         before = getattr(config, name)
@@ -183,7 +183,6 @@ class Fit:
         return self._watched(trainer, fit, self.run)
 
     def _watched(self, trainer: Any, fit: Train, part: RunPart) -> Any:
-        """Call `fit()`, and record the call and its end."""
         run, scaling = trainer.run_config, trainer.scaling_config
         if not self._is_settled(run):
             self._replaced = {}

@@ -127,7 +127,6 @@ class Observer:
         self._controller.group_started(group)
 
     def group_launched(self) -> None:
-        """Report the launch of an attempt to the chaos controller, whose ops may wait for it."""
         self._controller.group_launched(self._attempt)
 
     def committed(self, checkpoint: Any, metrics: list[dict[str, Any]]) -> None:
@@ -161,7 +160,6 @@ class Observer:
         self._controller.committed(event)
 
     def checkpoint_deleted(self, checkpoint: str) -> None:
-        """Record that retention removed a checkpoint."""
         try:
             event = CheckpointDeleted(attempt=max(self._attempt, 0), checkpoint=checkpoint)
             self._journal.add(event)
@@ -174,7 +172,6 @@ class Observer:
             self._controller.may_poll()
 
     def failed(self, where: str, error: Exception) -> None:
-        """Record that something was not seen."""
         with contextlib.suppress(Exception):  # nothing more can be done; RunEnded will be missed
             self._journal.add(ObserverFailed(where=where, error=f"{type(error).__name__}: {error}"))
 

@@ -19,7 +19,6 @@ class RayController(ControllerPort):
 
     @staticmethod
     def run_directory(address: RunAddress) -> RunDirectory:
-        """Return the run's folder if this host sees it, or else one on this host."""
         if sees(address.directory, address.token):
             return RunDirectory(address.directory)
         folder = folder_elsewhere(address.token, ray.get_runtime_context().get_node_id())
@@ -31,5 +30,4 @@ class RayController(ControllerPort):
         return ray.get(self._actor.ask.remote(question, *arguments))
 
     def tell(self, question: str, *arguments: object) -> None:
-        """Send a question to the actor, without waiting."""
         self._actor.ask.remote(question, *arguments)

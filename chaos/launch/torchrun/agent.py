@@ -189,7 +189,6 @@ class AgentObserver:
         os.environ[ATTEMPT_ENV] = str(self._attempt)
 
     def _started(self, group: WorkerGroup, pids: dict[int, Any]) -> None:
-        """Report this node's workers of an attempt."""
         mine = {
             w.global_rank: Target(self._attempt, w.global_rank, pids[w.local_rank], self._node)
             for w in group.workers

@@ -49,7 +49,6 @@ class Agents:
 
     @property
     def is_any_taken(self) -> bool:
-        """Whether a fault has ended the agent of a node."""
         return bool(self._taken)
 
     def codes(self) -> dict[str, int | None]:
@@ -70,7 +69,6 @@ class Agents:
         end_all(self.pid_of(node_id))
 
     def end(self) -> None:
-        """Kill all agents, and all that they started."""
         with self._guard:
             every = list(self._agents.values())
         for process in every:

@@ -32,7 +32,6 @@ class TorchrunBackend(ScriptBackend):
             self._roots.close()
 
     def beside(self) -> "TorchrunBackend":
-        """Return a backend that executes plans at the same time."""
         return TorchrunBackend(self._hash_seed, self._roots)
 
     def afresh(self, *, other_hashes: Plan | None = None) -> "TorchrunBackend":

@@ -63,7 +63,6 @@ class TorchrunRun(LocalRun[Agents, AgentWorld]):
         return AgentWorld(self.clock, self.plan.shape.nodes, armed, disk_of)
 
     def prepare(self) -> bool:
-        """Record how the job is started."""
         self.journal.add(job_called(self.plan))
         return True
 
@@ -77,7 +76,6 @@ class TorchrunRun(LocalRun[Agents, AgentWorld]):
         return agents
 
     def _start_agent(self, node: str) -> Process:
-        """Start the process that calls torchrun for a node."""
         log = str(self.directory.logs / "driver.log")
         env = environment_of(self.plan, self.address, hash_seed=self.hash_seed)
         words = (str(self.directory.path),)
@@ -116,7 +114,6 @@ class TorchrunRun(LocalRun[Agents, AgentWorld]):
                 driver.end_one(node)
 
     def _workers_were_on(self) -> set[str]:
-        """Return the nodes that have had workers."""
         return {event.node_id for event in self.workers()}
 
     def _struck_from_outside(self) -> int | None:
@@ -134,7 +131,6 @@ class TorchrunRun(LocalRun[Agents, AgentWorld]):
         return None
 
     def end_driver(self, driver: Agents) -> int:
-        """Kill torchrun; its workers end with it."""
         driver.end()
         return -signal.SIGKILL
 
@@ -155,5 +151,4 @@ class TorchrunRun(LocalRun[Agents, AgentWorld]):
         return confines_of(self.plan, self.directory.path)
 
     def ends_after(self) -> list[Callable[[], object]]:
-        """End the thread that starts agents."""
         return [] if self.world.agents is None else [self.world.agents.close]

@@ -82,7 +82,6 @@ class Encoding:
         self.add(value)
 
     def add_tensor(self, tensor: Any) -> None:  # a torch.Tensor
-        """Append a tensor: dtype, shape and bytes."""
         self.originals.append((self._entry, tensor))
         tensor = _readable(tensor)
         self.leaves.add(b"f" if tensor.is_floating_point() or tensor.is_complex() else b"i")

@@ -67,27 +67,30 @@ def watch_libraries(listener: JobFiles) -> None:
         sys.modules["safetensors"].safe_open = opening  # type: ignore[attr-defined]
 
 
-def _dumping(original: Callable[..., Any], listener: JobFiles) -> Callable[..., Any]:
+def _in_the_rank(original: Callable[..., Any], watched: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what calls `watched`, but `original` in a fork: a data loader is not the rank."""
     pid = os.getpid()
 
     @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return (watched if os.getpid() == pid else original)(*args, **kwargs)
+
+    return call
+
+
+def _dumping(original: Callable[..., Any], listener: JobFiles) -> Callable[..., Any]:
     def dump(*args: Any, **kwargs: Any) -> Any:
         result = original(*args, **kwargs)
-        path = _path_of(_argument(args, kwargs, 1, "file")) if os.getpid() == pid else None
+        path = _path_of(_argument(args, kwargs, 1, "file"))
         if path is not None:
             listener.holds(path, _argument(args, kwargs, 0, "obj"))
         return result
 
-    return dump
+    return _in_the_rank(original, dump)
 
 
 def _saving(original: Callable[..., Any], listener: JobFiles) -> Callable[..., Any]:
-    pid = os.getpid()  # a forked data loader inherits the replacement, but is not the rank
-
-    @functools.wraps(original)
     def save(*args: Any, **kwargs: Any) -> Any:
-        if os.getpid() != pid:
-            return original(*args, **kwargs)
         target = _argument(args, kwargs, 1, "f")
         path = _path_of(target, at_start=True)
         if path is None:
@@ -110,7 +113,7 @@ def _saving(original: Callable[..., Any], listener: JobFiles) -> Callable[..., A
         listener.saved(path, _argument(args, kwargs, 0, "obj"))
         return result
 
-    return save
+    return _in_the_rank(original, save)
 
 
 def _save_in_halves(
@@ -150,14 +153,11 @@ def _write_in_halves(target: Path | IO[bytes], content: bytes, then: Callable[[]
 def _loading(
     original: Callable[..., Any], listener: JobFiles, *, name: str = "f"
 ) -> Callable[..., Any]:
-    pid = os.getpid()
-
-    @functools.wraps(original)
     def load(*args: Any, **kwargs: Any) -> Any:
         path = _path_of(_argument(args, kwargs, 0, name))
         # The digest is made before the load: an op may wait inside of it, and of a load that raises
         # it is recorded which bytes could not be read.
-        digest = listener.loading(path) if path is not None and os.getpid() == pid else None
+        digest = None if path is None else listener.loading(path)
         if path is None or digest is None:
             return original(*args, **kwargs)
         listener.within_load(digest)
@@ -170,16 +170,13 @@ def _loading(
         listener.loaded(path, digest, None)
         return result
 
-    return load
+    return _in_the_rank(original, load)
 
 
 def _serializing(original: Callable[..., Any], listener: JobFiles) -> Callable[..., Any]:
-    pid = os.getpid()
-
-    @functools.wraps(original)
     def serialize_file(*args: Any, **kwargs: Any) -> Any:
         path = _path_of(_argument(args, kwargs, 1, "filename"))
-        if path is None or os.getpid() != pid:
+        if path is None:
             return original(*args, **kwargs)
         listener.save_begun(path)
         result = original(*args, **kwargs)
@@ -191,7 +188,7 @@ def _serializing(original: Callable[..., Any], listener: JobFiles) -> Callable[.
         listener.saved(path, content)
         return result
 
-    return serialize_file
+    return _in_the_rank(original, serialize_file)
 
 
 def _handing_over(original: Any, listener: JobFiles) -> Any:  # a method
@@ -206,19 +203,14 @@ def _handing_over(original: Any, listener: JobFiles) -> Any:  # a method
 
 
 def _writing(original: Any, listener: JobFiles) -> Any:  # a method
-    pid = os.getpid()
-
-    @functools.wraps(original)
     def write_data(writer: Any, *args: Any, **kwargs: Any) -> Any:
-        if os.getpid() != pid:
-            return original(writer, *args, **kwargs)
         listener.shard_begun(Path(str(writer.checkpoint_id)))
         written = original(writer, *args, **kwargs)
         written.wait()  # else the files may not be there yet
         listener.shard_written()
         return written
 
-    return write_data
+    return _in_the_rank(original, write_data)
 
 
 def _argument(args: tuple[Any, ...], kwargs: dict[str, Any], place: int, name: str) -> Any:

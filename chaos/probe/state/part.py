@@ -230,7 +230,6 @@ class UnreadPart:
         return cls(name, encoding, len(values), lambda: size)
 
     def component(self) -> Component:
-        """Return the component; waits for the accelerator."""
         size = self.size()
         return Component(
             name=self.name,

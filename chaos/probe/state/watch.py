@@ -69,7 +69,6 @@ class StateObjects:
         return [o for ref in self._seen.get(kind, ()) if (o := ref()) is not None]
 
     def stepped(self, optimizer: Any, epoch: int) -> None:
-        """Remember the epoch of an optimizer's last step."""
         self._stepped[optimizer] = epoch
 
     def optimizers(self, epoch: int) -> list[Any]:
@@ -177,7 +176,6 @@ class StateWatch:
             self._gradients = components.gradient_part(self.optimizers())
 
     def keys(self) -> tuple[str, str]:
-        """Return the keys of the present state (see `check.resume_place`)."""
         with self._cost.watching, self._cost.on_state:
             return state_keys(part.component() for part in self._take("step").parts)
 
@@ -240,7 +238,6 @@ class StateWatch:
             self._roots.begin_search()
 
     def optimizers(self) -> list[Any]:
-        """Return the optimizers that train in the present epoch."""
         return self.found.optimizers(self._cursor.epoch)
 
     def _keep(self, taken: _Taken) -> None:

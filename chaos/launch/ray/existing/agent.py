@@ -24,7 +24,7 @@ import ray
 
 from chaos.declared import TOKEN_ENV
 from chaos.faults.world import RefusedError
-from chaos.launch.ray.agent import NodeHands
+from chaos.launch.ray.agent import NodeHands, processes_of
 from chaos.launch.ray.existing.terms import LEASE_S, ClusterFacts, Lease
 from chaos.launch.ray.settings import NAMESPACE
 from chaos.model.event import JournalCut, Leftover
@@ -148,8 +148,8 @@ class LeasedAgent(NodeHands):
 
     def end_leftovers(self, within_s: float) -> list[str]:
         """Wait for the run's processes on this host to end; end and return those that do not."""
-        self._came(lambda: not self.processes_of(self._token), within_s)
-        left = self.processes_of(self._token)
+        self._came(lambda: not processes_of(self._token), within_s)
+        left = processes_of(self._token)
         for pid, _ in left:
             with contextlib.suppress(psutil.NoSuchProcess):
                 psutil.Process(pid).kill()
@@ -253,7 +253,6 @@ class AgentPool:
         return True
 
     def is_all_there(self, node_id: str) -> None:
-        """Note that nothing will be written on a node any more, and all files have come."""
         self._whole.add(node_id)
 
     def retire(self) -> tuple[list[Leftover], list[JournalCut]]:

@@ -55,7 +55,6 @@ class Machines:
         return node_id in self._of
 
     def await_end(self, node_id: str) -> bool:
-        """Wait until nothing of a node's machine runs; return whether that is so."""
         machine = self._of[node_id]
         with asked(self._reclaimer):
             return came(
@@ -69,7 +68,6 @@ class Machines:
         self._record(node_id, "gone")
 
     def taken_by(self, node_id: str) -> str | None:
-        """Return in words who took a node, and by which adaptor; None if it was not taken."""
         if node_id not in self._of:
             return None
         by = f"{self._reclaimer.name} took it as {self._of[node_id]}"

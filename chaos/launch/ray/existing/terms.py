@@ -39,16 +39,13 @@ class Lease:
         self._since_ns = clock.now_ns()
 
     def renew(self) -> None:
-        """Start its time again."""
         self._since_ns = self._clock.now_ns()
 
     def extend(self, by_s: float) -> None:
-        """Start its time again, `by_s` from now."""
         self._since_ns = self._clock.now_ns() + int(by_s * 1e9)
 
     @property
     def has_lapsed(self) -> bool:
-        """Whether it was not renewed in time."""
         return seconds_since(self._since_ns, self._clock) > self._for_s
 
 

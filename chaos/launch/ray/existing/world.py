@@ -53,7 +53,6 @@ class ExistingWorld(RayWorld):
         super().signal_worker(target, signal_name)
 
     def end_worker_actor(self, target: Target) -> None:
-        """Call `ray.kill` on the worker's actor handle."""
         self._refuse(target.node_id, is_workers_own=True)
         super().end_worker_actor(target)
 
@@ -141,7 +140,6 @@ class ExistingWorld(RayWorld):
             raise RuntimeError(why) from error
 
     def cut_off_node(self, node_id: str, *, for_s: float) -> None:
-        """Take the node's own network interface down, through its agent."""
         self._refuse(node_id, costs_node=True)
         address, _ = self._place(node_id)
         if address == self._terms.own:
@@ -150,7 +148,6 @@ class ExistingWorld(RayWorld):
         call(self._agents[node_id].cut_off.remote(address, for_s))
 
     def node_is_silent(self, node_id: str, *, within_s: float) -> bool:
-        """Connect to the raylet's port until there is no answer; return whether that happened."""
         return self._knock(node_id, within_s, answers=False)
 
     def node_is_back(self, node_id: str, *, within_s: float) -> bool:
@@ -172,7 +169,7 @@ class ExistingWorld(RayWorld):
     def _end(self, pid: int) -> int:
         """Kill the driver, which is a process of this host and the harness's own child."""
         os.kill(pid, signal.SIGKILL)
-        if not self._came(lambda: not is_running(pid), CALL_S):
+        if not self._until(lambda: not is_running(pid), CALL_S):
             raise RuntimeError(f"pid {pid} still runs after {CALL_S:g} s")
         return pid
 
@@ -219,7 +216,7 @@ class ExistingWorld(RayWorld):
 
     def _knock(self, node_id: str, within_s: float, *, answers: bool) -> bool:
         place = self._place(node_id)
-        return self._came(lambda: _answers(place) is answers, within_s)
+        return self._until(lambda: _answers(place) is answers, within_s)
 
 
 def _answers(place: tuple[str, int]) -> bool:

@@ -41,7 +41,6 @@ class Layer:
     snapshot: str
 
     def checkpoint_of(self, path: str) -> str:
-        """Return the checkpoint folder that a file belongs to."""
         root = self.root.strip("/") + "/"
         here = path.strip("/")
         if not here.startswith(root):
@@ -88,7 +87,6 @@ class StorageInjector:
         return self._hiding(path) is not None
 
     def hide(self, op: Op, path: str) -> None:
-        """Hide the checkpoint of a file, once."""
         with self._lock:
             if self._armed.hidden(op.index) is None:
                 self._armed.hide(Hidden(op.index, self._layer.checkpoint_of(path)))

@@ -41,7 +41,6 @@ class Through:
         return bool(self._file.closed)
 
     def write(self, content: bytes) -> int:
-        """Write all bytes; return the number that the writer is to assume."""
         self._file.write(content)
         return len(content)
 
@@ -74,7 +73,6 @@ class Narrow(Through):
         self._bytes_per_s = bytes_per_s
 
     def write(self, content: bytes) -> int:
-        """Write slice by slice, and wait after each as long as it takes."""
         what = f"takes {self._bytes_per_s} bytes a second"
         self._injector.record(self._op, self._path, "delayed", what)
         view = memoryview(content)
@@ -95,7 +93,6 @@ class Full(Through):
         self._room = room
 
     def write(self, content: bytes) -> int:
-        """Write the bytes that fit; raise if there are more."""
         view = memoryview(content)
         # Reserved, and not counted afterwards: threads of one upload write at a time.
         fits = self._injector.reserve(self._op, len(view), room=self._room)
@@ -118,7 +115,6 @@ class Half(Through):
         self._seen = self._kept = 0
 
     def write(self, content: bytes) -> int:
-        """Take all bytes, and write on to the half of those that have come."""
         self._held += content
         self._seen += len(content)
         more = self._seen // 2 - self._kept
@@ -129,7 +125,6 @@ class Half(Through):
         return len(content)
 
     def close(self) -> None:
-        """Close the file at its half, or kill the process there."""
         if self.closed:
             return
         half = f"{self._kept} of {self._seen} bytes"
@@ -212,16 +207,13 @@ class Delegate(fs.FileSystemHandler):  # type: ignore[misc]
         return str(self.inner.type_name)
 
     def normalize_path(self, path: str) -> str:
-        """Return a path as the wrapped file system spells it."""
         return str(self.inner.normalize_path(path))
 
     def get_file_info(self, paths: list[str]) -> list[fs.FileInfo]:
-        """Return the files at some paths; a hidden one is not found."""
         found = self.inner.get_file_info(paths)
         return [self._seen(info) for info in found]
 
     def get_file_info_selector(self, selector: fs.FileSelector) -> list[fs.FileInfo]:
-        """Return the files of a folder, without the hidden ones."""
         self._turn_away(selector.base_dir, is_error=not selector.allow_not_found)
         found = self.inner.get_file_info(selector)
         seen = [info for info in found if not self._injector.hides(info.path)]
@@ -258,7 +250,6 @@ class Delegate(fs.FileSystemHandler):  # type: ignore[misc]
         self.inner.create_dir(path, recursive=recursive)
 
     def move(self, source: str, destination: str) -> None:
-        """Rename, as atomically as the wrapped file system does."""
         self.inner.move(source, destination)
 
     def copy_file(self, source: str, destination: str) -> None:
