@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -68,9 +68,7 @@ def from_trace(  # noqa: PLR0913 - one parameter per option
         raise UsageError("no node is lost in it", "There is nothing to replay.", place=read.name)
     if own_step_s is not None and own_step_s <= 0:
         raise UsageError(f"--step-s must be above 0, got {own_step_s:g}")
-    plan, job = _clean(subject, arguments or (), reports, console)
-    seen, measured_s = job
-    pace = pace_of(plan, seen, own_step_s or measured_s)
+    plan, pace = _paced(subject, arguments or (), reports, console, own_step_s)
     factor = scale or default_scale(read, pace)
     start = follow_nodes(read, pool=pace.workers + spares, least=pace.workers, seed=seed)
     walk = TraceWalk(pace, seed)
@@ -81,25 +79,23 @@ def from_trace(  # noqa: PLR0913 - one parameter per option
             "Try another --seed, a larger --scale, or a longer job.",
             place=str(trace),
         )
-    words = _sentences(read, walk, (factor, start.since_s))
     replayed = _replayed(plan, walk, start, title=f"{trace.name} in fast motion, seed {seed}")
-    write_document(
-        scenario_text(replayed, folder=Path.cwd(), comment=words, expect=_expected(walk))
-    )
+    words = _comment(read, walk, scale=factor, since_s=start.since_s)
+    waits = {} if walk.waited_s < 1 else {"recovery_s": {"max": round(120 + walk.waited_s)}}
+    write_document(scenario_text(replayed, folder=Path.cwd(), comment=words, expect=waits))
 
 
-def _clean(
-    subject: Path, words: Sequence[str], reports: Path, console: Console
-) -> tuple[Plan, tuple[JobProfile, float]]:
+def _paced(
+    subject: Path, words: Sequence[str], reports: Path, console: Console, own_step_s: float | None
+) -> tuple[Plan, JobPace]:
+    """Return the plan of the job and its pace, by a run without faults."""
     with open_backend("fork", console) as backend:
         harness = Harness(reports, console, Path.cwd(), backend, SystemClock())
         run = harness.run_plan(plan_without_faults(subject, words, "fork"))
-    attempts = run.analysis.run.attempts
     seen = job_profile(run.history)
-    return with_own_workers(run.plan, seen), (
-        seen,
-        step_s([(run.history, attempt) for attempt in attempts]),
-    )
+    plan = with_own_workers(run.plan, seen)
+    measured_s = step_s([(run.history, attempt) for attempt in run.analysis.run.attempts])
+    return plan, pace_of(plan, seen, own_step_s or measured_s)
 
 
 def pace_of(plan: Plan, seen: JobProfile, seconds: float) -> JobPace:
@@ -116,40 +112,26 @@ def default_scale(trace: Trace, pace: JobPace) -> float:
 
 
 def _replayed(plan: Plan, walk: TraceWalk, start: FollowedNodes, *, title: str) -> Plan:
-    job = plan.job.model_copy(update={"failure": FailureBudget(max_failures=max(1, walk.losses))})
-    shape = plan.shape.model_copy(update={"nodes": start.up, "cpus_per_node": 1})
     run_s = Limits().run_s + OP_S * len(walk.ops) + round(4 * walk.waited_s)
-    limits = plan.limits.model_copy(update={"run_s": run_s})
+    failure = FailureBudget(max_failures=max(1, walk.losses))
     return plan.model_copy(
         update={
             "scenario": title,
             "ops": tuple(walk.ops),
-            "job": job,
-            "shape": shape,
-            "limits": limits,
+            "job": plan.job.model_copy(update={"failure": failure}),
+            "shape": plan.shape.model_copy(update={"nodes": start.up, "cpus_per_node": 1}),
+            "limits": plan.limits.model_copy(update={"run_s": run_s}),
         }
     )
 
 
-def _expected(walk: TraceWalk) -> dict[str, Any]:
-    if walk.waited_s < 1:
-        return {}
-    return {"recovery_s": {"max": round(120 + walk.waited_s)}}
-
-
-def _sentences(trace: Trace, walk: TraceWalk, drawn: tuple[float, float]) -> list[str]:
-    scale, since_s = drawn
-    sentences = [
-        (
-            f"{trace.name} ({trace.format}, {trace.kind}), from {since_s / 3600:.2f} h on, "
-            f"{scale:,.0f} times as fast, a step in {walk.pace.step_s * 1000:.3g} ms: "
-            f"{walk.losses} losses that take workers."
-        ),
+def _comment(trace: Trace, walk: TraceWalk, *, scale: float, since_s: float) -> list[str]:
+    lines = [
+        (f"{trace.name} ({trace.format}, {trace.kind}), from {since_s / 3600:.2f} h on, "
+        f"{scale:,.0f} times as fast, a step in {walk.pace.step_s * 1000:.3g} ms: "
+        f"{walk.losses} losses that take workers."),
         "Save it where this command was run: the paths are relative to that folder.",
     ]
     if walk.moved:
-        sentences.append(
-            f"{walk.moved} fault(s) stand later than in the trace, behind an earlier one."
-        )
-    sentences += [f"{repair}." for repair in trace.repairs]
-    return sentences
+        lines.append(f"{walk.moved} fault(s) stand later than in the trace, behind an earlier one.")
+    return [*lines, *(f"{repair}." for repair in trace.repairs)]

@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,7 +38,7 @@ from chaos.preflight.render import render_summary, show_answer
 from chaos.preflight.rules import RULES, refuse_unknown
 from chaos.preflight.validation import Validation, validated
 from chaos.report.live import MovingLine
-from chaos.report.screen import screen
+from chaos.report.screen import bare_table, screen
 from chaos.run.ci import add_to_step_summary
 from chaos.run.clock import Clock, SystemClock, seconds_since, stamp
 
@@ -45,7 +46,10 @@ SIMULATIONS = 10_000
 MOMENT_S = 1.0
 VALIDATION_RUNS: dict[BackendName, int] = {"fork": 24, "ray": 6}
 
-GIVEN, MEASURED, GOALS = "Market and costs", "Measured in runs", "Goals"
+_given, _measured, _goal = (
+    partial(typer.Option, rich_help_panel=panel)
+    for panel in ("Market and costs", "Measured in runs", "Goals")
+)
 
 Subject = Annotated[
     Path | None,
@@ -55,127 +59,76 @@ Subject = Annotated[
         "--calibrate, a script or a scenario.",
     ),
 ]
-MarketName = Annotated[
-    str | None,
-    typer.Option("--market", metavar="NAME", help="A preset; see --list.", rich_help_panel=GIVEN),
-]
+MarketName = Annotated[str | None, _given("--market", metavar="NAME", help="A preset; see --list.")]
 TraceFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--trace", metavar="FILE", help="Fit the market to this trace.", rich_help_panel=GIVEN
-    ),
+    Path | None, _given("--trace", metavar="FILE", help="Fit the market to this trace.")
 ]
 ReplayIt = Annotated[
-    bool,
-    typer.Option(
-        "--replay-trace", help="Repeat the trace instead of fitting it.", rich_help_panel=GIVEN
-    ),
-    Needs("trace"),
+    bool, _given("--replay-trace", help="Repeat the trace instead of fitting it."), Needs("trace")
 ]
 AdvisorRow = Annotated[
     str | None,
-    typer.Option(
-        "--advisor",
-        metavar="FILE:REGION:TYPE",
-        help="A row of AWS Spot Advisor's JSON.",
-        rich_help_panel=GIVEN,
-    ),
+    _given("--advisor", metavar="FILE:REGION:TYPE", help="A row of AWS Spot Advisor's JSON."),
 ]
 CostsFrom = Annotated[
-    Path | None,
-    typer.Option(
-        "--costs",
-        metavar="FOLDER",
-        help="Use the costs of this run or audit.",
-        rich_help_panel=GIVEN,
-    ),
+    Path | None, _given("--costs", metavar="FOLDER", help="Use the costs of this run or audit.")
 ]
 Calibrate = Annotated[
     bool,
-    typer.Option(
-        "--calibrate",
-        help="Measure the job's costs in runs with and without faults.",
-        rich_help_panel=MEASURED,
-    ),
+    _measured("--calibrate", help="Measure the job's costs in runs with and without faults."),
 ]
 BackendOption = Annotated[
-    BackendName,
-    typer.Option(
-        "--backend", help="Where --calibrate and --validate run the job.", rich_help_panel=MEASURED
-    ),
+    BackendName, _measured("--backend", help="Where --calibrate and --validate run the job.")
 ]
 Validate = Annotated[
     bool,
-    typer.Option(
+    _measured(
         "--validate",
         help="Compare the forecast with real runs under the market's losses, in fast motion. Other "
         "runs measure the costs before.",
-        rich_help_panel=MEASURED,
     ),
 ]
 ValidationRuns = Annotated[
     int | None,
-    typer.Option(
-        "--validation-runs",
-        min=2,
-        metavar="N",
-        help="Default: 24; on Ray 6.",
-        rich_help_panel=MEASURED,
-    ),
+    _measured("--validation-runs", min=2, metavar="N", help="Default: 24; on Ray 6."),
     Needs("validate"),
 ]
 LossesOption = Annotated[
     Losses,
-    typer.Option(
+    _measured(
         "--losses",
         help="What a loss of --validate takes: a worker, a node that returns later, or a node "
         "with notice.",
-        rich_help_panel=MEASURED,
     ),
 ]
 Scale = Annotated[
     float | None,
-    typer.Option(
+    _measured(
         "--scale",
         min=1,
         metavar="X",
         help="Speed-up of the market. Default: a few losses per run.",
-        rich_help_panel=MEASURED,
     ),
     Needs("validate"),
 ]
 Recorded = Annotated[
     Path | None,
-    typer.Option(
-        "--recorded",
-        metavar="FOLDER",
-        help="Compare the model with this run or audit.",
-        rich_help_panel=MEASURED,
-    ),
+    _measured("--recorded", metavar="FOLDER", help="Compare the model with this run or audit."),
 ]
 Deadline = Annotated[
     float | None,
-    typer.Option(
+    _goal(
         "--deadline",
         parser=hours,
         metavar="TIME",
         help="Such as 72h or 3d; a number alone is in hours.",
-        rich_help_panel=GOALS,
     ),
 ]
 MaxCost = Annotated[
     float | None,
-    typer.Option(
-        "--max-cost",
-        metavar="SHARE",
-        help="Cost as a share of on-demand, such as 0.5.",
-        rich_help_panel=GOALS,
-    ),
+    _goal("--max-cost", metavar="SHARE", help="Cost as a share of on-demand, such as 0.5."),
 ]
-GoodputGoal = Annotated[
-    float | None,
-    typer.Option("--goodput", metavar="SHARE", help="Such as 0.8.", rich_help_panel=GOALS),
-]
+GoodputGoal = Annotated[float | None, _goal("--goodput", metavar="SHARE", help="Such as 0.8.")]
 Values = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="PLACE=VALUE", help="Such as job.nodes=64. Repeatable."),
@@ -228,26 +181,26 @@ def preflight(  # noqa: PLR0913 - one parameter per option
     if listing:
         _list(screen())
         return
-    job = _job(subject, ignore or ())
+    if subject is None:
+        raise UsageError("no job is given", "Such as `chaos preflight big.preflight.yaml`.")
+    refuse_unknown(ignore or ())
     choice = MarketChoice(market, trace, replay, advisor)
     count = validation_runs or VALIDATION_RUNS[backend]
     settings = RunSettings(reports, console, backend, count, scale=scale, seed=seed, losses=losses)
-    analyses = _calibrated(settings, job, arguments or ()) if calibrate or validate else ()
-    question, notes = _question(job, choice, costs, analyses)
-    question = changed(question, _goals(deadline, max_cost, goodput) | assigned(values or ()))
+    analyses = _calibrated(settings, subject, arguments or ()) if calibrate or validate else ()
+    question, notes = _question(subject, choice, costs, analyses)
+    goals = {"goal.deadline_h": deadline, "goal.budget": max_cost, "goal.goodput": goodput}
+    asked_for = {place: value for place, value in goals.items() if value is not None}
+    question = changed(question, asked_for | assigned(values or ()))
     effort = Effort(runs=simulations, seed=seed, jobs=os.cpu_count() or 1)
-    found = _answer(question, effort, ignore or (), notes)
-    held = _held(recorded, settings if validate else None, analyses, found.question)
-    _tell(replace(found, validation=held), reports, console, document)
-    raise typer.Exit(found.exit_code)
-
-
-def _answer(
-    question: Question, effort: Effort, ignore: Sequence[str], notes: Sequence[str]
-) -> Answer:
     with MovingLine(screen(stderr=True)) as line:
         tell = _told(line, SystemClock())
-        return answer(question, effort, ignore=ignore, notes=notes, tell=tell)
+        found = answer(question, effort, ignore=ignore or (), notes=notes, tell=tell)
+    held = [] if recorded is None else [_compared(recorded, question)]
+    if validate:
+        held.append(validate_forecast(settings, analyses, question))
+    _tell(replace(found, validation=tuple(held)), reports, console, document)
+    raise typer.Exit(found.exit_code)
 
 
 def _told(line: MovingLine, clock: Clock) -> Callable[[str], None]:
@@ -262,13 +215,6 @@ def _told(line: MovingLine, clock: Clock) -> Callable[[str], None]:
     return tell
 
 
-def _job(subject: Path | None, ignore: Sequence[str]) -> Path:
-    if subject is None:
-        raise UsageError("no job is given", "Such as `chaos preflight big.preflight.yaml`.")
-    refuse_unknown(ignore)
-    return subject
-
-
 def _calibrated(settings: RunSettings, job: Path, words: Sequence[str]) -> tuple[RunAnalysis, ...]:
     if job.name.endswith(SUFFIX):
         raise UsageError(
@@ -277,13 +223,6 @@ def _calibrated(settings: RunSettings, job: Path, words: Sequence[str]) -> tuple
             place=str(job),
         )
     return tuple(calibration_runs(settings, job, words))
-
-
-def _goals(
-    deadline_h: float | None, max_cost: float | None, goodput: float | None
-) -> dict[str, float]:
-    goals = {"goal.deadline_h": deadline_h, "goal.budget": max_cost, "goal.goodput": goodput}
-    return {place: value for place, value in goals.items() if value is not None}
 
 
 def _tell(found: Answer, reports: Path, console: Console, document: Document) -> None:
@@ -309,14 +248,15 @@ def _in_json(found: Answer) -> str:
 def _question(
     subject: Path, choice: MarketChoice, costs: Path | None, analyses: Sequence[RunAnalysis]
 ) -> tuple[Question, tuple[str, ...]]:
-    market, notes = chosen_market(choice) if choice.is_given else (None, ())
-    source = f"{len(analyses)} runs of {subject} with faults"
+    market, notes = chosen_market(choice)
     if subject.name.endswith(SUFFIX):
-        own = None if market is None else market.model_dump(mode="json")
-        question = load_question(subject, market=own)
+        question = load_question(subject, market=market if choice.is_given else None)
         if costs is not None:
             question = with_costs_of(question, analyses_in(costs), source=str(costs))
         return question, notes
+    if not choice.is_given:
+        notes = (f"no market was given: {market.name} is taken",)
+    source = f"{len(analyses)} runs of {subject} with faults"
     if not analyses:
         if not subject.exists():
             raise UsageError(
@@ -330,31 +270,17 @@ def _question(
                 place=str(subject),
             )
         analyses, source = analyses_in(folder), str(folder)
-    if market is None:
-        market, notes = chosen_market(choice)
-        notes = (*notes, f"no market was given: {market.name} is taken")
     return question_of_runs(analyses, source=source, market=market), notes
 
 
-def _held(
-    recorded: Path | None,
-    settings: RunSettings | None,
-    analyses: Sequence[RunAnalysis],
-    asked: Question,
-) -> tuple[Validation, ...]:
-    """Return the validations of the model by recorded runs, and by runs that are made now."""
-    before = () if recorded is None else (_recorded(recorded, asked),)
-    return before if settings is None else (*before, validate_forecast(settings, analyses, asked))
-
-
-def _recorded(folder: Path, question: Question) -> Validation:
+def _compared(folder: Path, question: Question) -> Validation:
     """Compare the model with the recorded job, without the question's changes of it."""
     analyses = analyses_in(folder)
     own = question_of_runs(analyses, source=str(folder), market=question.market)
     return validated(own, analyses)
 
 
-def assigned(words: list[str] | tuple[()]) -> dict[str, Any]:
+def assigned(words: Sequence[str]) -> dict[str, Any]:
     """Return the fields of `place=value` texts; a value is JSON if possible, otherwise text."""
     values: dict[str, Any] = {}
     for word in words:
@@ -389,17 +315,15 @@ def _write(found: Answer, reports: Path) -> Path:
 
 
 def _list(console: Console) -> None:
-    markets = Table(box=None, pad_edge=False, header_style="dim")
-    for column in ("market", "h per node", "shocks", "away", "notice", "price"):
-        markets.add_column(column)
+    markets = bare_table("market", "h per node", "shocks", "away", "notice", "price")
     for one in MARKETS:
         shock = "-" if one.shock is None else f"{one.shock.share:.0%} per {one.shock.every_h:g} h"
         notice = "none" if not one.notice.seconds else f"{one.notice.seconds:g} s"
         away = f"{one.away_h * 60:.0f} min"
         markets.add_row(one.name, f"{one.mtbf_h:.1f}", shock, away, notice, f"{one.price_ratio:g}")
-    console.print(markets)
-    console.print()
     rules = Table.grid(padding=(0, 2, 0, 0))
     for rule in RULES:
         rules.add_row(rule.id, rule.weight, rule.reason)
+    console.print(markets)
+    console.print()
     console.print(rules)

@@ -51,7 +51,7 @@ _MEANS_NOTHING = {  # keys that an earlier version accepted without effect
 }
 
 
-def load_question(path: Path, *, market: dict[str, Any] | None = None) -> Question:
+def load_question(path: Path, *, market: Market | None = None) -> Question:
     """Read one question; `market` replaces the file's own, which may then be missing.
 
     Raises `ScenarioError` with all mistakes, each with its line.
@@ -65,7 +65,7 @@ def load_question(path: Path, *, market: dict[str, Any] | None = None) -> Questi
         raise scenario_error(path, [Problem(1, text, "Begin with `preflight:` and `job:`.")])
     wrong: list[Problem] = []
     if market is not None:
-        value["market"] = market
+        value["market"] = market.model_dump(mode="json")
     elif isinstance(value.get("market"), str):
         value["market"], wrong = _named(source)
     try:
