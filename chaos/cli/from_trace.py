@@ -127,9 +127,11 @@ def _replayed(plan: Plan, walk: TraceWalk, start: FollowedNodes, *, title: str) 
 
 def _comment(trace: Trace, walk: TraceWalk, *, scale: float, since_s: float) -> list[str]:
     lines = [
-        (f"{trace.name} ({trace.format}, {trace.kind}), from {since_s / 3600:.2f} h on, "
-        f"{scale:,.0f} times as fast, a step in {walk.pace.step_s * 1000:.3g} ms: "
-        f"{walk.losses} losses that take workers."),
+        (
+            f"{trace.name} ({trace.format}, {trace.kind}), from {since_s / 3600:.2f} h on, "
+            f"{scale:,.0f} times as fast, a step in {walk.pace.step_s * 1000:.3g} ms: "
+            f"{walk.losses} losses that take workers."
+        ),
         "Save it where this command was run: the paths are relative to that folder.",
     ]
     if walk.moved:

@@ -7,11 +7,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from chaos.preflight.capacity import Flags, Floats
 from chaos.preflight.estimate import Estimate, in_s, mean_of_runs
 from chaos.preflight.forecast import (
     Effort,
     Forecast,
     Outcomes,
+    charged_budgets,
     costs_of,
     forecast,
     goodput,
@@ -162,20 +164,15 @@ def _advice(
     )
 
 
-def _all_met(question: Question, outcomes: Outcomes) -> np.ndarray:
-    met = np.ones(len(outcomes), dtype=bool)
-    for one in met_goals(question, outcomes).values():
-        met &= one
+def _all_met(question: Question, outcomes: Outcomes) -> Floats:
+    met: Flags = np.all([*met_goals(question, outcomes).values()], axis=0)
     return met.astype(float)
 
 
 def enough_retries(question: Question, unlimited: Outcomes) -> dict[str, Any]:
     """Return the budgets that suffice in 999 of 1000 runs, if those that are set do not."""
-    settings, values = question.settings, {}
-    for name, limit, used in (
-        ("max_failures", settings.max_failures, unlimited.failures),
-        ("max_preemption_failures", settings.max_preemption_failures, unlimited.preemptions),
-    ):
+    values = {}
+    for name, limit, used in charged_budgets(question, unlimited):
         needed = math.ceil(float(np.quantile(used, ENOUGH)))
         if 0 <= limit < needed:
             values[f"settings.{name}"] = math.ceil(SLACK * needed) + 1
@@ -184,7 +181,7 @@ def enough_retries(question: Question, unlimited: Outcomes) -> dict[str, Any]:
 
 def _proposals(question: Question, curve: Curve) -> Iterator[tuple[str, dict[str, Any]]]:
     job, notice = question.job, question.market.notice
-    here = next(p for p in curve.points if p.steps == job.checkpoint_every_steps)
+    here = curve.at(job.checkpoint_every_steps)
     if curve.best.simulated - here.simulated > _SHORT:
         text = f"a checkpoint every {curve.best_steps} steps instead of {here.steps}"
         yield text, {"job.checkpoint_every_steps": curve.best_steps}

@@ -69,22 +69,19 @@ def chance(hits: int, n: int) -> Chance:
     return Chance(hits / n if n else 0.0, *wilson_interval(hits, n), n)
 
 
-# From here on seconds are shown without decimals.
-ROUND_S = 100
-HOUR_S = 3600.0
 _LONG = 2.0  # below so many hours or minutes, the smaller unit is used
 
 
 def in_s(seconds: float) -> str:
     """Return seconds with three digits, whole from 100 on."""
-    return f"{seconds:.0f} s" if seconds >= ROUND_S else f"{seconds:.3g} s"
+    return f"{seconds:.0f} s" if seconds >= 100 else f"{seconds:.3g} s"  # noqa: PLR2004
 
 
 def unit_of(hours: float) -> tuple[str, float]:
     """Return the unit for a time of this size, and its number per hour."""
     if hours >= _LONG:
         return "h", 1.0
-    return ("min", 60.0) if hours * 60 >= _LONG else ("s", HOUR_S)
+    return ("min", 60.0) if hours * 60 >= _LONG else ("s", 3600.0)
 
 
 def in_hours(hours: float) -> str:

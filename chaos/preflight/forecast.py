@@ -18,10 +18,10 @@ from typing import TypeAlias
 import numpy as np
 
 from chaos.errors import UsageError
-from chaos.preflight.capacity import HOUR_S, Floats, Memoryless, PoolCapacity, capacity
+from chaos.preflight.capacity import HOUR_S, Flags, Floats, Memoryless, capacity
 from chaos.preflight.estimate import Chance, Spread, chance, spread
-from chaos.preflight.market import Exponential, LossNotice, Market, loss_interval_s
-from chaos.preflight.question import Goal, Question
+from chaos.preflight.market import Exponential, Market, Notice, loss_interval_s
+from chaos.preflight.question import Question
 from chaos.preflight.runs import SimulatedRuns
 
 # Runs of one block share a generator, so that the bits do not depend on the number of cores.
@@ -81,8 +81,7 @@ def simulate(
     Raises `UsageError` if the market changes too often, or the training is too
     long, for a result.
     """
-    horizon = horizon_s or default_horizon_s(question)
-    asked = [(question, horizon)]
+    asked = [(question, horizon_s or default_horizon_s(question))]
     return _simulated(asked, runs=runs, seed=seed, jobs=jobs, spares_starts=spares_starts)[0]
 
 
@@ -100,10 +99,8 @@ def simulate_each(
     """
     asked = [(question, default_horizon_s(question)) for question in questions]
     if to_deadline:
-        asked = [
-            (one, min(until_s, (one.goal.deadline_h or until_s) * HOUR_S)) for one, until_s in asked
-        ]
-    return _simulated(asked, runs=runs, seed=seed, jobs=jobs, spares_starts=False)
+        asked = [(one, min(s, (one.goal.deadline_h or s) * HOUR_S)) for one, s in asked]
+    return _simulated(asked, runs=runs, seed=seed, jobs=jobs)
 
 
 def _simulated(
@@ -112,16 +109,15 @@ def _simulated(
     runs: int,
     seed: int,
     jobs: int,
-    spares_starts: bool,
+    spares_starts: bool = False,
 ) -> list[Outcomes]:
     """Return the outcomes of each question; blocks run in parallel if that is safe.
 
     A process with threads is not forked: a lock that a thread holds would stay locked.
     """
-    for question, horizon_s in asked:
-        _refuse_endless(question, horizon_s)
     groups: dict[object, list[int]] = {}
-    for n, (question, _) in enumerate(asked):
+    for n, (question, horizon_s) in enumerate(asked):
+        _refuse_endless(question, horizon_s)
         groups.setdefault(_together(question), []).append(n)
     sizes = [min(BLOCK, runs - start) for start in range(0, runs, BLOCK)]
     seeds = np.random.SeedSequence(seed).spawn(len(sizes))
@@ -136,11 +132,11 @@ def _simulated(
         processes = ProcessPoolExecutor(min(jobs, len(parts)), mp_context=get_context("fork"))
         with processes as pool:
             blocks = list(pool.map(_block, (part for _, part in parts)))
-    found: dict[int, list[Outcomes]] = {}
+    found: list[list[Outcomes]] = [[] for _ in asked]
     for (places, _), block in zip(parts, blocks, strict=True):
         for n, outcomes in zip(places, block, strict=True):
-            found.setdefault(n, []).append(outcomes)
-    return [_joined(found[n]) for n in range(len(asked))]
+            found[n].append(outcomes)
+    return [_joined(one) for one in found]
 
 
 def _pool(question: Question) -> tuple[Market, int]:
@@ -183,10 +179,8 @@ def _block(part: _Part) -> list[Outcomes]:
     of_market, of_job = (np.random.SFC64(s) for s in seed.spawn(2))
     pools = list(dict.fromkeys(map(_pool, questions)))
     market, rng = pools[0][0], np.random.Generator(of_market)
-    if isinstance(market.lifetime, Exponential):
-        pool: PoolCapacity = Memoryless(pools, runs, rng)
-    else:
-        pool = capacity(*pools[0], runs, rng)
+    is_simple = isinstance(market.lifetime, Exponential)
+    pool = Memoryless(pools, runs, rng) if is_simple else capacity(*pools[0], runs, rng)
     pool_of = [pools.index(_pool(question)) for question in questions]
     state = SimulatedRuns(
         questions, pool.up, horizons_s, pool_of=pool_of, spares_starts=spares_starts
@@ -274,17 +268,14 @@ def _with_saves_s(question: Question, saves: int) -> float:
 
 def forecast(question: Question, outcomes: Outcomes) -> Forecast:
     """Return the forecast by the outcomes of all runs."""
-    good, done = goodput(outcomes), outcomes.finished > 0
-    spent = outcomes.spent > 0
-    cut_off, n = ~done & ~spent, len(done)
-    price = costs_of(question, outcomes)
+    good, done, spent = goodput(outcomes), outcomes.finished > 0, outcomes.spent > 0
+    cut_off, price = ~done & ~spent, costs_of(question, outcomes)
     finish_h = np.where(done, outcomes.end_s / 3600, np.inf)
-    all_s = float(outcomes.end_s.sum())
+    all_s, worked_s = float(outcomes.end_s.sum()), float(outcomes.work_s.sum())
     parts = ("useful", "save", "lost", "restart", "wait")
     shares = {part: float(getattr(outcomes, f"{part}_s").sum()) / all_s for part in parts}
-    shares["shrunk"] = shares["useful"] - float(outcomes.work_s.sum()) / all_s
+    shares["shrunk"] = shares["useful"] - worked_s / all_s
     shares["useful"] -= shares["shrunk"]
-    noticed = int(outcomes.noticed.sum())
     return Forecast(
         runs=len(outcomes),
         goodput=spread(good),
@@ -294,36 +285,41 @@ def forecast(question: Question, outcomes: Outcomes) -> Forecast:
         lost_steps=spread(outcomes.lost_steps),
         lost_share=shares["lost"],
         cost=spread(price),
-        finishes=chance(int(done.sum()), n),
-        spent=chance(int(spent.sum()), n),
-        ends={name: chance(int(by.sum()), n) for name, by in _ended_by(question, outcomes)},
-        cut_off=chance(int(cut_off.sum()), n),
-        meets={
-            name: chance(int(met.sum()), len(met))
-            for name, met in met_goals(question, outcomes).items()
-        },
+        finishes=_share(done),
+        spent=_share(spent),
+        ends={name: _share(runs) for name, runs in _ended_by(question, outcomes)},
+        cut_off=_share(cut_off),
+        meets={name: _share(runs) for name, runs in met_goals(question, outcomes).items()},
         borders={
             "deadline": _reached(finish_h, question.goal.confidence),
             "budget": _reached(np.where(done, price, np.inf), question.goal.confidence),
             "goodput": -_reached(np.where(done, -good, 0.0), question.goal.confidence),
         },
-        rescued=chance(int(outcomes.rescued.sum()), noticed),
+        rescued=chance(int(outcomes.rescued.sum()), int(outcomes.noticed.sum())),
         ledger=shares,
-        mean_goodput=float(outcomes.work_s.sum()) / all_s,
+        mean_goodput=worked_s / all_s,
     )
 
 
-def _ended_by(question: Question, outcomes: Outcomes) -> Iterator[tuple[str, np.ndarray]]:
+def _share(runs: Flags) -> Chance:
+    return chance(int(runs.sum()), len(runs))
+
+
+def _ended_by(question: Question, outcomes: Outcomes) -> Iterator[tuple[str, Flags]]:
     """Yield each budget of retries, and the runs that it ended."""
-    settings, left = question.settings, outcomes.spent > 0
-    for name, limit, used in (
-        ("max_failures", settings.max_failures, outcomes.failures),
-        ("max_preemption_failures", settings.max_preemption_failures, outcomes.preemptions),
-    ):
+    left = outcomes.spent > 0
+    for name, limit, used in charged_budgets(question, outcomes):
         over = left & (used > limit) & (limit >= 0)
         yield name, over
         left = left & ~over
     yield "controller_failure_limit", left
+
+
+def charged_budgets(question: Question, outcomes: Outcomes) -> Iterator[tuple[str, int, Floats]]:
+    """Yield each budget of a running group's losses, its limit, and the use of each run."""
+    settings = question.settings
+    yield "max_failures", settings.max_failures, outcomes.failures
+    yield "max_preemption_failures", settings.max_preemption_failures, outcomes.preemptions
 
 
 def _reached(values: Floats, share: float) -> float:
@@ -342,10 +338,9 @@ def costs_of(question: Question, outcomes: Outcomes) -> Floats:
     return np.where(part > 0, paid / np.maximum(part, 1e-12), np.inf)
 
 
-def met_goals(question: Question, outcomes: Outcomes) -> dict[str, np.ndarray]:
+def met_goals(question: Question, outcomes: Outcomes) -> dict[str, Flags]:
     """Return, for each goal, the runs that meet it; to finish is always a goal."""
-    goal: Goal = question.goal
-    done = outcomes.finished > 0
+    goal, done = question.goal, outcomes.finished > 0
     met = {"finish": done}
     if goal.deadline_h is not None:
         met["deadline"] = done & (outcomes.end_s <= goal.deadline_h * 3600)
@@ -379,10 +374,10 @@ class Effort:
 
     def simulate(self, question: Question) -> Outcomes:
         """Return the outcomes of enough runs of a question: more would not change the answer."""
-        runs = min(self.runs, ENOUGH)
-        first = simulate(question, runs=runs, seed=self.seed, jobs=self.jobs)
-        if runs == self.runs or _is_clear(question, first):
-            return first
+        if self.runs > ENOUGH:
+            first = simulate(question, runs=ENOUGH, seed=self.seed, jobs=self.jobs)
+            if _is_clear(question, first):
+                return first
         return simulate(question, runs=self.runs, seed=self.seed, jobs=self.jobs)
 
     def try_each(self, questions: Sequence[Question]) -> list[Outcomes]:

@@ -28,25 +28,19 @@ class ClosedForm:
 
 def young(save_s: float, loss_every_s: float) -> ClosedForm:
     """Return Young's first-order optimum, sqrt(2 C M)."""
-    seconds = math.sqrt(2 * save_s * loss_every_s)
-    return ClosedForm(
-        "Young",
-        seconds,
-        "Young 1974, Communications of the ACM 17(9)",
-        _too_rare(save_s, loss_every_s),
-    )
+    seconds, source = math.sqrt(2 * save_s * loss_every_s), "Communications of the ACM 17(9)"
+    return ClosedForm("Young", seconds, f"Young 1974, {source}", _too_rare(save_s, loss_every_s))
 
 
 def daly(save_s: float, loss_every_s: float) -> ClosedForm:
     """Return Daly's higher-order optimum; M itself if C >= 2 M."""
-    c, m = save_s, loss_every_s
-    if c >= 2 * m:
-        seconds = m
-    else:
-        ratio = c / (2 * m)
-        seconds = math.sqrt(2 * c * m) * (1 + math.sqrt(ratio) / 3 + ratio / 9) - c
-    why = None if c < 2 * m else f"a save of {c:g} s takes longer than 2 M = {2 * m:g} s"
-    return ClosedForm("Daly", seconds, "Daly 2006, Future Generation Computer Systems 22(3)", why)
+    c, m, ratio = save_s, loss_every_s, save_s / (2 * loss_every_s)
+    source = "Daly 2006, Future Generation Computer Systems 22(3)"
+    if ratio >= 1:
+        why = f"a save of {c:g} s takes longer than 2 M = {2 * m:g} s"
+        return ClosedForm("Daly", m, source, why)
+    seconds = math.sqrt(2 * c * m) * (1 + math.sqrt(ratio) / 3 + ratio / 9) - c
+    return ClosedForm("Daly", seconds, source, None)
 
 
 def availability_optimal(save_s: float, loss_every_s: float, restart_s: float) -> ClosedForm:
@@ -66,10 +60,8 @@ def exact(save_s: float, loss_every_s: float) -> ClosedForm:
 
     It does not depend on R. It is found by bisection, since (1 - x) e^x is monotonic.
     """
-    if save_s == 0:
-        return ClosedForm("exact", 0.0, "minimum of Daly's equation for the wall time", None)
     goal = math.exp(-save_s / loss_every_s)
-    low, high = 0.0, 1.0  # (1 - x) e^x falls from 1 to 0 between them
+    low, high = 0.0, 1.0 if save_s else 0.0  # (1 - x) e^x falls from 1 to 0 between 0 and 1
     for _ in range(200):
         middle = (low + high) / 2
         low, high = (middle, high) if (1 - middle) * math.exp(middle) > goal else (low, middle)
@@ -90,16 +82,6 @@ def efficiency(interval_s: float, *, save_s: float, loss_every_s: float, restart
         math.expm1(min(_EXPONENT_MAX, (interval_s + save_s) / m)) * m
     )
     return 0.0 if exponent > _EXPONENT_MAX else interval_s / math.exp(exponent)
-
-
-def intervals(save_s: float, loss_every_s: float, restart_s: float) -> tuple[ClosedForm, ...]:
-    """Return the intervals of all closed forms, oldest first."""
-    return (
-        young(save_s, loss_every_s),
-        daly(save_s, loss_every_s),
-        availability_optimal(save_s, loss_every_s, restart_s),
-        exact(save_s, loss_every_s),
-    )
 
 
 def _too_rare(save_s: float, loss_every_s: float) -> str | None:
@@ -148,7 +130,11 @@ class Curve:
     @property
     def best(self) -> CurvePoint:
         """The point of highest simulated goodput."""
-        return next(point for point in self.points if point.steps == self.best_steps)
+        return self.at(self.best_steps)
+
+    def at(self, steps: int) -> CurvePoint:
+        """Return the point of this interval."""
+        return next(point for point in self.points if point.steps == steps)
 
 
 def interval_curve(question: Question, simulate: Simulate) -> Curve:
@@ -165,28 +151,26 @@ def interval_curve(question: Question, simulate: Simulate) -> Curve:
     kept_up = [point for point in points if point.steps >= question.shortest_steps]
     best = max(kept_up, key=lambda point: point.simulated)
     flat = [p.seconds for p in points if p.simulated >= best.simulated - FLAT]
-    costs = question.known_costs
-    theory = intervals(question.stop_s, every_s, costs.restart_s)
+    save_s = question.stop_s
+    theory = (
+        young(save_s, every_s),
+        daly(save_s, every_s),
+        availability_optimal(save_s, every_s, question.known_costs.restart_s),
+        exact(save_s, every_s),
+    )
     return Curve(points, best.steps, (min(flat), max(flat)), theory)
 
 
 def _steps(question: Question, every_s: float) -> list[int]:
-    costs, job = question.known_costs, question.job
-    middle = max(
-        1.0, exact(question.stop_s, min(every_s, 10 * question.work_s)).seconds / costs.step_s
-    )
+    job, best = question.job, exact(question.stop_s, min(every_s, 10 * question.work_s))
+    middle = max(1.0, best.seconds / question.known_costs.step_s)
     spread = {round(steps) for steps in np.geomspace(middle / REACH, middle * REACH, POINTS)}
     spread |= {question.shortest_steps, job.checkpoint_every_steps}
     return sorted({min(job.steps, max(1, steps)) for steps in spread})
 
 
 def _point(question: Question, outcomes: Outcomes, every_s: float) -> CurvePoint:
-    costs, steps = question.known_costs, question.job.checkpoint_every_steps
-    seen = mean_of_runs(goodput(outcomes))
-    theory = efficiency(
-        question.interval_s,
-        save_s=question.stop_s,
-        loss_every_s=every_s,
-        restart_s=costs.restart_s,
-    )
-    return CurvePoint(steps, steps * costs.step_s, seen.value, seen.low, seen.high, theory)
+    steps, seconds = question.job.checkpoint_every_steps, question.interval_s
+    restart_s, seen = question.known_costs.restart_s, mean_of_runs(goodput(outcomes))
+    theory = efficiency(seconds, save_s=question.stop_s, loss_every_s=every_s, restart_s=restart_s)
+    return CurvePoint(steps, seconds, seen.value, seen.low, seen.high, theory)

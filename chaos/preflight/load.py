@@ -183,19 +183,18 @@ def _up_to(high: float) -> str:
     return f"to {high:.2f}" if math.isfinite(high) else "or more"
 
 
-def _advised(words: str, notice: LossNotice) -> tuple[Market, tuple[str, ...]]:
-    path, _, rest = words.rpartition(":")
+def _advised(words: str, notice: Notice) -> tuple[Market, tuple[str, ...]]:
+    path, _, type_ = words.rpartition(":")
     file, _, region = path.rpartition(":")
-    if not file or not region or not rest:
+    if not file or not region or not type_:
         raise UsageError(f"--advisor is FILE:REGION:TYPE, got {words}")
-    row = read_advisor(Path(file), region, rest)
-    worst_h, _ = row.mtbf_h()
+    mtbf_h, saving = read_advisor(Path(file), region, type_)
     market = Market(
-        name=f"{row.type} in {row.region}",
-        lifetime=Exponential(mtbf_h=worst_h),
+        name=f"{type_} in {region}",
+        lifetime=Exponential(mtbf_h=mtbf_h),
         away_h=0.1,
         notice=notice,
-        price_ratio=round(1 - row.savings, 4),
+        price_ratio=round(1 - saving, 4),
         source="AWS Spot Advisor, the bucket's worse end as a monthly hazard",
     )
     note = (

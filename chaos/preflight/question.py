@@ -95,9 +95,6 @@ class Costs(FiniteRecord):
         return self.detect_s + self.teardown_s + self.begin_s
 
 
-HOUR_S = 3600.0
-
-
 class JobShape(FiniteRecord):
     """The length of the training and its nodes."""
 

@@ -3,11 +3,12 @@
 import json
 import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
 
 from chaos.errors import UsageError
 from chaos.preflight.trace import Kind, Trace, lives_in, trace_of_counts
@@ -55,9 +56,8 @@ def resembled(line: str) -> str:
 COUNT_MAX = 1_000_000
 # Times the usual distance of rows: what is longer is cut out, since changes in it were not seen.
 GAP_FACTOR = 20
-_COUNT_ROW = re.compile(r"\d{4}-\d\d-\d\d, *\d\d:\d\d:\d\d, *-?\d+")
-_OUT_OF_ORDER = "{} out of order, and sorted"
-_EVENT_ROW = re.compile(r"-?\d+(\.\d+)?, *(add|remove), *\S+")
+_COUNT_ROW = re.compile(r"(\d{4}-\d\d-\d\d), *(\d\d:\d\d:\d\d), *(-?\d+)")
+_EVENT_ROW = re.compile(r"(-?\d+(?:\.\d+)?), *(add|remove), *(\S+)")
 
 
 class TraceError(UsageError):
@@ -67,23 +67,32 @@ class TraceError(UsageError):
         super().__init__(problem, hint, place=f"{name}:{line}")
 
 
+def _rows(
+    name: str, lines: Sequence[str], form: re.Pattern[str], what: str
+) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Yield the number and the columns of each row; refuse one of another form."""
+    for number, line in _written(lines):
+        row = form.fullmatch(line)
+        if row is None:
+            raise TraceError(name, number, f"not `{what}`: {line[:60]}", resembled(line))
+        yield number, row.groups()
+
+
+def _written(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
+    return ((n, line.strip()) for n, line in enumerate(lines, 1) if line.strip())
+
+
 def bamboo_events(name: str, lines: Sequence[str]) -> Trace:
     """Read `milliseconds,add|remove,node`, the format of Bamboo's node traces."""
-    rows = []
-    for number, line in _rows(lines):
-        if not _EVENT_ROW.fullmatch(line):
-            raise TraceError(
-                name, number, f"not `milliseconds,add|remove,node`: {line[:60]}", resembled(line)
-            )
-        at, what, node = (part.strip() for part in line.split(",", 2))
-        rows.append((float(at) / 1000, number, what, [node]))
-    return _from_events(name, rows, "Bamboo events")
+    rows = _rows(name, lines, _EVENT_ROW, "milliseconds,add|remove,node")
+    events = [(float(at) / 1000, number, what, [node]) for number, (at, what, node) in rows]
+    return _from_events(name, events, "Bamboo events")
 
 
 def parcae(name: str, lines: Sequence[str]) -> Trace:
     """Read one JSON list per line, `[milliseconds, "add|remove|no-op", {"nodes": [...]}]`."""
     rows, last_ms = [], 0.0
-    for number, line in _rows(lines):
+    for number, line in _written(lines):
         try:
             at, what, rest = json.loads(line, parse_constant=_refuse_constant)
             nodes = _names(rest["nodes"])
@@ -113,10 +122,7 @@ def _refuse_constant(word: str) -> float:
 def count_series(name: str, lines: Sequence[str]) -> Trace:
     """Read `YYYY-MM-DD, HH:MM:SS, count`, Bamboo's series of the number of held nodes."""
     counts = []
-    for number, line in _rows(lines):
-        if not _COUNT_ROW.fullmatch(line):
-            raise TraceError(name, number, f"not `date, time, count`: {line[:60]}", resembled(line))
-        day, clock, count = (part.strip() for part in line.split(","))
+    for number, (day, clock, count) in _rows(name, lines, _COUNT_ROW, "date, time, count"):
         try:
             at = datetime.fromisoformat(f"{day}T{clock}+00:00").timestamp()
         except ValueError:
@@ -126,13 +132,12 @@ def count_series(name: str, lines: Sequence[str]) -> Trace:
     return _from_counts(name, counts, "count series")
 
 
-def skypilot(name: str, text: str) -> Trace:
+def skypilot(name: str, value: Mapping[str, Any]) -> Trace:
     """Read `{"metadata": {"gap_seconds": N}, "data": [count, ...]}`.
 
     SkyPilot's folders `availability/` have probes, `preemption/` held nodes; the path
     decides, and with neither name in it they count as probes.
     """
-    value = json.loads(text)
     try:
         gap_s, counts = float(value["metadata"]["gap_seconds"]), list(value["data"])
     except (KeyError, TypeError, ValueError):
@@ -143,17 +148,19 @@ def skypilot(name: str, text: str) -> Trace:
         raise TraceError(name, 1, "gap_seconds must be above 0 and data not empty", hint)
     rows = [(n * gap_s, _count(name, 1, count)) for n, count in enumerate(counts)]
     kind: Kind = "held" if "preemption" in name.lower() else "probes"
-    span_s = gap_s * len(rows)
-    return trace_of_counts(name, rows, format_="SkyPilot", kind=kind, span_s=span_s)
+    return trace_of_counts(name, rows, format_="SkyPilot", kind=kind, span_s=gap_s * len(rows))
 
 
-Row = tuple[float, int, str, list[str]]
+_Event: TypeAlias = tuple[float, int, str, list[str]]  # seconds, line, what, nodes
+_Timed = TypeVar("_Timed", tuple[float, int], _Event)
 
 
-def _from_events(name: str, rows: list[Row], format_: str, *, span_s: float | None = None) -> Trace:
+def _from_events(
+    name: str, rows: list[_Event], format_: str, *, span_s: float | None = None
+) -> Trace:
     rows, repairs = _in_order(rows)
     live: set[str] = set()
-    counts: list[tuple[float, int]] = []
+    counts: dict[float, int] = {}
     for at_s, number, what, nodes in rows:
         if at_s < 0:
             text = f"a time of {at_s:g} s lies before the beginning"
@@ -166,10 +173,8 @@ def _from_events(name: str, rows: list[Row], format_: str, *, span_s: float | No
                 hint = "Delete the row, or put its removal before it."
                 raise TraceError(name, number, f"{node} is added and was there already", hint)
             (live.add if what == "add" else live.discard)(node)
-        if counts and counts[-1][0] == at_s:
-            counts.pop()
-        counts.append((at_s, len(live)))
-    trace = _from_counts(name, counts, format_, repairs=repairs, span_s=span_s)
+        counts[at_s] = len(live)
+    trace = _from_counts(name, [*counts.items()], format_, repairs=repairs, span_s=span_s)
     events = [(at_s, what, nodes) for at_s, _, what, nodes in rows]
     return replace(trace, lives=lives_in(events, end_s=rows[0][0] + trace.span_s))
 
@@ -179,72 +184,57 @@ def _from_counts(
     counts: list[tuple[float, int]],
     format_: str,
     *,
-    repairs: tuple[str, ...] = (),
+    repairs: Sequence[str] = (),
     span_s: float | None = None,
 ) -> Trace:
-    ordered = sorted(counts, key=lambda row: row[0])
-    if ordered != counts:
-        moved = sum(b[0] < a[0] for a, b in pairwise(counts))
-        repairs = (*repairs, _OUT_OF_ORDER.format(plural(moved, "row")))
-    twice = sum(b[0] == a[0] for a, b in pairwise(ordered))
+    rows, moved = _in_order(counts)
+    repairs = [*repairs, *moved]
+    twice = sum(b[0] == a[0] for a, b in pairwise(rows))
     if twice:
-        text = f"{plural(twice, 'row')} of the same moment as the one before: the last one counts"
-        repairs = (*repairs, text)
-        ordered = list(dict(ordered).items())
-    if not any(up for _, up in ordered):
+        repairs.append(
+            f"{plural(twice, 'row')} of the same moment as the one before: the last one counts"
+        )
+        rows = list(dict(rows).items())
+    if not any(up for _, up in rows):
         raise TraceError(name, 1, "no node is ever up in it", "A trace needs nodes that were held.")
-    gaps = _gaps(ordered) if format_ == "count series" else frozenset()
+    gaps = _gaps(rows) if format_ == "count series" else {}
     if gaps:
-        repairs = (*repairs, _said(ordered, gaps))
-    trace = trace_of_counts(name, ordered, format_=format_, kind="held", span_s=span_s, gaps=gaps)
-    return replace(trace, repairs=repairs)
+        repairs.append(
+            f"{plural(len(gaps), 'gap')} of more than {GAP_FACTOR} times the usual distance "
+            f"between rows, {sum(gaps.values()) / 3600:.1f} of "
+            f"{(rows[-1][0] - rows[0][0]) / 3600:.1f} h: what happened there is not known, and "
+            "neither that time nor a change across it counts"
+        )
+    trace = trace_of_counts(name, rows, format_=format_, kind="held", span_s=span_s, gaps=gaps)
+    return replace(trace, repairs=tuple(repairs))
 
 
-def _said(counts: list[tuple[float, int]], gaps: frozenset[int]) -> str:
-    hours = sum(counts[row][0] - counts[row - 1][0] for row in gaps) / 3600
-    span_h = (counts[-1][0] - counts[0][0]) / 3600
-    return (
-        f"{plural(len(gaps), 'gap')} of more than {GAP_FACTOR} times the usual distance between "
-        f"rows, {hours:.1f} of {span_h:.1f} h: what happened there is not known, and neither that "
-        "time nor a change across it counts"
-    )
-
-
-def _in_order(rows: list[Row]) -> tuple[list[Row], tuple[str, ...]]:
+def _in_order(rows: list[_Timed]) -> tuple[list[_Timed], list[str]]:
+    """Return rows in the order of their times, and a note if they were not."""
     moved = sum(b[0] < a[0] for a, b in pairwise(rows))
-    if not moved:
-        return rows, ()
-    text = _OUT_OF_ORDER.format(plural(moved, "row"))
-    return sorted(rows, key=lambda row: row[0]), (text,)
+    notes = [f"{plural(moved, 'row')} out of order, and sorted"] if moved else []
+    return sorted(rows, key=lambda row: row[0]), notes
 
 
-def _gaps(counts: list[tuple[float, int]]) -> frozenset[int]:
-    """Return the rows that come much later after the one before than is usual."""
+def _gaps(counts: list[tuple[float, int]]) -> dict[int, float]:
+    """Return the rows that come much later after the one before than is usual, and how much."""
     apart = [b[0] - a[0] for a, b in pairwise(counts)]
     usual = sorted(apart)[len(apart) // 2] if apart else 0.0
-    return frozenset(n for n, far in enumerate(apart, 1) if usual and far > GAP_FACTOR * usual)
+    return {n: far for n, far in enumerate(apart, 1) if usual and far > GAP_FACTOR * usual}
 
 
 def _count(name: str, line: int, count: object) -> int:
     if not isinstance(count, int) or isinstance(count, bool):
-        problem, hint = (
-            f"a number of nodes must be whole, got {count!r}",
-            "Round it, or delete the row.",
-        )
+        problem = f"a number of nodes must be whole, got {count!r}"
+        hint = "Round it, or delete the row."
     elif count < 0:
-        problem, hint = (
-            f"a number of nodes cannot be negative, got {count}",
-            "Mend or delete the row.",
-        )
+        problem = f"a number of nodes cannot be negative, got {count}"
+        hint = "Mend or delete the row."
     elif count > COUNT_MAX:
         problem, hint = f"{count} nodes at once", "Is that a time in the wrong column?"
     else:
         return count
     raise TraceError(name, line, problem, hint)
-
-
-def _rows(lines: Sequence[str]) -> list[tuple[int, str]]:
-    return [(n, line.strip()) for n, line in enumerate(lines, 1) if line.strip()]
 
 
 TRACE_BYTES = 8 << 20  # a count for every minute of five years, and more events than any market has
@@ -253,19 +243,18 @@ TABLE_BYTES = 64 << 20  # the table of all regions and types is smaller
 SPAN_MAX_S = 5 * 365.25 * 86_400
 SPAN_SHORT_S = 300.0
 MONTH_H = 730.0
-_BUCKETS = ((0.0, 0.05), (0.05, 0.10), (0.10, 0.15), (0.15, 0.20), (0.20, 0.50))
+_MONTHLY_MOST = (0.05, 0.10, 0.15, 0.20, 0.50)  # interruptions of a node, by the table's `r`
 
 
 def read_trace(path: Path) -> Trace:
     """Read a trace; raises `UsageError` with the formats that a wrong file resembles."""
-    text = read_text(path, "trace", most=TRACE_BYTES, hint=KNOWN)
-    lines = [line for line in text.splitlines() if line.strip()]
-    if not lines:
-        raise TraceError(str(path), 1, "the trace is empty", KNOWN)
-    name, first = str(path), lines[0].strip()
+    text, name = read_text(path, "trace", most=TRACE_BYTES, hint=KNOWN), str(path)
+    every = text.splitlines()
+    first = next((line for _, line in _written(every)), "")
+    if not first:
+        raise TraceError(name, 1, "the trace is empty", KNOWN)
     if first.startswith("{"):
         return _json(name, text)
-    every = text.splitlines()
     if first.startswith("["):
         trace = parcae(name, every)
     elif first[:4].isdigit() and first[4:5] == "-":
@@ -306,42 +295,26 @@ def _json(name: str, text: str) -> Trace:
         line = getattr(error, "lineno", 1)
         raise TraceError(name, line, f"this is not JSON: {error}", resembled("{")) from None
     if "spot_advisor" in value:
-        problem = "this is AWS Spot Advisor's table, not a trace"
         hint = "Give it with --advisor FILE:REGION:TYPE."
-        raise TraceError(name, 1, problem, hint)
+        raise TraceError(name, 1, "this is AWS Spot Advisor's table, not a trace", hint)
     if "data" not in value:
         raise TraceError(name, 1, "this JSON is no trace that chaos knows", KNOWN)
-    return _sensible(skypilot(name, text), last=1)
+    return _sensible(skypilot(name, value), last=1)
 
 
-@dataclass(frozen=True)
-class Advised:
-    """AWS Spot Advisor on one type: interruptions per month, from-to, and the saving."""
+def read_advisor(path: Path, region: str, type_: str) -> tuple[float, float]:
+    """Return hours per interruption of a node, and the saving, by AWS Spot Advisor's JSON.
 
-    region: str
-    type: str
-    monthly_low: float
-    monthly_high: float
-    savings: float
-
-    def mtbf_h(self) -> tuple[float, float]:
-        """Return hours per interruption of a node, a constant monthly hazard: worst, best."""
-        worst = MONTH_H / self.monthly_high
-        best = MONTH_H / self.monthly_low if self.monthly_low else float("inf")
-        return worst, best
-
-
-def read_advisor(path: Path, region: str, type_: str, *, system: str = "Linux") -> Advised:
-    """Read one row of AWS Spot Advisor's JSON, from a file that the user has fetched."""
+    The hours are those of a constant hazard, at the worse end of what the table says of a month.
+    The user has fetched the file.
+    """
     try:
         table = json.loads(read_text(path, "table", most=TABLE_BYTES))["spot_advisor"]
-        row = table[region][system][type_]
-        low, high = _BUCKETS[int(row["r"])]
-        return Advised(region, type_, low, high, float(row["s"]) / 100)
+        row = table[region]["Linux"][type_]
+        return MONTH_H / _MONTHLY_MOST[int(row["r"])], float(row["s"]) / 100
     except (ValueError, TypeError, IndexError, RecursionError) as error:
         raise UsageError(f"not a Spot Advisor table: {error}", place=str(path)) from None
     except KeyError as error:
         problem = f"the table has no {error.args[0]}"
-        raise UsageError(
-            problem, "Give region and type as they stand in it.", place=str(path)
-        ) from None
+        hint = "Give region and type as they stand in it."
+        raise UsageError(problem, hint, place=str(path)) from None

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from chaos.check.analysis import RunAnalysis
-from chaos.check.attempt import Attempt
 from chaos.errors import UsageError
 from chaos.model.event import ControllerState, FailureDecided, FitCalled
 from chaos.model.history import History
@@ -104,15 +103,26 @@ def run_figures(analysis: RunAnalysis, *, steps: int) -> RunFigures | None:
     own start is no part of a forecast. Its goodput counts each step with the mean time of its
     own steps.
     """
-    began, attempts = _began(analysis.history), analysis.run.attempts
-    ended = [commit.number for attempt in attempts for commit in attempt.commits]
-    if began is None or not ended or not analysis.run.ending.is_finished:
+    history, began, whole = analysis.history, _began(analysis.history), _whole(analysis)
+    if began is None or whole is None:
         return None
-    finish_s = (analysis.history.time_ns(max(ended)) - analysis.history.time_ns(began)) / 1e9
-    lost = sum(max(restart.lost_steps.values(), default=0) for restart in analysis.restarts)
-    own_step_s = step_s([(analysis.history, attempt) for attempt in attempts])
-    failures = sum(_is_loss(event) for _, event in analysis.history.of(FailureDecided))
+    lost, end_ns = whole
+    finish_s = (end_ns - history.time_ns(began)) / 1e9
+    own_step_s = step_s([(history, attempt) for attempt in analysis.run.attempts])
+    failures = sum(
+        event.decision == "RETRY" and NO_ROOM not in event.error  # such a start lost no worker
+        for _, event in history.of(FailureDecided)
+    )
     return RunFigures(1 + failures, lost, finish_s, steps * own_step_s / finish_s)
+
+
+def _whole(analysis: RunAnalysis) -> tuple[int, int] | None:
+    """Return a rank's lost steps and the time of the last commit; None if it did not finish."""
+    ended = [commit.number for attempt in analysis.run.attempts for commit in attempt.commits]
+    if not ended or not analysis.run.ending.is_finished:
+        return None
+    lost = sum(max(restart.lost_steps.values(), default=0) for restart in analysis.restarts)
+    return lost, analysis.history.time_ns(max(ended))
 
 
 def _began(history: History) -> int | None:
@@ -126,11 +136,6 @@ def lead_s(history: History) -> float:
     """Return the seconds of a run, and of its time limit, before the forecast's time begins."""
     began = _began(history)
     return 0.0 if began is None else (history.time_ns(began) - history.time_ns(0)) / 1e9
-
-
-def _is_loss(event: FailureDecided) -> bool:
-    """Return whether a failure is one of workers; a start without room is none."""
-    return event.decision == "RETRY" and NO_ROOM not in event.error
 
 
 # -- runs with faults at known places -----------------------------------------------------------
@@ -152,9 +157,8 @@ def validated(question: Question, analyses: Sequence[RunAnalysis]) -> Validation
         _row(name, unit, [(getattr(p, field), getattr(m, field)) for p, m in pairs])
         for name, unit, field in FIGURES
     )
-    return Validation(
-        f"{len(pairs)} recorded runs, given the steps after which each had its fault", rows
-    )
+    what = f"{len(pairs)} recorded runs, given the steps after which each had its fault"
+    return Validation(what, rows)
 
 
 def _row(name: str, unit: str, pairs: Sequence[tuple[float, float]]) -> FigureComparison:
@@ -167,23 +171,18 @@ def _row(name: str, unit: str, pairs: Sequence[tuple[float, float]]) -> FigureCo
 
 
 def _pair(question: Question, analysis: RunAnalysis) -> tuple[RunFigures, RunFigures] | None:
-    attempts, restarts, costs = analysis.run.attempts, analysis.restarts, question.known_costs
-    ended = [commit.number for attempt in attempts for commit in attempt.commits]
-    is_whole = analysis.run.ending.is_finished and restarts and ended and attempts[0].steps
-    if not is_whole or any(injection.is_preemption for injection in analysis.injections):
+    attempts, costs, whole = analysis.run.attempts, question.known_costs, _whole(analysis)
+    if whole is None or not analysis.restarts or not attempts[0].steps:
+        return None
+    if any(injection.is_preemption for injection in analysis.injections):
         return None
     # The model's clock begins before the first start; the record's is aligned with it at step 1.
     first_s = analysis.history.time_ns(attempts[0].steps[0].number) / 1e9
-    zero_s = first_s - costs.begin_s - costs.step_s
-    lost = sum(max(restart.lost_steps.values(), default=0) for restart in restarts)
-    finish_s = analysis.history.time_ns(max(ended)) / 1e9 - zero_s
+    lost, end_ns = whole
+    finish_s = end_ns / 1e9 - (first_s - costs.begin_s - costs.step_s)
     measured = RunFigures(len(attempts), lost, finish_s, question.work_s / finish_s)
-    return predicted(question, [_steps_done(attempt) for attempt in attempts[:-1]]), measured
-
-
-def _steps_done(attempt: Attempt) -> int:
-    done = Counter(step.rank for step in attempt.steps)
-    return max(done.values(), default=0)
+    ranks = (Counter(step.rank for step in attempt.steps) for attempt in attempts[:-1])
+    return predicted(question, [max(done.values(), default=0) for done in ranks]), measured
 
 
 def predicted(question: Question, struck: Sequence[int]) -> RunFigures:
@@ -205,8 +204,7 @@ def predicted(question: Question, struck: Sequence[int]) -> RunFigures:
         runs.pass_to(runs.ready_s + trained_s)
         runs.meet(nodes, np.array([1]), _LUCK, None)
     runs.pass_to(np.array([_FOR_EVER_S]))
-    end_s = float(runs.end_s[0])
-    lost = float(runs.lost_steps[0])
+    end_s, lost = float(runs.end_s[0]), float(runs.lost_steps[0])
     return RunFigures(1 + int(runs.restarts[0]), lost, end_s, question.work_s / end_s)
 
 
@@ -253,34 +251,23 @@ def compared_figures(
         for n, question in enumerate(questions)
     ]
     in_time = [one["finish_s"] <= until_s for one in drawn]
-    is_shown = min(kept.sum() for kept in in_time) >= len(runs)  # else the share says it all
-    rows = [
-        _compared(
-            name,
-            unit,
-            [one[field][kept] for one, kept in zip(drawn, in_time, strict=True)],
-            [getattr(run, field) for run in runs],
-        )
-        for name, unit, field in FIGURES
-        if is_shown
-    ]
+    rows = []
+    if min(shown.sum() for shown in in_time) >= len(runs):  # else the share says it all
+        for name, unit, field in FIGURES:
+            kept = [one[field][shown] for one, shown in zip(drawn, in_time, strict=True)]
+            rows.append(_compared(name, unit, kept, [getattr(run, field) for run in runs]))
     if math.isfinite(until_s):
         ended = [*[1.0] * len(runs), *[0.0] * cut_off]
-        share = _compared(
-            f"finished in {until_s:.0f} s", "", [k.astype(np.float64) for k in in_time], ended
-        )
+        finished = [shown.astype(np.float64) for shown in in_time]
+        share = _compared(f"finished in {until_s:.0f} s", "", finished, ended)
         rows.append(replace(share, inside=None))  # a run finishes or not: it has no spread
     return tuple(rows)
 
 
 def _figures(question: Question, seed: int, *, spares_starts: bool) -> dict[str, Floats]:
+    horizon_s = _HORIZON * question.work_s
     seen = simulate(
-        question,
-        runs=RUNS,
-        seed=seed,
-        horizon_s=_HORIZON * question.work_s,
-        jobs=1,
-        spares_starts=spares_starts,
+        question, runs=RUNS, seed=seed, horizon_s=horizon_s, jobs=1, spares_starts=spares_starts
     )
     return {
         "attempts": 1 + seen.restarts,

@@ -22,8 +22,7 @@ _CHANGES = re.compile(r"\{(time|now|date|uuid|random|pid)\b|\$\(|`")
 def _far_from_best_simulated(question: Question, predictions: Predictions) -> str | None:
     if predictions.curve is None:
         return None
-    best, every = predictions.curve.best, question.job.checkpoint_every_steps
-    here = next(point for point in predictions.curve.points if point.steps == every)
+    best, here = told.curve.best, told.curve.at(question.job.checkpoint_every_steps)
     more = best.simulated - here.simulated
     if more <= FLAT:
         return None
