@@ -27,7 +27,6 @@ from chaos.plan.make import make_plan
 from chaos.preflight.compression import (
     JOIN_S,
     Losses,
-    NodeChanges,
     PlanClock,
     compressed,
     drawn_changes,
@@ -40,7 +39,6 @@ from chaos.preflight.load import question_of_runs
 from chaos.preflight.market import Market
 from chaos.preflight.question import Question, changed
 from chaos.preflight.validation import (
-    RunFigures,
     Validation,
     compared_figures,
     lead_s,
@@ -108,12 +106,11 @@ def plan_without_faults(subject: Path, words: Sequence[str], backend: BackendNam
     if subject.is_dir():
         raise UsageError("a folder is measured already", "Leave --calibrate out.")
     if subject.name.endswith(SUFFIX):
-        scenario, file = load_scenario(subject), subject.resolve()
-        plan = make_plan(scenario, file=file, seed=0, cwd=Path.cwd())
+        plan = make_plan(load_scenario(subject), file=subject.resolve(), seed=0, cwd=Path.cwd())
+        launcher = plan.job.launcher
     else:
         plan = base_plan(subject, words, cwd=Path.cwd(), seed=0)
-    is_scenario = subject.name.endswith(SUFFIX)
-    launcher = plan.job.launcher if is_scenario else found_launcher(subject)
+        launcher = found_launcher(subject)
     if FACTS[launcher].lacks_part("call"):
         raise UsageError(
             f"{launcher} starts this job, and these runs are for jobs of Ray Train's",
@@ -197,13 +194,14 @@ def validation_case(
     nodes, costs = question.job.nodes, question.known_costs
     work_s = question.work_s + costs.begin_s
     scale = settings.scale or scale_for(market, nodes=nodes, work_s=work_s)
-    save_s = costs.step_s + costs.save_s + costs.upload_s + question.settings.preemption_poll_s
     away = _AWAY if question.job.min_nodes is None else _AWAY_ELASTIC
     fast = compressed(
         market,
         scale,
         away_s=away * costs.restart_s if settings.losses == "nodes" else 0.0,
-        notice_s=max(NOTICE_S, _NOTICE * save_s) if settings.losses == "notices" else 0.0,
+        notice_s=max(NOTICE_S, _NOTICE * question.notice_save_s)
+        if settings.losses == "notices"
+        else 0.0,
     )
     pool = pool_for(market, nodes=nodes)
     return ValidationCase(question, fast, pool, spares_starts=settings.losses == "kills")
@@ -219,9 +217,9 @@ def make_runs(
 ) -> int:
     """Make the runs that `folder` lacks, in time; return the number still missing."""
     missing = [n for n in range(settings.runs) if _recorded(folder, n) is None]
-    clock = SystemClock()
     if not missing:
         return 0
+    clock = SystemClock()
     start = clock.now_ns()
     with open_backend(settings.backend, settings.console) as backend:
         while missing and (within_s is None or seconds_since(start, clock) < within_s):
@@ -237,9 +235,8 @@ def compare_with_runs(
 ) -> Validation:
     """Compare the runs of a folder with the model's forecast of them."""
     analyses = [run for n in range(settings.runs) if (run := _recorded(folder, n)) is not None]
-    steps = case.question.job.steps
-    found: list[RunFigures | None] = [run_figures(analysis, steps=steps) for analysis in analyses]
-    finished = [history for history in found if history is not None]
+    figures = [run_figures(analysis, steps=case.question.job.steps) for analysis in analyses]
+    finished = [one for one in figures if one is not None]
     if not finished:
         raise UsageError(
             "no run of the validation came to its end", "Is the market too hard? See --scale."
@@ -259,7 +256,6 @@ def compare_with_runs(
         f"{_told(settings.losses, market)}; costs from {len(calibrated)} other runs"
     )
     until_s = case.run_s - fmean(lead_s(analysis.history) for analysis in analyses)
-    notes = (f"{lost} of {len(analyses)} runs did not finish in {until_s:.0f} s",) if lost else ()
     rows = compared_figures(
         asked,
         finished,
@@ -268,16 +264,17 @@ def compare_with_runs(
         until_s=until_s,
         cut_off=lost,
     )
+    notes = (f"{lost} of {len(analyses)} runs did not finish in {until_s:.0f} s",) if lost else ()
     return Validation(what, rows, notes)
 
 
 def _told(losses: Losses, market: Market) -> str:
+    away_s = f"{market.away_h * 3600:.2g} s"
     if losses == "nodes":
-        return f", each node away for {market.away_h * 3600:.2g} s in the mean"
+        return f", each node away for {away_s} in the mean"
     if losses == "notices":
-        late_s = market.away_h * 3600
         ahead = f"each announced {market.notice.seconds:.2g} s ahead"
-        return f", {ahead}, a new node there {late_s:.2g} s after it in the mean"
+        return f", {ahead}, a new node there {away_s} after it in the mean"
     return ""
 
 
@@ -318,20 +315,18 @@ def _losses_before_end(analysis: RunAnalysis) -> int:
 def _plan(settings: RunSettings, plan: Plan, case: ValidationCase, number: int) -> Plan:
     """Return the plan of one run: unlimited retries, and the ops of the market."""
     nodes, costs, seed = case.question.job.nodes, case.question.known_costs, settings.seed + number
+    market, pool, until_s = case.market, case.pool, case.run_s
     if settings.losses == "kills":
-        losses = drawn_losses(
-            case.market, nodes=nodes, pool=case.pool, until_s=case.run_s, seed=seed
-        )
-        drawn = NodeChanges(nodes, losses)
+        losses = drawn_losses(market, nodes=nodes, pool=pool, until_s=until_s, seed=seed)
     else:
-        drawn = drawn_changes(case.market, pool=case.pool, until_s=case.run_s, seed=seed)
-    clock = PlanClock(costs.schedule_s, JOIN_S[settings.backend], case.market.notice.seconds)
+        nodes, losses = drawn_changes(market, pool=pool, until_s=until_s, seed=seed)
+    clock = PlanClock(costs.schedule_s, JOIN_S[settings.backend], market.notice.seconds)
     return plan.model_copy(
         update={
-            "ops": timed_ops(drawn.each, settings.losses, clock),
+            "ops": timed_ops(losses, settings.losses, clock),
             "job": plan.job.model_copy(update={"failure": FailureBudget(max_failures=-1)}),
-            "shape": plan.shape.model_copy(update={"nodes": drawn.first}),
-            "limits": plan.limits.model_copy(update={"run_s": case.run_s}),
+            "shape": plan.shape.model_copy(update={"nodes": nodes}),
+            "limits": plan.limits.model_copy(update={"run_s": until_s}),
         }
     )
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from chaos.errors import UsageError
 from chaos.model.plan import BackendName, Op
-from chaos.preflight.capacity import capacity
+from chaos.preflight.capacity import PoolCapacity, capacity
 from chaos.preflight.market import LossNotice, Market, faster
 from chaos.preflight.trace import Trace
 
@@ -27,14 +27,6 @@ class NodeChange:
     #: numbers of their nodes
     lost: tuple[int, ...]
     came: int = 0
-
-
-@dataclass(frozen=True)
-class NodeChanges:
-    """A pool of `first` nodes at the beginning, and its changes."""
-
-    first: int
-    each: tuple[NodeChange, ...]
 
 
 def scale_for(market: Market, *, nodes: int, work_s: float) -> float:
@@ -96,32 +88,40 @@ def drawn_losses(
     """Draw the job's losses of workers, without loss of nodes; some of `pool` hold no worker."""
     rng = np.random.Generator(np.random.PCG64(seed))
     engine, found = capacity(market, pool, 1, rng), []
-    while engine.next_s[0] < until_s:
-        at_s, before = float(engine.next_s[0]), int(engine.up[0])
-        lost = int(engine.change()[0])
+    for at_s, before, lost in _changes(engine, until_s):
         hit = int(rng.hypergeometric(nodes, max(0, before - nodes), lost)) if lost else 0
         if hit:
             found.append(NodeChange(at_s, tuple(rng.permutation(nodes)[:hit].tolist())))
     return tuple(found)
 
 
-def drawn_changes(market: Market, *, pool: int, until_s: float, seed: int) -> NodeChanges:
-    """Draw the losses of `pool` nodes and the times of new ones, independent of the job."""
+def drawn_changes(
+    market: Market, *, pool: int, until_s: float, seed: int
+) -> tuple[int, tuple[NodeChange, ...]]:
+    """Draw the nodes up at first, and losses of `pool` nodes and the times of new ones.
+
+    They are independent of the job.
+    """
     rng = np.random.Generator(np.random.PCG64(seed))
     engine, found = capacity(market, pool, 1, rng), []
     first = joined = int(engine.up[0])
     up = list(range(first))
-    while engine.next_s[0] < until_s:
-        at_s = float(engine.next_s[0])
-        lost, now = int(engine.change()[0]), int(engine.up[0])
-        lost = max(lost, len(up) - now)
-        gone = sorted(rng.permutation(up)[:lost].tolist())
-        came = now - len(up) + lost
+    for at_s, _, lost in _changes(engine, until_s):
+        now = int(engine.up[0])
+        gone = sorted(rng.permutation(up)[: max(lost, len(up) - now)].tolist())
+        came = now - len(up) + len(gone)
         up = [node for node in up if node not in gone] + list(range(joined, joined + came))
         joined += came
         if gone or came:
             found.append(NodeChange(at_s, tuple(gone), came))
-    return NodeChanges(first, tuple(found))
+    return first, tuple(found)
+
+
+def _changes(engine: PoolCapacity, until_s: float) -> Iterator[tuple[float, int, int]]:
+    """Make the changes of a single run until then; yield the time, the nodes before, the lost."""
+    while engine.next_s[0] < until_s:
+        at_s, before = float(engine.next_s[0]), int(engine.up[0])
+        yield at_s, before, int(engine.change()[0])
 
 
 # -- ops by the clock ---------------------------------------------------------------------------
@@ -153,21 +153,20 @@ class PlanClock:
 
 def timed_ops(changes: Sequence[NodeChange], losses: Losses, clock: PlanClock) -> tuple[Op, ...]:
     """Return the ops of a market's changes, in the order of their times."""
-    entries = (entry for change in changes for entry in _entries(change, losses, clock))
-    ordered = sorted(entries, key=lambda entry: entry["at"]["seconds"])
-    return tuple(Op.model_validate({"index": n, **entry}) for n, entry in enumerate(ordered))
+    entries = [entry for change in changes for entry in _entries(change, losses, clock)]
+    entries.sort(key=lambda entry: entry["at"]["seconds"])
+    return tuple(Op.model_validate({"index": n, **entry}) for n, entry in enumerate(entries))
 
 
 def _entries(change: NodeChange, losses: Losses, clock: PlanClock) -> Iterator[dict[str, Any]]:
     notice_s = min(clock.notice_s, change.at_s) if losses == "notices" else 0.0
-    at = clock.at(change.at_s - notice_s)
     faults: dict[Losses, dict[str, Any]] = {
         "kills": {"kill_worker": {}},
         "nodes": {"kill_node": {}},
         "notices": {"preempt_node": {"notice_s": round(notice_s, 3)}},
     }
     for node in change.lost:
-        yield {"at": at, "node": node, **faults[losses]}
+        yield {"at": clock.at(change.at_s - notice_s), "node": node, **faults[losses]}
     if change.came:
         came = {"nodes": change.came}
         yield {"at": clock.at(change.at_s - clock.join_s), "return_capacity": came}
@@ -212,8 +211,8 @@ def follow_nodes(trace: Trace, *, pool: int, least: int, seed: int) -> FollowedN
             place=trace.name,
         )
     ups, changes = _walk(trace, pool, draws)
-    half = [n for n, change in enumerate(changes) if change.at_s <= trace.span_s / 2]
-    begins = [n for n in half if ups[n] >= least]
+    half_s = trace.span_s / 2
+    begins = [n for n, up in enumerate(ups) if up >= least and changes[n].at_s <= half_s]
     if not begins:
         raise UsageError(
             f"of {pool} nodes drawn from the trace never {least} are up at once in its first half",
@@ -222,9 +221,12 @@ def follow_nodes(trace: Trace, *, pool: int, least: int, seed: int) -> FollowedN
         )
     first = draws.choice(begins)
     since_s = changes[first].at_s
-    later = [change for change in changes[first + 1 :] if change.lost or change.back]
-    moved = (PoolChange(c.at_s - since_s, c.lost, c.back) for c in later)
-    return FollowedNodes(since_s, ups[first], tuple(moved))
+    later = [
+        PoolChange(change.at_s - since_s, change.lost, change.back)
+        for change in changes[first + 1 :]
+        if change.lost or change.back
+    ]
+    return FollowedNodes(since_s, ups[first], tuple(later))
 
 
 def _walk(trace: Trace, pool: int, draws: random.Random) -> tuple[list[int], list[PoolChange]]:
@@ -336,11 +338,8 @@ class TraceWalk:
         since_s, gone = now_s, 0
         while up < self.pace.least:
             if not changes:  # the trace ends; the missing nodes join a second later
-                return (
-                    [*came, (self.pace.least - up, now_s - since_s + 1.0)],
-                    self.pace.least,
-                    now_s,
-                )
+                came.append((self.pace.least - up, now_s - since_s + 1.0))
+                return came, self.pace.least, now_s
             change = changes.pop(0)
             now_s, net = change.at_s / scale, change.back - change.lost
             up, gone = up + net, gone + max(0, -net)

@@ -20,7 +20,7 @@ import numpy as np
 from chaos.errors import UsageError
 from chaos.preflight.capacity import HOUR_S, Flags, Floats, Memoryless, capacity
 from chaos.preflight.estimate import Chance, Spread, chance, spread
-from chaos.preflight.market import Exponential, Market, Notice, loss_interval_s
+from chaos.preflight.market import Exponential, LossNotice, Market, loss_interval_s
 from chaos.preflight.question import Question
 from chaos.preflight.runs import SimulatedRuns
 

@@ -183,7 +183,7 @@ def _up_to(high: float) -> str:
     return f"to {high:.2f}" if math.isfinite(high) else "or more"
 
 
-def _advised(words: str, notice: Notice) -> tuple[Market, tuple[str, ...]]:
+def _advised(words: str, notice: LossNotice) -> tuple[Market, tuple[str, ...]]:
     path, _, type_ = words.rpartition(":")
     file, _, region = path.rpartition(":")
     if not file or not region or not type_:

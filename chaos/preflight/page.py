@@ -1,34 +1,32 @@
 """The answer as one HTML page that loads nothing."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 
 import altair as alt
 
 from chaos import __version__
 from chaos.preflight.answer import Answer
-from chaos.preflight.estimate import Chance, in_hours, in_s
+from chaos.preflight.capacity import Availability
+from chaos.preflight.estimate import in_hours, in_s
 from chaos.preflight.forecast import Forecast
 from chaos.preflight.intervals import Curve
+from chaos.preflight.question import JobShape
 from chaos.preflight.render import (
-    Cells,
+    LOOKS,
     border,
     changes_head,
     figure_notes,
     figure_rows,
-    finish_cells,
     finish_unit,
-    goal_rows,
     interval,
     pasted,
     points,
     signed,
     when,
 )
-from chaos.preflight.verdict import Word
+from chaos.preflight.saving import NoticeCell
 from chaos.report import chart as ch
 from chaos.report.html import drawings, pages
-from chaos.report.outcome import Tone
 from chaos.words import plural
 
 HEIGHT = 240
@@ -43,20 +41,23 @@ _PARTS: Mapping[str, tuple[str, str]] = {
 }
 
 
-def charts(answer: Answer) -> tuple[ch.Chart, ...]:
-    """Return every drawing for which the answer has figures."""
-    found: list[ch.Chart] = []
+def charts(answer: Answer) -> Iterator[ch.Chart]:
+    """Yield every drawing for which the answer has figures."""
     if answer.forecast is not None:
-        found.append(ledger_chart(answer.forecast))
+        yield ledger_chart(answer.forecast)
     if answer.curve is not None:
-        found.append(curve_chart(answer.curve, answer.question.interval_s))
-    if answer.finish_bins:
-        found.append(finish_chart(answer))
+        yield curve_chart(answer.curve, answer.question.interval_s)
+    if answer.forecast is not None and answer.finish_bins:
+        yield finish_chart(answer, answer.forecast)
     if answer.availability is not None:
-        found += [availability_chart(answer), losses_chart(answer)]
+        yield availability_chart(answer.availability, answer.question.job)
+        yield losses_chart(answer.availability)
     if answer.grace:
-        found.append(grace_chart(answer))
-    return tuple(found)
+        yield grace_chart(answer.grace)
+
+
+def _laid(rows: Mapping[str, ch.Rows], *layers: alt.Chart, height: int = HEIGHT) -> ch.Drawing:
+    return ch.Drawing(alt.layer(*layers).properties(height=height), rows)
 
 
 def ledger_chart(seen: Forecast) -> ch.Chart:
@@ -77,7 +78,7 @@ def ledger_chart(seen: Forecast) -> ch.Chart:
     words = ", ".join(f"{row['part']} {row['share']:.1%}" for row in rows)
     return ch.drawn(
         "ledger",
-        ch.Drawing(alt.layer(bar).properties(height=SLIM), {"parts": rows}),
+        _laid({"parts": rows}, bar, height=SLIM),
         title="Where the time goes",
         label=words,
         caption=f"All simulated runs together: {words}.",
@@ -88,19 +89,15 @@ def ledger_chart(seen: Forecast) -> ch.Chart:
 def curve_chart(curve: Curve, here_s: float) -> ch.Chart:
     """Draw goodput against the interval: simulated, by Daly's equation, and at the set one."""
     low, high = curve.flat_s
-    rows = [
+    points = [
         {"s": p.seconds, "simulated": p.simulated, "low": p.low, "high": p.high, "theory": p.theory}
         for p in curve.points
     ]
-    data: dict[str, ch.Rows] = {
-        "points": rows,
-        "flat": [{"from": low, "to": high}],
-        "here": [{"s": here_s}],
-    }
+    rows = {"points": points, "flat": [{"from": low, "to": high}], "here": [{"s": here_s}]}
     best = curve.best
     return ch.drawn(
         "interval",
-        ch.Drawing(_curve_layers().properties(height=HEIGHT), data),
+        _laid(rows, *_curve_layers()),
         title="Goodput against the checkpoint interval",
         label=f"best simulated goodput {best.simulated:.1%} at {in_s(best.seconds)}; "
         f"flat from {in_s(low)} to {in_s(high)}; set: {in_s(here_s)}",
@@ -115,7 +112,7 @@ def curve_chart(curve: Curve, here_s: float) -> ch.Chart:
     )
 
 
-def _curve_layers() -> alt.LayerChart:
+def _curve_layers() -> tuple[alt.Chart, ...]:
     scale = alt.Scale(type="log", nice=False)
     x = alt.X("s:Q", title="training between two checkpoints, s", scale=scale)
     of_interest = alt.Scale(zero=False)
@@ -131,7 +128,7 @@ def _curve_layers() -> alt.LayerChart:
     ]
     line = base.mark_line(color=ch.RUN, point=alt.OverlayMarkDef(color=ch.RUN))
     rule = ch.named("here").mark_rule(color=ch.FAULT, strokeWidth=1.5)
-    return alt.layer(
+    return (
         flat.encode(x=alt.X("from:Q", scale=scale), x2="to:Q"),
         band,
         theory,
@@ -140,10 +137,8 @@ def _curve_layers() -> alt.LayerChart:
     )
 
 
-def finish_chart(answer: Answer) -> ch.Chart:
+def finish_chart(answer: Answer, seen: Forecast) -> ch.Chart:
     """Draw the distribution of finish times, and the deadline."""
-    seen = answer.forecast
-    assert seen is not None
     unit, each = finish_unit(seen)
     rows = [
         {"from": low * each, "to": high * each, "runs": n, "none": 0}
@@ -171,7 +166,7 @@ def finish_chart(answer: Answer) -> ch.Chart:
     )
     return ch.drawn(
         "finish",
-        ch.Drawing(alt.layer(*layers).properties(height=HEIGHT), data),
+        _laid(data, *layers),
         title="When it finishes",
         label=text,
         caption=f"{text}. The last bar holds all that take longer.",
@@ -179,10 +174,8 @@ def finish_chart(answer: Answer) -> ch.Chart:
     )
 
 
-def availability_chart(answer: Answer) -> ch.Chart:
+def availability_chart(seen: Availability, job: JobShape) -> ch.Chart:
     """Draw the number of nodes that are up over time."""
-    seen, job = answer.availability, answer.question.job
-    assert seen is not None
     rows = [
         {"h": h, "low": low, "middle": middle, "high": high}
         for h, low, middle, high in zip(seen.at_h, seen.low, seen.middle, seen.high, strict=True)
@@ -194,14 +187,10 @@ def availability_chart(answer: Answer) -> ch.Chart:
     )
     line = base.mark_line(color=ch.RUN, interpolate="step-after").encode(x=x, y="middle:Q")
     rule = ch.named("need").mark_rule(color=ch.FAULT, strokeDash=[4, 3]).encode(y="nodes:Q")
-    least = job.min_nodes or job.nodes
-    drawing = ch.Drawing(
-        alt.layer(band, line, rule).properties(height=HEIGHT),
-        {"up": rows, "need": [{"nodes": least}]},
-    )
+    need = [{"nodes": job.min_nodes or job.nodes}]
     return ch.drawn(
         "availability",
-        drawing,
+        _laid({"up": rows, "need": need}, band, line, rule),
         title="Nodes that are up",
         label=f"how many of {job.pool} nodes are up over time: "
         f"{seen.low[-1]:.0f} to {seen.high[-1]:.0f} at the end",
@@ -214,10 +203,8 @@ def availability_chart(answer: Answer) -> ch.Chart:
     )
 
 
-def losses_chart(answer: Answer) -> ch.Chart:
+def losses_chart(seen: Availability) -> ch.Chart:
     """Draw the number of nodes lost per hour over time."""
-    seen = answer.availability
-    assert seen is not None
     rows = [
         {"h": h, "losses": n} for h, n in zip(seen.at_h[1:], seen.losses_per_h[1:], strict=True)
     ]
@@ -231,7 +218,7 @@ def losses_chart(answer: Answer) -> ch.Chart:
     most = max(rows, key=lambda row: row["losses"])
     return ch.drawn(
         "losses",
-        ch.Drawing(alt.layer(line).properties(height=HEIGHT // 2), {"losses": rows}),
+        _laid({"losses": rows}, line, height=HEIGHT // 2),
         title="Losses over time",
         label=f"{mean:.2f} nodes lost per hour on average, at most "
         f"{most['losses']:.2f} after {most['h']:.0f} hours",
@@ -240,7 +227,7 @@ def losses_chart(answer: Answer) -> ch.Chart:
     )
 
 
-def grace_chart(answer: Answer) -> ch.Chart:
+def grace_chart(cells: Sequence[NoticeCell]) -> ch.Chart:
     """Draw the notices and uploads with which a save on notice is committed."""
     rows = [
         {
@@ -250,7 +237,7 @@ def grace_chart(answer: Answer) -> ch.Chart:
             "saved": cell.steps_saved,
             "text": f"{cell.commits:.0%}",
         }
-        for cell in answer.grace
+        for cell in cells
     ]
     notices = list(dict.fromkeys(row["notice"] for row in rows))
     uploads = list(dict.fromkeys(row["upload"] for row in rows))
@@ -271,7 +258,7 @@ def grace_chart(answer: Answer) -> ch.Chart:
     text = base.mark_text().encode(x=x, y=y, text="text:N")
     return ch.drawn(
         "grace",
-        ch.Drawing(alt.layer(box, text).properties(height=34 * len(uploads)), {"cells": rows}),
+        _laid({"cells": rows}, box, text, height=34 * len(uploads)),
         title="Which notice is long enough",
         label="probability that a save on notice commits, by notice and upload time",
         caption="Probability that a save on notice commits; the market's own reliability of "
@@ -282,28 +269,21 @@ def grace_chart(answer: Answer) -> ch.Chart:
 
 # -- the page -----------------------------------------------------------------------------------
 
-_LOOKS: dict[Word, tuple[Tone, str]] = {
-    "go": ("good", "✓"),
-    "go with changes": ("open", "!"),
-    "no-go": ("bad", "✗"),
-    "cannot tell": ("calm", "?"),
-}
 _env = pages("chaos.preflight")
 
 
 def render_answer(answer: Answer) -> str:
     """Return the page of an answer: the verdict first, then its evidence."""
-    drawn, (tone, sign) = charts(answer), _LOOKS[answer.word]
+    drawn, look = [*charts(answer)], LOOKS[answer.word]
     return _env.get_template("preflight.html.j2").render(
         answer=answer,
         question=answer.question,
         costs=answer.question.costs.model_dump() if answer.question.costs else {},
-        tone=tone,
-        sign=sign,
+        look=look,
         facts=facts(answer),
         notes=figure_notes(answer),
         border=border(answer),
-        rows=(*figure_rows(answer), *goal_rows(answer)),
+        rows=figure_rows(answer),
         charts=drawn,
         **drawings(drawn),
         points=points,
@@ -318,42 +298,29 @@ def render_answer(answer: Answer) -> str:
     )
 
 
-@dataclass(frozen=True)
-class Ranged:
-    """A figure at the top of the page, with its range."""
-
-    name: str
-    value: str
-    range: str
-
-
-def facts(answer: Answer) -> tuple[Ranged, ...]:
-    """Return the figures at the top: 5 to 95 % of runs, or a share's 95 % interval."""
+def facts(answer: Answer) -> tuple[tuple[str, str, str], ...]:
+    """Return the figures at the top, each a name, the figure, and its range."""
     seen = answer.forecast
     if seen is None:
         return ()
-    (unit, _), (low, _, high) = finish_unit(seen), finish_cells(seen)
+    unit, rows = finish_unit(seen)[0], {name: cells for name, *cells in figure_rows(answer)}
+    low, _, high, _ = rows[f"finishes after, {unit}"]
+    costs = [name for name in rows if name.startswith("cost")]
+    ranged = [
+        (name, middle, low if low == high else f"{low} to {high}")
+        for name in ("goodput", *costs, "restarts")
+        for low, middle, high, _ in [rows[name]]
+    ]
+    shares = [
+        (name, f"{of.share:.1%}", f"{of.low:.1%} to {of.high:.1%}")
+        for name, of in (("runs that finish", seen.finishes), ("retries run out", seen.spent))
+    ]
     middle = when(seen, seen.finish_h.middle).removeprefix("after ")
-    by_row = {row[0]: row for row in figure_rows(answer)}
-    return (
-        _fact("goodput", by_row["goodput"]),
-        Ranged("finishes after", middle, _range(low, high, unit)),
-        *(_fact(name, row) for name, row in by_row.items() if name.startswith("cost")),
-        _fact("restarts", by_row["restarts"]),
-        _share("runs that finish", seen.finishes),
-        _share("retries run out", seen.spent),
-    )
+    finish = ("finishes after", middle, _range(low, high, unit))
+    return (ranged[0], finish, *ranged[1:], *shares)
 
 
 def _range(low: str, high: str, unit: str) -> str:
     if "never" in (low, high):
         return low if low == high else f"{low} {unit} to {high}"
     return f"{low} {unit}" if low == high else f"{low} to {high} {unit}"
-
-
-def _fact(name: str, row: Cells) -> Ranged:
-    return Ranged(name, row[2], row[1] if row[1] == row[3] else f"{row[1]} to {row[3]}")
-
-
-def _share(name: str, of: Chance) -> Ranged:
-    return Ranged(name, f"{of.share:.1%}", f"{of.low:.1%} to {of.high:.1%}")

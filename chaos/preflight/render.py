@@ -4,7 +4,7 @@ import json
 import math
 import shlex
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import Group as Lines
 from rich.console import RenderableType
@@ -13,36 +13,49 @@ from rich.text import Text
 
 from chaos.preflight.advice import Advice, Counsel
 from chaos.preflight.answer import Answer
-from chaos.preflight.estimate import Chance, Estimate, Spread, in_hours, in_percent, in_s, unit_of
+from chaos.preflight.estimate import Estimate, Spread, in_hours, in_percent, in_s, unit_of
 from chaos.preflight.forecast import Forecast, on_demand_s
 from chaos.preflight.question import Question
 from chaos.preflight.rules.rule import RuleFinding
 from chaos.preflight.validation import FigureComparison, Validation
 from chaos.preflight.verdict import Word
 from chaos.report.markdown import table as markdown_table
+from chaos.report.outcome import Tone
 from chaos.report.screen import bare_table, labelled, numbers, on_one_line
+from chaos.words import begun
 
 SHOWN = 5
 ENDLESS = "each by itself, with retries without limit but in the rows of budgets"
 LEAST_SHOWN = 0.0005
-_LOOKS: dict[Word, tuple[str, str]] = {
-    "go": ("✓", "green"),
-    "go with changes": ("!", "yellow"),
-    "no-go": ("✗", "bold red"),
-    "cannot tell": ("?", "bold blue"),
+
+
+class Look(NamedTuple):
+    """The signs of a verdict: in a terminal and on a page, and in Markdown."""
+
+    mark: str
+    style: str
+    tone: Tone
+    emoji: str
+
+
+LOOKS: dict[Word, Look] = {
+    "go": Look("✓", "green", "good", "✅"),
+    "go with changes": Look("!", "yellow", "open", "⚠️"),
+    "no-go": Look("✗", "bold red", "bad", "❌"),
+    "cannot tell": Look("?", "bold blue", "calm", "❔"),
 }
 _WEIGHTS = {"stops": ("✗", "red"), "costs": ("!", "yellow"), "advice": ("·", "dim")}
 
 
 def show_answer(answer: Answer, *, page: str | None = None) -> RenderableType:
     """Return the verdict, its figures, the findings, the changes, and the evidence."""
-    mark, style = _LOOKS[answer.word]
+    look = LOOKS[answer.word]
     lines: list[RenderableType] = [
-        Text(f"{mark} {answer.word}: {answer.why}", style=style),
+        Text(f"{look.mark} {answer.word}: {answer.why}", style=look.style),
         Text(""),
     ]
     if answer.forecast is not None:
-        lines += [figures(answer), *(Text(note, style="dim") for note in figure_notes(answer))]
+        lines += [_figures(answer), *(Text(note, style="dim") for note in figure_notes(answer))]
         lines.append(Text(""))
     if answer.findings:
         lines += [_findings(answer.findings), Text("")]
@@ -56,17 +69,14 @@ def show_answer(answer: Answer, *, page: str | None = None) -> RenderableType:
     return Lines(*lines)
 
 
-def figures(answer: Answer) -> Table:
-    """Return the forecast as rows of 5, 50 and 95 %, with the median after the changes.
-
-    For shares of runs the columns are the share, and its 95 % interval.
-    """
-    table = _table("", "5 %", "50 %", "95 %")
-    if answer.after is not None:
-        table.add_column("changed", justify="right", no_wrap=True)
-    width = 4 if answer.after is None else 5
-    for row in (*figure_rows(answer), *goal_rows(answer)):
-        table.add_row(Text(row[0]), *row[1:width])
+def _figures(answer: Answer) -> Table:
+    """Return the forecast as rows of 5, 50 and 95 %, with the median after the changes."""
+    columns = (
+        ("5 %", "50 %", "95 %") if answer.after is None else ("5 %", "50 %", "95 %", "changed")
+    )
+    table = _table("", *columns)
+    for name, *cells in figure_rows(answer):
+        table.add_row(Text(name), *cells[: len(columns)])
     return table
 
 
@@ -211,13 +221,6 @@ def _table(head: str, *columns: str) -> Table:
 
 # -- Markdown -----------------------------------------------------------------------------------
 
-_MARKS: dict[Word, str] = {
-    "go": "✅",
-    "go with changes": "⚠️",
-    "no-go": "❌",
-    "cannot tell": "❔",
-}
-
 
 def render_summary(answer: Answer) -> str:
     """Return verdict, figures, findings and changes as Markdown."""
@@ -225,12 +228,12 @@ def render_summary(answer: Answer) -> str:
 
 
 def _lines(answer: Answer) -> Iterator[str]:
-    yield f"### {_MARKS[answer.word]} preflight: {answer.word}"
+    yield f"### {LOOKS[answer.word].emoji} preflight: {answer.word}"
     yield ""
     yield f"{_cell(answer.question.preflight)} on the market {_cell(answer.question.market.name)}."
     yield f"{_cell(answer.why)}."
     if answer.forecast is not None:
-        yield from _figures(answer, answer.forecast)
+        yield from _figure_lines(answer, answer.forecast)
     yield from _found("what is wrong", answer.findings)
     if answer.ignored:
         yield ""
@@ -252,8 +255,8 @@ def _lines(answer: Answer) -> Iterator[str]:
         yield f"Note: {_cell(note)}."
 
 
-def _figures(answer: Answer, seen: Forecast) -> Iterator[str]:
-    rows = [row[:4] for row in (*figure_rows(answer), *goal_rows(answer))]
+def _figure_lines(answer: Answer, seen: Forecast) -> Iterator[str]:
+    rows = [row[:4] for row in figure_rows(answer)]
     yield ""
     yield from markdown_table(("", "5 %", "50 %", "95 %"), map(_cells, rows))
     yield ""
@@ -261,7 +264,7 @@ def _figures(answer: Answer, seen: Forecast) -> Iterator[str]:
     yield f"{seen.runs} simulated runs, seed {answer.effort.seed}."
     yield from (f"{note} " for note in figure_notes(answer))
     if (text := border(answer)) is not None:
-        yield f"{text[:1].upper()}{text[1:]}."
+        yield f"{begun(text)}."
 
 
 def _found(head: str, findings: Sequence[RuleFinding]) -> Iterator[str]:
@@ -296,45 +299,51 @@ MANY_CUT_OFF = 0.05  # with fewer runs cut off, the figures of 5 to 95 % are tho
 
 
 def figure_rows(answer: Answer) -> tuple[Cells, ...]:
-    """Return (name with its unit, 5 %, 50 %, 95 %, 50 % with the changes) of each distribution."""
-    seen, after = answer.forecast, answer.after
-    if seen is None:
-        return ()
-    unit, each = finish_unit(seen)
-    kinds = [
-        ("goodput", "goodput", "{:.1%}", 1.0),
-        (f"finishes after, {unit}", "finish_h", "{:.1f}", each),
-        ("restarts", "restarts", "{:.0f}", 1.0),
-        ("steps done again", "lost_steps", "{:,.0f}", 1.0),
-        ("cost, of on-demand", "cost", "{:.0%}", 1.0),
-    ]
-    dear = on_demand_price(answer.question)
-    if dear is not None:
-        kinds.append((f"cost, {answer.question.costs.currency}", "cost", "{:,.0f}", dear))  # type: ignore[union-attr]
-    return tuple(
-        (
-            name,
-            *_spread_cells(seen, field, form, times),
-            "-" if after is None else _spread_cells(after, field, form, times)[1],
-        )
-        for name, field, form, times in kinds
-    )
+    """Return (name with its unit, 5 %, 50 %, 95 %, 50 % with the changes) of each distribution.
 
-
-def goal_rows(answer: Answer) -> tuple[Cells, ...]:
-    """Return (what, low, share, high, share with the changes) of runs, each a 95 % interval.
-
-    Every goal, and the share in which retries run out.
+    Rows of shares of runs have the lower end of their 95 % interval, the share, and the upper end.
     """
-    seen, after = answer.forecast, answer.after
-    if seen is None:
+    if answer.forecast is None:
         return ()
-    goals = (
-        (f"meets: {name}", chance, None if after is None else after.meets[name])
-        for name, chance in seen.meets.items()
+    unit = finish_unit(answer.forecast)
+    before = _cells_by_name(answer.question, answer.forecast, unit)
+    after = None if answer.after is None else _cells_by_name(answer.question, answer.after, unit)
+    return tuple(
+        (name, *cells, "-" if after is None else after[name][1]) for name, cells in before.items()
     )
-    spent = ("retries run out", seen.spent, None if after is None else after.spent)
-    return tuple(_shares(*row) for row in (*goals, spent))
+
+
+def _cells_by_name(
+    question: Question, seen: Forecast, finish_unit: tuple[str, float]
+) -> dict[str, tuple[str, str, str]]:
+    unit, each = finish_unit
+    never = "never" if seen.watched_h is None else f"> {seen.watched_h * each:.0f}"
+    least = "≥ " if seen.cut_off.share >= MANY_CUT_OFF else ""
+    cells = {
+        "goodput": _spread_cells(seen.goodput, "{:.1%}"),
+        f"finishes after, {unit}": _spread_cells(seen.finish_h, "{:.1f}", each, unseen=never),
+        "restarts": _spread_cells(seen.restarts, f"{least}{{:.0f}}"),
+        "steps done again": _spread_cells(seen.lost_steps, f"{least}{{:,.0f}}"),
+        "cost, of on-demand": _spread_cells(seen.cost, "{:.0%}"),
+    }
+    if (price := on_demand_price(question)) is not None:
+        name = f"cost, {question.known_costs.currency}"
+        cells[name] = _spread_cells(seen.cost, "{:,.0f}", price)
+    shares = {f"meets: {name}": chance for name, chance in seen.meets.items()}
+    for name, of in {**shares, "retries run out": seen.spent}.items():
+        cells[name] = f"{of.low:.1%}", f"{of.share:.1%}", f"{of.high:.1%}"
+    return cells
+
+
+def _spread_cells(
+    spread: Spread, form: str, times: float = 1.0, *, unseen: str = "-"
+) -> tuple[str, str, str]:
+    """Return the figures, `unseen` for one that is infinite."""
+    low, middle, high = (
+        form.format(value * times) if math.isfinite(value) else unseen
+        for value in (spread.low, spread.middle, spread.high)
+    )
+    return low, middle, high
 
 
 def figure_notes(answer: Answer) -> tuple[str, ...]:
@@ -353,10 +362,10 @@ def figure_notes(answer: Answer) -> tuple[str, ...]:
             "a run does not finish, over that of the part of the work that it did: above 100 % "
             "it is dearer than on demand."
         )
-    dear, costs = on_demand_price(answer.question), answer.question.costs
-    if dear is not None and costs is not None:
+    if (price := on_demand_price(answer.question)) is not None:
+        costs = answer.question.known_costs
         notes.append(
-            f"On demand the training costs {costs.currency} {dear:,.0f}, at "
+            f"On demand the training costs {costs.currency} {price:,.0f}, at "
             f"{costs.price_per_node_hour:g} per node-hour."
         )
     return tuple(notes)
@@ -394,32 +403,3 @@ def when(seen: Forecast, hours: float) -> str:
     if math.isfinite(hours):
         return f"after {in_hours(hours)}"
     return "never" if seen.watched_h is None else f"not within {in_hours(seen.watched_h)}"
-
-
-def finish_cells(seen: Forecast) -> tuple[str, str, str]:
-    """Return 5, 50 and 95 % of the finish times, in the unit of them all."""
-    return _spread_cells(seen, "finish_h", "{:.1f}", finish_unit(seen)[1])
-
-
-def _shares(name: str, chance: Chance, after: Chance | None) -> Cells:
-    low, share, high = (f"{value:.1%}" for value in (chance.low, chance.share, chance.high))
-    return name, low, share, high, "-" if after is None else f"{after.share:.1%}"
-
-
-def _spread_cells(seen: Forecast, field: str, form: str, times: float) -> tuple[str, str, str]:
-    spread: Spread = getattr(seen, field)
-    counted = field in ("restarts", "lost_steps") and seen.cut_off.share >= MANY_CUT_OFF
-    low, middle, high = (
-        _figure(value * times, form, seen if field == "finish_h" else None, times)
-        for value in (spread.low, spread.middle, spread.high)
-    )
-    return (f"≥ {low}", f"≥ {middle}", f"≥ {high}") if counted else (low, middle, high)
-
-
-def _figure(value: float, form: str, finish: Forecast | None, times: float) -> str:
-    """Return a figure; for a finish that was not seen, the end of the watch."""
-    if math.isfinite(value):
-        return form.format(value)
-    if finish is None:
-        return "-"
-    return "never" if finish.watched_h is None else f"> {finish.watched_h * times:.0f}"

@@ -110,11 +110,11 @@ AWAY = compressed(Market(lifetime=Exponential(mtbf_h=1)), 3600, away_s=0.5)  # a
 
 
 def test_a_node_is_lost_once_and_one_that_comes_has_a_number_of_its_own() -> None:
-    drawn = drawn_changes(AWAY, pool=3, until_s=200, seed=7)
+    first, drawn = drawn_changes(AWAY, pool=3, until_s=200, seed=7)
 
-    lost = [node for change in drawn.each for node in change.lost]
-    joined, up = drawn.first, set(range(drawn.first))
-    for change in drawn.each:
+    lost = [node for change in drawn for node in change.lost]
+    joined, up = first, set(range(first))
+    for change in drawn:
         assert set(change.lost) <= up
         up = (up - set(change.lost)) | set(range(joined, joined + change.came))
         joined += change.came
@@ -123,18 +123,18 @@ def test_a_node_is_lost_once_and_one_that_comes_has_a_number_of_its_own() -> Non
 
 
 def test_nodes_are_away_as_long_as_the_market_says() -> None:
-    drawn = drawn_changes(AWAY, pool=1, until_s=4000, seed=1)
+    _, drawn = drawn_changes(AWAY, pool=1, until_s=4000, seed=1)
 
-    losses = [change.at_s for change in drawn.each if change.lost]
-    returns = [change.at_s for change in drawn.each if change.came]
+    losses = [change.at_s for change in drawn if change.lost]
+    returns = [change.at_s for change in drawn if change.came]
     away = [back - gone for gone, back in zip(losses, returns, strict=False)]
     assert sum(away) / len(away) == pytest.approx(0.5, rel=0.1)
 
 
 def test_a_node_that_is_replaced_at_once_comes_as_the_other_goes() -> None:
-    drawn = drawn_changes(compressed(preset("hot-4h"), 3000), pool=2, until_s=60, seed=0)
+    _, drawn = drawn_changes(compressed(preset("hot-4h"), 3000), pool=2, until_s=60, seed=0)
 
-    assert all(len(change.lost) == change.came for change in drawn.each)
+    assert all(len(change.lost) == change.came for change in drawn)
 
 
 CLOCK = PlanClock(placed_s=1.0, join_s=2.0, notice_s=3.0)

@@ -22,7 +22,7 @@ _CHANGES = re.compile(r"\{(time|now|date|uuid|random|pid)\b|\$\(|`")
 def _far_from_best_simulated(question: Question, predictions: Predictions) -> str | None:
     if predictions.curve is None:
         return None
-    best, here = told.curve.best, told.curve.at(question.job.checkpoint_every_steps)
+    best, here = predictions.curve.best, predictions.curve.at(question.job.checkpoint_every_steps)
     more = best.simulated - here.simulated
     if more <= FLAT:
         return None
