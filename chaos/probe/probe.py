@@ -161,6 +161,8 @@ class Probe:
         self._watchers.losses = self._steps.open_losses
         self._steps.has_gradients = self._watchers.has_gradients
         self._steps.versions = self._watchers.versions
+        self._steps.gradient_mark = self._watchers.gradient_mark
+        self._steps.drop_inputs = self._watchers.drop_inputs
         self._steps.install()
         watch_loaders(self.loaders_changed)
         keep_first_buckets(ranks)

@@ -42,8 +42,9 @@ class StepHook:
 
     `gradients_due` is called before the first `backward()` of an attempt, and before the
     first one after a report that came while gradients were accumulated for a step.
-    `has_gradients`, set later, returns whether any gradient is left for a step, `versions`
-    counts how often parameters were changed.
+    Set later: `has_gradients` returns whether any gradient is left for a step, `versions`
+    how often parameters were changed, `gradient_mark` what differs once gradients were
+    cleared, and `drop_inputs` drops the inputs that were backpropagated.
     """
 
     _installed: ClassVar["StepHook | None"] = None
@@ -66,7 +67,10 @@ class StepHook:
         self._gradients_due = gradients_due
         self.has_gradients: Callable[[], bool] = lambda: True
         self.versions: Callable[[], tuple[int, ...]] = tuple
+        self.gradient_mark: Callable[[], tuple[int, ...] | None] = tuple
+        self.drop_inputs: Callable[[], None] = lambda: None
         self._versions: tuple[int, ...] = ()
+        self._mark: tuple[int, ...] | None = ()
         self._may_wait = gradients_due is not None
         self._is_empty = self._is_stepping = False
         self.has_trained = False
@@ -89,6 +93,8 @@ class StepHook:
         original = torch.Tensor.backward
 
         def backward(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._since_step:
+                self._drop_if_cleared()
             if self._may_wait:
                 self._backward_begins()
             if not self._since_step:
@@ -103,6 +109,7 @@ class StepHook:
         # step that follows, in each attempt anew.
         for owner in (torch.optim.Optimizer, torch.nn.Module):
             owner.zero_grad = self._dropping(owner.zero_grad)
+        torch.nn.Module.load_state_dict = self._loading(torch.nn.Module.load_state_dict)
         register_optimizer_step_pre_hook(lambda optimizer, *_: self._begins(optimizer))
         register_optimizer_step_post_hook(lambda *_: self._stepped())
         StepHook._installed = self
@@ -123,16 +130,42 @@ class StepHook:
 
         return dropping
 
+    def _loading(self, load: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a `load_state_dict` that is no move of the parameters by an open window."""
+
+        @functools.wraps(load)
+        def loading(owner: Any, *args: Any, **kwargs: Any) -> Any:
+            result = load(owner, *args, **kwargs)
+            if self._since_step and os.getpid() == self._pid:
+                self._window_begins()
+            return result
+
+        return loading
+
     def _window_begins(self) -> None:
         try:
             self._versions = self.versions()
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
             self._failed("gradients", error)
 
+    def _drop_if_cleared(self) -> None:
+        """Drop the open window if its gradients were cleared by assignment, or in place."""
+        if os.getpid() != self._pid or self._is_stepping:
+            return
+        try:
+            is_cleared = self.gradient_mark() != self._mark
+        except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's call
+            self._failed("gradients", error)
+            return
+        if is_cleared:
+            self._drop_if_empty()
+
     def _drop_if_empty(self) -> None:
         try:
             # Sharpness-aware training moves the parameters by gradients that it then throws away.
-            if self.versions() == self._versions and not self.has_gradients():
+            # Optimizers that were made since are no sign of that.
+            versions = self.versions()[: len(self._versions)]
+            if versions == self._versions and not self.has_gradients():
                 self._forget()
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's call
             self._failed("gradients", error)
@@ -171,8 +204,7 @@ class StepHook:
         if self._since_step:
             self._may_wait = self._gradients_due is not None
         self._since_step.clear()
-        if self._given is not None:
-            self._given()
+        self.drop_inputs()
 
     def _backward_begins(self) -> None:
         """Look at the gradients before this `backward()` adds to them."""
@@ -188,6 +220,10 @@ class StepHook:
         if os.getpid() == self._pid and tensor.numel() == 1:
             self.has_trained = True
             self._since_step.append(tensor.detach())
+            try:
+                self._mark = self.gradient_mark()
+            except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
+                self._failed("gradients", error)
 
     def _begins(self, optimizer: Any) -> None:  # see `kind_of`
         if os.getpid() != self._pid:

@@ -24,8 +24,8 @@ from chaos.probe.cursor import Recorder
 from chaos.probe.job_files import JobFiles
 from chaos.probe.saves import Saves
 from chaos.probe.state.files import sharded_part, watch_files, watch_libraries
-from chaos.probe.state.gradients import waiting
-from chaos.probe.state.inputs import Given, InputWindow
+from chaos.probe.state.gradients import mark_of, waiting
+from chaos.probe.state.inputs import Call, Given, InputWindow
 from chaos.probe.state.roots import Owner, Roots
 from chaos.probe.state.watch import StateWatch, kind_of
 from chaos.run.file_digest import folder_digests
@@ -100,6 +100,11 @@ class Watchers:
         """The function that closes the window of inputs, None if they are not watched."""
         return None if self._inputs is None else self._close_inputs
 
+    def drop_inputs(self) -> None:
+        """Drop the inputs that were backpropagated since the last step."""
+        if self._inputs is not None:
+            self._inputs.drop()
+
     @property
     def is_to_train(self) -> bool:
         """Whether the job was seen to make an optimizer."""
@@ -124,6 +129,10 @@ class Watchers:
             return True
         with self.cost.watching:
             return any(waiting(self._state.optimizers()))
+
+    def gradient_mark(self) -> tuple[int, ...] | None:
+        """Return what differs once the gradients were cleared; reads none of them."""
+        return mark_of([] if self._state is None else self._state.optimizers())
 
     def versions(self) -> tuple[int, ...]:
         """Return how often the first parameter of each group was changed, as torch counts it."""
@@ -296,14 +305,15 @@ class Watchers:
         known: Callable[[], list[Any]] = list if self._state is None else self._state.optimizers
         return known, self._cursor.epoch
 
-    def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any], owner: Owner) -> None:
+    def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any], owner: Owner) -> Call | None:
         # Before the ranks wait for each other in the backward pass: once any rank begins its first
         # step, what all of them have read is recorded.
         if self._files is not None:
             self._files.look()
-        if self._inputs is not None:
-            with self.cost.watching:
-                self._inputs.called(args, kwargs, owner)
+        if self._inputs is None:
+            return None
+        with self.cost.watching:
+            return self._inputs.called(args, kwargs, owner)
 
     def _root_found(self) -> None:
         if self._state is not None:

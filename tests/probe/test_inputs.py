@@ -1,8 +1,11 @@
 """What a model is given in training, sample by sample, and by whom it is called."""
 
 import copy
+import gc
 import io
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -314,3 +317,308 @@ def test_a_module_is_seen_although_it_lies_where_one_lay_that_is_gone(seen: Seen
         Net()(ROWS)
 
     assert len(seen.calls) == 40
+
+
+# -- which calls are of a step --------------------------------------------------------------------
+
+
+@dataclass
+class Scores:
+    """A batch of outputs, as libraries return them."""
+
+    found: Any
+    step: int = 0
+
+
+class Training:
+    """A net whose calls fill a window, and the rows of each step's inputs."""
+
+    def __init__(self, net: torch.nn.Module | None = None) -> None:
+        self.net = Net() if net is None else net
+        self.window = InputWindow()
+        self.failures: list[str] = []
+        self.roots = Roots(self.window.called, lambda: None, self._failed)
+        self.roots.watch(list)
+
+    def step(self) -> list[str]:
+        """Close the window; the rows by their first letters."""
+        inputs = self.window.close().read()
+        if inputs is None:
+            return []
+        assert inputs.samples is not None
+        known = {samples(batch(name))[0]: name for name in "abcd"}
+        return [known[inputs.samples[at : at + 8]] for at in range(0, len(inputs.samples), 8)]
+
+    def _failed(self, where: str, error: Exception) -> None:
+        self.failures.append(f"{where}: {error}")
+
+
+def batch(name: str) -> torch.Tensor:
+    return torch.full((1, 3), float(ord(name)))
+
+
+@pytest.fixture
+def training() -> Iterator[Callable[..., Training]]:
+    made: list[Training] = []
+
+    def make(net: torch.nn.Module | None = None) -> Training:
+        made.append(Training(net))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.roots.end_search()
+        assert not one.failures
+
+
+def test_a_batch_that_is_left_out_after_its_call_is_none_of_a_step(training: Any) -> None:
+    job = training()
+
+    kept = job.net(batch("a"))  # its graph lives on
+    job.net(batch("b")).sum().backward()
+    assert job.step() == ["b"]
+    job.net(batch("c"))
+    job.net(batch("d")).sum().backward()
+
+    assert job.step() == ["d"]
+    del kept
+
+
+def test_a_call_is_of_the_step_before_which_it_is_backpropagated(training: Any) -> None:
+    job = training()
+    first = job.net(batch("a"))
+    second = job.net(batch("b"))
+    first.sum().backward()
+    assert job.step() == ["a"]
+
+    third = job.net(batch("c"))
+    second.sum().backward(retain_graph=True)
+    assert job.step() == ["b"]
+    third.sum().backward()
+    second.sum().backward()
+
+    assert job.step() == ["c"]
+
+
+def test_micro_batches_are_counted_in_the_order_of_their_calls(training: Any) -> None:
+    job = training()
+    outputs = [job.net(batch(name)) for name in "abc"]
+
+    for output in reversed(outputs):
+        output.sum().backward()
+
+    assert job.step() == ["a", "b", "c"]
+
+
+def test_where_no_call_is_backpropagated_all_are_of_the_step(training: Any) -> None:
+    job = training()
+
+    for name in "ab":
+        job.net(batch(name))
+
+    assert job.step() == ["a", "b"]
+    assert job.step() == []
+
+
+def test_a_call_whose_outputs_have_no_graph_is_of_the_step(training: Any) -> None:
+    job = training()
+
+    class Counting(Net):
+        def forward(self, x: Any, scale: Any = None) -> Any:
+            return super().forward(x, scale).sum().item()
+
+    Counting()(batch("a"))
+    job.net(batch("b"))
+
+    job.net(batch("c")).sum().backward()
+
+    assert job.step() == ["a", "c"]
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda found: {"found": found, "no": None},
+        lambda found: (1, [found.detach(), (found,)]),
+        Scores,
+        lambda found: found.expand(2, 1)[0],
+        lambda found: {"found": found.unbind()},
+    ],
+)
+def test_outputs_may_lie_within_containers(training: Any, wrap: Callable[..., Any]) -> None:
+    class Wrapped(Net):
+        def forward(self, x: Any, scale: Any = None) -> Any:
+            return wrap(super().forward(x, scale))
+
+    def leaf(value: Any) -> Any:
+        """Return the first tensor that has a graph."""
+        if isinstance(value, torch.Tensor):
+            return value if value.requires_grad else None
+        if isinstance(value, Scores):
+            return value.found
+        inner = list(value.values()) if isinstance(value, dict) else value
+        found = map(leaf, inner if isinstance(inner, tuple | list) else ())
+        return next((x for x in found if x is not None), None)
+
+    job = training(Wrapped())
+    job.net(batch("a"))
+    leaf(job.net(batch("b"))).sum().backward()
+
+    assert job.step() == ["b"]
+
+
+def test_outputs_may_be_changed_in_place(training: Any) -> None:
+    class Views(Net):
+        def forward(self, x: Any, scale: Any = None) -> Any:
+            return super().forward(x, scale).squeeze()
+
+    job = training(Views())
+    job.net(batch("a"))
+    output = job.net(batch("b"))
+    output.mul_(2.0)
+    output.sum().backward()
+
+    assert job.step() == ["b"]
+
+
+def test_gradients_may_be_asked_for_without_backward(training: Any) -> None:
+    job = training()
+    job.net(batch("a"))
+
+    torch.autograd.grad(job.net(batch("b")).sum(), list(job.net.parameters()))
+
+    assert job.step() == ["b"]
+
+
+def test_a_step_within_a_call_counts_the_call_once(training: Any) -> None:
+    steps: list[list[str]] = []
+
+    class Manual(Net):  # as a wrapper of a training step with its own optimizer steps
+        def forward(self, x: Any, scale: Any = None) -> Any:
+            super().forward(x, scale).sum().backward()
+            steps.append(job.step())
+            return super().forward(x, scale)
+
+    job = training(Manual())
+    job.net(batch("a"))
+    job.net(batch("b")).sum().backward()
+
+    assert steps == [["a"], ["b"]]
+    assert job.step() == []
+
+
+def test_a_call_that_raises_is_none_of_a_step(training: Any) -> None:
+    class Small(Net):
+        def forward(self, x: Any, scale: Any = None) -> Any:
+            if x[0, 0] == ord("a"):
+                raise MemoryError
+            return super().forward(x, scale)
+
+    job = training(Small())
+    job.net(batch("c")).sum().backward()
+    assert job.step() == ["c"]
+
+    with pytest.raises(MemoryError):
+        job.net(batch("a"))
+    job.net(batch("b")).sum().backward()
+
+    assert job.step() == ["b"]
+
+
+@pytest.mark.parametrize("use_reentrant", [True, False])
+def test_a_call_that_is_recomputed_is_of_the_step(training: Any, use_reentrant: bool) -> None:
+    job = training()
+    job.net(batch("c")).sum().backward()
+    job.step()
+
+    job.net(batch("a"))
+    rows = batch("b").requires_grad_(use_reentrant)
+    found = torch.utils.checkpoint.checkpoint(
+        lambda x: job.net(x.detach()), rows, use_reentrant=use_reentrant
+    )
+    found.sum().backward()
+
+    assert job.step() == ["b"]
+
+
+def test_calls_within_transforms_of_torch_func_are_kept(training: Any) -> None:
+    job = training()
+    weights = {name: own.detach() for name, own in job.net.named_parameters()}
+    job.net(batch("c")).sum().backward()
+
+    def loss(weights: Any, rows: Any) -> Any:
+        return torch.func.functional_call(job.net, weights, (rows,)).sum()
+
+    torch.func.grad(loss)(weights, batch("a"))
+    torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0))(weights, batch("b"))
+
+    assert job.step() == ["c", "a", "b"]
+
+
+def test_dropped_calls_are_those_that_were_backpropagated(training: Any) -> None:
+    job = training()
+    job.net(batch("a")).sum().backward()
+    job.net(batch("b"))
+    waiting = job.net(batch("c"))
+
+    job.window.drop()
+    waiting.sum().backward()
+
+    assert job.step() == ["c"]
+
+
+def test_no_graph_is_kept_alive(training: Any) -> None:
+    job = training()
+    job.net(batch("a")).sum().backward()
+    call = weakref.ref(job.window._calls[0])
+    job.step()
+    left_out = job.net(batch("b"))
+    waits = weakref.ref(job.window._calls[0])
+    job.net(batch("c")).sum().backward()
+    job.step()
+    gc.disable()
+    try:
+        assert call() is None
+        assert waits() is not None
+        del left_out
+        assert waits() is None
+    finally:
+        gc.enable()
+
+
+def test_a_compiled_step_contains_nothing_of_ours(training: Any) -> None:
+    job = training()
+    job.net(batch("a")).sum().backward()
+    job.step()
+
+    loss = torch.compile(lambda rows: job.net(rows).sum(), backend="eager", fullgraph=True)
+    loss(batch("b")).backward()
+    job.net(batch("c")).sum().backward()
+
+    assert job.step() == ["c"]
+
+
+def test_the_outputs_of_a_compiled_model_are_followed(training: Any) -> None:
+    job = training()
+    compiled = torch.compile(job.net, backend="eager")
+    compiled(batch("a"))
+
+    compiled(batch("b")).sum().backward()
+
+    assert job.step() == ["b"]
+
+
+def test_an_error_in_a_hook_is_recorded_and_does_not_fail_the_step() -> None:
+    class Broken:
+        def returned(self, outputs: Any) -> None:
+            raise ValueError(outputs.shape)
+
+    failures: list[str] = []
+    roots = Roots(lambda *_: Broken(), lambda: None, lambda where, _: failures.append(where))
+    roots.watch(list)
+    try:
+        Net()(ROWS).sum().backward()
+    finally:
+        roots.end_search()
+
+    assert failures == ["outputs"]

@@ -8,7 +8,7 @@ import torch
 from torch.distributed.checkpoint.state_dict import get_state_dict
 
 from chaos.model.places import Place
-from chaos.probe.state.gradients import is_empty_step, waiting
+from chaos.probe.state.gradients import is_empty_step, mark_of, waiting
 from chaos.probe.steps import StepHook
 
 
@@ -29,6 +29,12 @@ class Job:
             gradients_due=self._gradients_due,
         )
         self.hook.install()
+
+    def watch_gradients(self) -> None:
+        """Look for cleared gradients, as the watchers do."""
+        self.hook.has_gradients = lambda: any(waiting([self.optimizer]))
+        self.hook.versions = lambda: (self.weight._version,)
+        self.hook.gradient_mark = lambda: mark_of([self.optimizer])
 
     def backward(self, factor: float) -> None:
         (self.weight.sum() * 0.0 + factor * (self.weight / self.weight.detach()).sum()).backward()
@@ -55,6 +61,7 @@ def _own_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(StepHook, "_installed", None)
     for owner in (torch.optim.Optimizer, torch.nn.Module):
         monkeypatch.setattr(owner, "zero_grad", owner.zero_grad)
+    monkeypatch.setattr(torch.nn.Module, "load_state_dict", torch.nn.Module.load_state_dict)
     for hooks in ("_global_optimizer_pre_hooks", "_global_optimizer_post_hooks"):
         monkeypatch.setattr(optimizer, hooks, type(getattr(optimizer, hooks))())
 
@@ -187,3 +194,145 @@ def test_gradients_that_moved_the_parameters_before_they_are_cleared_are_part_of
     job.optimizer.step()
 
     assert job.steps == [(0.5, 2.0)]
+
+
+def assign_none(weight: Any) -> None:
+    weight.grad = None
+
+
+def assign_zeros(weight: Any) -> None:
+    weight.grad = torch.zeros_like(weight)
+
+
+def zero_in_place(weight: Any) -> None:
+    weight.grad.zero_()
+
+
+CLEARED = pytest.mark.parametrize("clear", [assign_none, assign_zeros, zero_in_place])
+
+
+@CLEARED
+def test_gradients_that_are_cleared_by_hand_are_no_part_of_a_step(clear: Any) -> None:
+    job = Job()
+    job.watch_gradients()
+
+    job.backward(0.5)
+    clear(job.weight)  # a trial, before training begins
+    for step in (1.0, 2.0):
+        for factor in (step, step + 0.5):
+            job.backward(factor)
+        job.optimizer.step()
+        clear(job.weight)
+
+    assert job.steps == [(1.0, 1.5), (2.0, 2.5)]
+    assert job.waited == [0, 0]
+
+
+@CLEARED
+def test_a_sharpness_aware_step_that_clears_by_hand_has_both_passes(clear: Any) -> None:
+    job = Job()
+    job.watch_gradients()
+
+    for _ in range(2):
+        job.backward(0.5)
+        with torch.no_grad():
+            job.weight.add_(0.1)
+        clear(job.weight)
+        job.backward(2.0)
+        job.optimizer.step()
+        clear(job.weight)
+
+    assert job.steps == [(0.5, 2.0), (0.5, 2.0)]
+
+
+def test_gradients_that_are_changed_between_micro_batches_are_not_cleared() -> None:
+    job = Job()
+    job.watch_gradients()
+
+    job.backward(1.0)
+    job.weight.grad.mul_(0.5)
+    job.backward(2.0)
+    job.optimizer.step()
+
+    assert job.steps == [(1.0, 2.0)]
+
+
+@CLEARED
+def test_weights_that_are_loaded_after_a_trial_are_not_moved_by_it(clear: Any) -> None:
+    job = Job()
+    job.watch_gradients()
+    model = torch.nn.Module()
+    model.weight = job.weight
+
+    job.backward(0.5)
+    clear(job.weight)
+    model.load_state_dict({"weight": torch.ones(1)})
+    job.backward(2.0)
+    job.optimizer.step()
+
+    assert job.steps == [(2.0,)]
+
+
+@pytest.mark.parametrize("clear", [assign_none, zero_in_place, None])
+def test_a_trial_may_come_before_there_is_an_optimizer(clear: Any) -> None:
+    job = Job()
+    job.watch_gradients()
+    found: list[Any] = []
+    job.hook.has_gradients = lambda: any(waiting(found))
+    job.hook.versions = lambda: tuple(job.weight._version for _ in found)
+    job.hook.gradient_mark = lambda: mark_of(found)
+
+    job.backward(0.5)
+    if clear is not None:
+        clear(job.weight)
+    found.append(job.optimizer)
+    job.backward(2.0)
+    job.optimizer.step()
+
+    assert job.steps == [(0.5, 2.0) if clear is None else (2.0,)]
+
+
+def test_a_closure_that_clears_by_hand_is_one_step() -> None:
+    job = Job(torch.optim.LBFGS, max_iter=3, line_search_fn=None)
+    job.watch_gradients()
+
+    def closure() -> Any:
+        job.weight.grad = None
+        loss = (job.weight - 3.0).square().sum()
+        loss.backward()
+        return loss
+
+    job.optimizer.step(closure)
+
+    [losses] = job.steps
+    assert len(losses) == 3
+
+
+def test_inputs_are_dropped_with_the_losses() -> None:
+    job = Job()
+    job.watch_gradients()
+    dropped: list[int] = []
+    job.hook.drop_inputs = lambda: dropped.append(len(job.steps))
+
+    job.backward(0.5)
+    job.weight.grad = None
+    job.backward(2.0)
+    job.optimizer.step()
+
+    assert dropped == [0]
+
+
+def test_a_mark_differs_once_gradients_were_cleared_or_changed() -> None:
+    first, second = (torch.nn.Parameter(torch.ones(2)) for _ in range(2))
+    optimizer = torch.optim.SGD([first, second], lr=0.1)
+    assert mark_of([]) == ()
+    assert mark_of([optimizer]) is None
+
+    second.sum().backward()
+    left = mark_of([optimizer])
+    assert left == mark_of([optimizer])
+
+    second.grad.zero_()
+    assert mark_of([optimizer]) != left
+    second.grad = None
+    assert mark_of([optimizer]) is None

@@ -19,6 +19,20 @@ def waiting(optimizers: Iterable[Any]) -> Iterator[tuple[str, Any]]:
                 yield f"{index:04}.{number:06}", gradient
 
 
+def mark_of(optimizers: Iterable[Any]) -> tuple[int, ...] | None:
+    """Return which gradient is the first, and how often it was changed; reads none.
+
+    It differs once all gradients were cleared, by assignment or in place, and once there are
+    optimizers. None: they have no gradient.
+    """
+    parameter_groups = [group["params"] for o in optimizers for group in o.param_groups]
+    for parameters in parameter_groups:
+        for parameter in parameters:
+            if (gradient := parameter.grad) is not None:
+                return id(gradient), gradient._version  # noqa: SLF001 - torch has no public name
+    return None if parameter_groups else ()
+
+
 def is_empty_step(optimizer: Any) -> bool:  # see `kind_of`
     """Return whether a step cannot move a parameter: no learning rate, and no gradient."""
     groups = getattr(optimizer, "param_groups", ())

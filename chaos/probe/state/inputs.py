@@ -2,6 +2,8 @@
 
 A tensor that is the result of trainable computation (`requires_grad`) is no
 input: in a job of several models, one is often called with the output of another.
+A call that no backward pass went through, such as that of a batch that the job left out
+after all, is none of the step's.
 Within `torch.func` a tensor is wrapped, once for each transform; the innermost is read.
 """
 
@@ -26,8 +28,8 @@ _HALF = np.uint64(32)  # every word affects the upper half of a sum
 _NEXT = np.uint64(0x9E3779B97F4A7C15)
 
 
-class _Call(NamedTuple):
-    """One call: for each tensor a number of its place, dtype and shape, and a sum per row."""
+class _Arguments(NamedTuple):
+    """Those of a call: for each tensor a number of its place, dtype and shape, a sum per row."""
 
     columns: Sequence[tuple[np.uint64, Any]]  # the sums may be int64 tensors on an accelerator
     has_samples: bool
@@ -37,7 +39,7 @@ class _Call(NamedTuple):
 class Given:
     """The inputs for one step."""
 
-    calls: Sequence[_Call]
+    calls: Sequence[_Arguments]
 
     @property
     def is_late(self) -> bool:
@@ -61,55 +63,113 @@ class Given:
         )
 
 
+class Call:
+    """A call of a root module, until it is counted for a step.
+
+    The nodes of its outputs hold it, and it holds none of them: once a step has passed it by, a
+    call that no backward pass reaches goes with its graph.
+    """
+
+    def __init__(
+        self, number: int, arguments: _Arguments, owner: Owner, reached: list["Call"]
+    ) -> None:
+        self.number, self.arguments, self.owner = number, arguments, owner
+        self._reached = reached
+        self.is_running = True
+        self.has_nodes = self.is_over = False
+
+    def returned(self, outputs: Any) -> None:
+        """Watch for a backward pass through the outputs from now on."""
+        self.is_running = False
+        if self.is_over:  # a step within the call has counted it
+            return
+        if outputs is None and sys.exc_info()[1] is not None:
+            self.is_over = True  # it raised; a batch may be too large, or broken
+        elif not _is_in_transform():
+            for node in set(_nodes(outputs)):
+                node.register_prehook(self._reach)
+                self.has_nodes = True
+
+    def _reach(self, _: Any) -> None:
+        if not self.is_over:
+            self._reached.append(self)
+
+
 class InputWindow:
-    """The calls of root modules, gathered until a step closes the window."""
+    """The calls of root modules, gathered until a step closes the window.
+
+    A call is counted once, for the step before which a backward pass goes through it: in a
+    pipeline that may be a later one.
+    """
 
     def __init__(self) -> None:
-        self._calls: list[tuple[_Call, Owner]] = []
+        self._calls: list[Call] = []
+        self._reached: list[Call] = []
+        self._number = 0
         self._salts: dict[tuple[Any, ...], np.uint64] = {}
 
-    def called(self, args: tuple[Any, ...], kwargs: dict[str, Any], owner: Owner) -> None:
+    def called(self, args: tuple[Any, ...], kwargs: dict[str, Any], owner: Owner) -> Call | None:
         """Take the arguments of a root module's call at once: the caller may overwrite them."""
         with _outside_of_transforms():
-            self._take(args, kwargs, owner)
+            arguments = self._arguments(args, kwargs)
+        if arguments is None:
+            return None
+        self._number += 1
+        self._calls.append(Call(self._number, arguments, owner, self._reached))
+        return self._calls[-1]
 
     def close(self, optimizers: Callable[[], Iterable[Any]] = list, epoch: int = 0) -> Given:
-        """Return the gathered calls, and begin anew."""
-        given = self.given(optimizers, epoch)
+        """Return the calls of this step, and begin anew."""
+        calls = self._of_step(optimizers, epoch)
+        for call in calls:
+            call.is_over = True
         self._calls = []
-        return given
+        self._reached.clear()
+        return Given([call.arguments for call in calls])
 
     def given(self, optimizers: Callable[[], Iterable[Any]] = list, epoch: int = 0) -> Given:
-        """Return the calls that are gathered so far.
+        """Return the calls of the coming step, as far as they are gathered."""
+        return Given([call.arguments for call in self._of_step(optimizers, epoch)])
+
+    def drop(self) -> None:
+        """Drop all calls but those that a backward pass is still to go through."""
+        self._calls = [call for call in self._calls if call.is_running]
+        self._reached.clear()
+
+    def _of_step(self, optimizers: Callable[[], Iterable[Any]], epoch: int) -> Sequence[Call]:
+        """Return the calls that a backward pass went through, in their order.
 
         Calls of modules of which no optimizer has a parameter are left out, unless all are of such:
-        an optimizer may have copies of the parameters, as for half precision.
+        an optimizer may have copies of the parameters, as for half precision. Where no call has
+        been reached, gradients are made by other means, and all are of the step.
         """
-        gathered = self._calls
-        known = (owner for _, owner in gathered)
-        unknown = {o for o in known if not o.is_trained or o.epoch != epoch}
+        reached = set(self._reached)
+        gathered = [call for call in reached.union(self._calls) if not call.is_over]
+        gathered.sort(key=lambda call: call.number)
+        unknown = {o for c in gathered if not (o := c.owner).is_trained or o.epoch != epoch}
         if unknown:
             groups = (group for optimizer in optimizers() for group in optimizer.param_groups)
             trained = {id(parameter) for group in groups for parameter in group["params"]}
             for owner in unknown:
                 owner.look(trained, epoch)
-        of_training = [call for call, owner in gathered if owner.is_trained]
-        return Given(of_training or [call for call, _ in gathered])
+        gathered = [call for call in gathered if call.owner.is_trained] or gathered
+        if reached.isdisjoint(gathered):
+            return gathered
+        return [call for call in gathered if call in reached or not call.has_nodes]
 
-    def _take(self, args: tuple[Any, ...], kwargs: dict[str, Any], owner: Owner) -> None:
+    def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Arguments | None:
         tensors = _of_one(args) if len(args) == 1 and not kwargs else None
         if tensors is None:
             tensors = list(_tensors((args, kwargs), ()))
         if not tensors:
-            return
+            return None
         lengths = {tensor.shape[0] for _, tensor in tensors if tensor.shape}
         has_samples = len(lengths) == 1
         if has_samples:
             rows = [(path, tensor) for path, tensor in tensors if tensor.shape]
         else:
             rows = [(path, tensor.detach().reshape(1, -1)) for path, tensor in tensors]
-        call = _Call([self._column(*column) for column in rows], has_samples)
-        self._calls.append((call, owner))
+        return _Arguments([self._column(*column) for column in rows], has_samples)
 
     def _column(self, path: tuple[Any, ...], tensor: Any) -> tuple[np.uint64, Any]:
         key = (path, tensor.dtype, tensor.shape[1:])
@@ -121,7 +181,7 @@ class InputWindow:
         return salt, row_sums(tensor) if on_host else device_row_sums(tensor)
 
 
-def _joined(call: _Call) -> Sums:
+def _joined(call: _Arguments) -> Sums:
     """Return one number per sample, from all tensors of a call."""
     total: Sums | None = None
     for salt, found in call.columns:
@@ -150,10 +210,25 @@ def _tensors(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...
             yield from _tensors(inner, (*path, key))
 
 
+def _nodes(value: Any, depth: int = 0) -> Iterator[Any]:
+    """Yield the nodes of the graph that made a call's outputs."""
+    if isinstance(value, sys.modules["torch"].Tensor):
+        # A view that is changed in place has a new node, which does not lead to its old one.
+        made = (value, value._base) if value._is_view() else (value,)  # noqa: SLF001 - torch has no public name
+        yield from (node for tensor in made if (node := tensor.grad_fn) is not None)
+    elif depth <= _NESTED_MAX:
+        for _, inner in _members(value):
+            yield from _nodes(inner, depth + 1)
+
+
+def _is_in_transform() -> bool:
+    functorch = sys.modules["torch"]._C._functorch  # noqa: SLF001 - there is no public name
+    return functorch.peek_interpreter_stack() is not None
+
+
 def _outside_of_transforms() -> AbstractContextManager[Any]:
     """Return a context outside of `torch.func`, within which a tensor's bytes cannot be read."""
-    functorch = sys.modules["torch"]._C._functorch  # noqa: SLF001 - there is no public name
-    if functorch.peek_interpreter_stack() is None:
+    if not _is_in_transform():
         return nullcontext()
     from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 

@@ -12,7 +12,7 @@ import sys
 import warnings
 import weakref
 from collections.abc import Callable, Collection, Iterable
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 # A global hook costs time at each call of each submodule, so that the search must end also where a
 # parameter that an optimizer has is never called.
@@ -39,7 +39,24 @@ class Owner:
         self.is_trained = any(id(parameter) in trained for parameter in known)
 
 
-Call = Callable[[tuple[Any, ...], dict[str, Any], Owner], None]
+class Begun(Protocol):
+    """A call of a root that has begun."""
+
+    def returned(self, outputs: Any) -> None:  # whatever a module returns
+        """Take the outputs; None as well if the call raised."""
+
+
+Call = Callable[[tuple[Any, ...], dict[str, Any], Owner], Begun | None]
+
+
+class _Hooked(NamedTuple):
+    root: weakref.ref[Any]
+    owner: Owner
+    handles: tuple[Any, ...]
+
+    def remove(self) -> None:
+        for handle in self.handles:
+            handle.remove()
 
 
 class Roots:
@@ -63,7 +80,7 @@ class Roots:
         self._averaged: Callable[[], list[Any]] = list
         self._search: Any = None
         self._searched = 0
-        self._handles: list[tuple[weakref.ref[Any], Any, Owner]] = []
+        self._hooked: list[_Hooked] = []
         self._pid = os.getpid()
 
     def watch(self, averaged: Callable[[], list[Any]]) -> None:
@@ -109,16 +126,15 @@ class Roots:
         """Call `save` while no root has a hook: a saved module must not contain one of chaos."""
         # A module that is saved whole would hold the hook, and with it the probe; loading it would
         # need chaos. The hooks come back in the order in which they were, after an error as well.
-        handles = self._handles
-        hooked = [(root, owner) for ref, _, owner in handles if (root := ref()) is not None]
-        for _, handle, _ in handles:
-            handle.remove()
+        hooked, self._hooked = self._hooked, []
+        for known in hooked:
+            known.remove()
         try:
             return save()
         finally:
-            self._handles = []
-            for root, owner in hooked:
-                self._hook(root, owner)
+            for known in hooked:
+                if (root := known.root()) is not None:
+                    self._hook(root, known.owner)
 
     def _seen(self, module: Any, args: tuple[Any, ...]) -> None:
         torch = sys.modules["torch"]
@@ -137,7 +153,7 @@ class Roots:
                 # hook, within `Module._call_impl`. From the next call on, the root's own hook gets
                 # them.
                 kwargs = sys._getframe(1).f_locals.get("kwargs", {})  # noqa: SLF001 - torch passes none
-                self._called(args, kwargs, self._add(module))
+                self._add(module)(module, args, kwargs)
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
             self._failed("modules", error)
 
@@ -150,15 +166,15 @@ class Roots:
             return False
         return any(parameter.requires_grad for parameter in module.parameters())
 
-    def _add(self, module: Any) -> Owner:
+    def _add(self, module: Any) -> "RootHook":
         # Outer modules are often called later than inner ones: a part is tried out first, or a
         # model is wrapped (DDP, `torch.compile`) after its first call. Then the outer one is the
         # root, and what it contains is none any more.
         within = {id(part): weakref.ref(part) for part in module.modules()}
-        for ref, handle, _ in self._handles:
-            if id(ref()) in within:
-                handle.remove()
-        self._handles = [known for known in self._handles if id(known[0]()) not in within]
+        for known in self._hooked:
+            if id(known.root()) in within:
+                known.remove()
+        self._hooked = [known for known in self._hooked if id(known.root()) not in within]
         # A module that wraps the same parameters anew replaces the one before.
         own = {id(parameter) for parameter in module.parameters()}
         self._roots = [
@@ -170,16 +186,18 @@ class Roots:
         self._roots.append(weakref.ref(module))
         if len(self._roots) == 1:
             self._first_found()
-        owner = Owner(module)
-        self._hook(module, owner)
-        return owner
+        return self._hook(module, Owner(module))
 
-    def _hook(self, module: Any, owner: Owner) -> None:
-        if getattr(module, "_compiled_call_impl", None) is not None:
-            return  # compiled in place (torch 2.13): a hook would be compiled with it
+    def _hook(self, module: Any, owner: Owner) -> "RootHook":
         hook = RootHook(self._called, self._validates, self._failed, owner)
-        handle = module.register_forward_pre_hook(hook, with_kwargs=True, prepend=True)
-        self._handles.append((weakref.ref(module), handle, owner))
+        if getattr(module, "_compiled_call_impl", None) is not None:
+            return hook  # compiled in place (torch 2.13): a hook would be compiled with it
+        handles = (
+            module.register_forward_pre_hook(hook, with_kwargs=True, prepend=True),
+            module.register_forward_hook(ReturnHook(hook), always_call=True),
+        )
+        self._hooked.append(_Hooked(weakref.ref(module), owner, handles))
+        return hook
 
 
 class RootHook:
@@ -197,20 +215,50 @@ class RootHook:
         self._failed = failed
         self._owner = owner
         self._pid = os.getpid()
+        self._begun: Begun | None = None  # a call that has not returned
 
     def __call__(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Pass on a call in training, and that there is one in evaluation without gradients."""
-        if os.getpid() != self._pid:
+        torch = sys.modules["torch"]
+        if torch.compiler.is_compiling() or os.getpid() != self._pid:
             return
-        has_gradients = sys.modules["torch"].is_grad_enabled()
+        self._begun = None
+        has_gradients = torch.is_grad_enabled()
         if not module.training and not has_gradients:
             self._validates()  # may raise an injected error, which is meant for the job
         if not module.training or not has_gradients:
             return
         try:
-            self._called(args, kwargs, self._owner)
+            self._begun = self._called(args, kwargs, self._owner)
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
             self._failed("inputs", error)
+
+    def returned(self, outputs: Any) -> None:  # whatever a module returns
+        """Pass on what the call returned, if it is one in training."""
+        begun, self._begun = self._begun, None
+        if begun is None:
+            return
+        try:
+            begun.returned(outputs)
+        except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
+            self._failed("outputs", error)
+
+    def __reduce__(self) -> tuple[type["NoHook"], tuple[()]]:
+        """Return a hook that does nothing, for copies and pickles."""
+        return NoHook, ()
+
+
+class ReturnHook:
+    """The hook of a root after its call. A copy of the module gets one that does nothing."""
+
+    def __init__(self, before: RootHook) -> None:
+        self._before = before
+
+    def __call__(self, module: Any, args: tuple[Any, ...], outputs: Any) -> None:
+        """Pass on what the call returned."""
+        del module, args
+        if not sys.modules["torch"].compiler.is_compiling():
+            self._before.returned(outputs)
 
     def __reduce__(self) -> tuple[type["NoHook"], tuple[()]]:
         """Return a hook that does nothing, for copies and pickles."""
