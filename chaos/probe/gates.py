@@ -11,7 +11,7 @@ import socket
 import struct
 import threading
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 
@@ -25,9 +25,8 @@ _LENGTH = struct.Struct(">I")
 _CREDENTIALS = struct.Struct("3i")  # pid, user, group
 LENGTH_MAX = 64 * 2**20  # the metrics of all ranks are the longest message
 
-Types: TypeAlias = tuple[Any, Any]
 # By name: the types of a question's arguments, and the type of its answer.
-QUESTIONS: dict[str, Types] = {
+QUESTIONS: dict[str, tuple[Any, Any]] = {
     "next_attempt": (tuple[int], int),
     "group_started": (tuple[dict[int, Target]], None),
     "group_launched": (tuple[int], None),

@@ -71,11 +71,6 @@ class ForkBackend(ScriptBackend):
         return ForkBackend(self._starts)
 
     def afresh(self, *, other_hashes: Plan | None = None) -> "ForkBackend":
-        """Return a backend that starts the script once more.
-
-        `other_hashes` is the plan that it will execute in an interpreter with another
-        hash seed, as every process of a cluster has a hash seed of its own.
-        """
         if other_hashes is None:
             return ForkBackend()
         starts = Starts(OTHER_HASH_SEED)
@@ -90,10 +85,6 @@ class ForkBackend(ScriptBackend):
                 self._starts.close()
 
     def execute(self, plan: Plan, directory: RunDirectory, show: Show) -> None:
-        """Execute a plan; all that was recorded is in the directory's journals.
-
-        Executes it once more if something other than chaos and the job disturbed the run.
-        """
         carry_out(partial(self._once, plan, directory, show), directory)
 
     def _once(

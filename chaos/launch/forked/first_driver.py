@@ -38,7 +38,9 @@ def earlier_fits(plan: Plan, directory: RunDirectory) -> EarlierFit:
         place = create(held / "earlier", str(os.getpid()), plan.baseline(), {})
         address = RunAddress(place.path, os.urandom(4).hex(), "none:")
         make_room(address)
-        start = StartRun(address, {**plan.job.env, CALLBACKS_ENV: _theirs()})
+        callbacks = os.environ.get(CALLBACKS_ENV, "").split(",")
+        theirs = ",".join(name for name in callbacks if name != CALLBACK)
+        start = StartRun(address, {**plan.job.env, CALLBACKS_ENV: theirs})
         # By `orders` the lane is asked for a driver, as by the harness; by `tells`, which the
         # driver inherits, comes the result. The lane holds `tells` open as well, so that a driver
         # that ends without a result shows no end there: `_result` looks at the lane's messages.
@@ -93,9 +95,3 @@ def _live(
         tells.send(message)
     finally:
         os._exit(0)
-
-
-def _theirs() -> str:
-    """Return the callbacks that are not of chaos."""
-    names = os.environ.get(CALLBACKS_ENV, "").split(",")
-    return ",".join(name for name in names if name != CALLBACK)

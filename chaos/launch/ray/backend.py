@@ -32,7 +32,7 @@ from chaos.model.plan import Plan, Shape
 from chaos.plan.driver_restart import env_at_start
 from chaos.plan.permitted import Permissions
 from chaos.probe.address import RunAddress
-from chaos.processes.tree import kill, living
+from chaos.processes.tree import end_all
 from chaos.run import leavings
 from chaos.run.clock import SystemClock, seconds_since
 from chaos.run.directory import RunDirectory
@@ -293,12 +293,7 @@ class RayRun(LaunchedRun["subprocess.Popen[bytes]"]):
     def end_driver(self, driver: "subprocess.Popen[bytes]") -> int:
         """End the driver and what it forked; its Ray actors end with its connection."""
         if driver.poll() is None:
-            with contextlib.suppress(psutil.Error):  # they may end meanwhile
-                # Before the driver, whose end would hand them to another parent, where they are not
-                # found.
-                for process in living(driver.pid):
-                    kill(process)
-            driver.kill()
+            end_all(driver.pid)
         return driver.wait()
 
     def meanwhile(self) -> None:

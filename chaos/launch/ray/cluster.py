@@ -219,6 +219,8 @@ class LocalCluster:
             yield
 
     def _start_head(self) -> None:
+        kept = {"gcs_storage": "rocksdb", "gcs_storage_path": f"{self._temp}/gcs"}
+        storage = kept if self.shape.keeps_gcs else {}
         with self._starting():
             self._cluster = compat.new_cluster(
                 {
@@ -226,14 +228,9 @@ class LocalCluster:
                     "num_gpus": 0,
                     "include_dashboard": False,
                     "temp_dir": f"{self._temp}/{RAYS}",
-                    "_system_config": {**HEALTH_CHECKS, **self._gcs_storage()},
+                    "_system_config": {**HEALTH_CHECKS, **storage},
                 }
             )
-
-    def _gcs_storage(self) -> dict[str, str]:
-        if not self.shape.keeps_gcs:
-            return {}
-        return {"gcs_storage": "rocksdb", "gcs_storage_path": f"{self._temp}/gcs"}
 
     def _add_nodes(self, count: int) -> None:
         for _ in range(count):

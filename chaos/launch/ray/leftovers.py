@@ -67,7 +67,7 @@ class Leftovers:
         for pid, command in _patiently(self._processes):
             journal.add(Leftover(kind="process", what=f"pid {pid}: {command}"))
             _end_process(pid)
-        for pg_id in _patiently(self._placement_groups):
+        for pg_id in _patiently(lambda: [*filter(self._is_new, compat.open_placement_groups())]):
             journal.add(Leftover(kind="placement_group", what=pg_id))
             compat.remove_placement_group(pg_id)
         for name, pid in _patiently(self._actors):
@@ -87,9 +87,6 @@ class Leftovers:
         for pid in waiting:
             _end_process(pid)
         return [(pid, command) for pid, command in found if pid not in waiting]
-
-    def _placement_groups(self) -> list[str]:
-        return [pg for pg in compat.open_placement_groups() if self._is_new(pg)]
 
     def _actors(self) -> list[tuple[str, int]]:
         return [

@@ -3,7 +3,6 @@
 Ray's own `Cluster` starts raylets in the harness's process, which no fault may signal.
 """
 
-import contextlib
 import os
 import subprocess
 import sys
@@ -12,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-import psutil
 import ray
 
 from chaos.launch.ray import compat
@@ -56,8 +54,7 @@ class NodeProcess:
 
     def end(self) -> None:
         """End the process and all below it; nothing to do if it has ended."""
-        with contextlib.suppress(psutil.NoSuchProcess):
-            end_all(self.process.pid)
+        end_all(self.process.pid)
         self.process.wait()
 
 

@@ -1,7 +1,9 @@
 """Faults on a local Ray cluster: by node agents, and by Ray's own calls."""
 
+import contextlib
 import os
 import signal
+from dataclasses import dataclass, field
 from queue import Empty, Queue
 from typing import Any, Literal, TypeAlias
 
@@ -17,23 +19,13 @@ from chaos.run.clock import SystemClock
 GcsErrand: TypeAlias = Literal["end", "start"]
 
 
+@dataclass
 class NodeOrder:
     """Nodes that one fault has asked for; `is_taken` once the harness has begun to start them."""
 
-    def __init__(self, count: int) -> None:
-        self.count = count
-        self.is_taken = False
-        self._came: Queue[dict[str, Any]] = Queue()
-
-    def fill(self, agents: dict[str, Any]) -> None:
-        self._came.put(agents)
-
-    def came(self, *, within_s: float) -> dict[str, Any]:
-        """Wait for the nodes; return their agents, none if time runs out."""
-        try:
-            return self._came.get(timeout=within_s)
-        except Empty:
-            return {}
+    count: int
+    is_taken: bool = False
+    came: Queue[dict[str, Any]] = field(default_factory=Queue)  # agents, once they have joined
 
 
 class Capacity:
@@ -60,7 +52,7 @@ class Capacity:
     def deliver(self, agents: dict[str, Any]) -> None:
         """Fill the order that was taken last."""
         if self._in_hand is not None:
-            self._in_hand.fill(agents)
+            self._in_hand.came.put(agents)
 
 
 class Gcs:
@@ -195,7 +187,9 @@ class RayWorld(RunWorld):
         """Ask the harness for nodes: only its main thread may start them."""
         order = self.capacity.order(count)
         self._await(lambda: order.is_taken)  # others may be filled before it
-        return [n for n in order.came(within_s=within_s) if self._is_alive(n)]
+        with contextlib.suppress(Empty):
+            return [n for n in order.came.get(timeout=within_s) if self._is_alive(n)]
+        return []
 
     def nodes_joined(self, agents: dict[str, Any]) -> None:
         """Add the nodes that the harness has started for the order that it took."""

@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from itertools import count
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from chaos.faults.world import Target
 from chaos.launch.raytrain import compat
@@ -220,10 +220,7 @@ def place_after(lineage: dict[str, Any], checkpoint: str | None) -> Place:
     return Place(*lineage["places"].get(checkpoint, after))
 
 
-Numbered: TypeAlias = tuple[int, dict[str, int], dict[str, Place]]
-
-
-def numbered_before(journals: Path) -> Numbered:
+def numbered_before(journals: Path) -> tuple[int, dict[str, int], dict[str, Place]]:
     """Return how many attempts earlier drivers made, and two tables of checkpoints by name.
 
     They hold the epoch that each ended, and the resume place of those older than their report.

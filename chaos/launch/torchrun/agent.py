@@ -145,7 +145,8 @@ class AgentObserver:
         # membership changed, which costs no retry. What the last look at them found tells which.
         def restarted(agent: Any, group: WorkerGroup) -> None:
             if not self._has_failed:
-                self._guarded("membership", self._membership_changed)
+                changed = MembershipChanged(attempt=self._attempt, node_id=self._node)
+                self._guarded("membership", lambda: self._journal.add(changed))
             restart(agent, group)
 
         LocalElasticAgent._start_workers = started  # noqa: SLF001
@@ -209,9 +210,6 @@ class AgentObserver:
         )
         self._journal.add(decided)
         self._controller.failure_decided(decided)
-
-    def _membership_changed(self) -> None:
-        self._journal.add(MembershipChanged(attempt=self._attempt, node_id=self._node))
 
     def _error_of(self, failure: Any) -> str:  # a ProcessFailure
         """Return what ended a worker: a signal, the error that it raised, or its exit code."""

@@ -44,10 +44,6 @@ class TorchrunBackend(ScriptBackend):
         return TorchrunBackend(OTHER_HASH_SEED, self._roots)
 
     def execute(self, plan: Plan, directory: RunDirectory, show: Show) -> None:
-        """Execute a plan; all that was recorded is in the directory's journals.
-
-        Executes it once more if something other than chaos and the job disturbed the run.
-        """
         starter = self._starter(plan, directory)
 
         def once(again_after: str | None) -> str | None:

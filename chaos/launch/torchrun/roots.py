@@ -18,23 +18,19 @@ OMP_ENV = "OMP_NUM_THREADS"
 TEST_ENV = "PYTEST_CURRENT_TEST"  # pytest's: another in each test, and nothing is imported by it
 
 
-class TorchrunRoots:
+class TorchrunRoots(KeptWarm):
     """The roots of one backend and of all beside it; the first plan that needs one starts it.
 
     What an interpreter or a library reads as it starts (the hash seed, variables of the job, the
     number of threads) is the root's: jobs that differ there have a root of their own.
     """
 
-    def __init__(self) -> None:
-        self._roots = KeptWarm()
-        self.close = self._roots.close
-
     def warm_up(self, plan: Plan, *, hash_seed: str, log: Path) -> ForkingProcess:
         """Return the root of a plan's job, which may still be at its imports."""
         env = _root_env(plan, hash_seed)
         stated = (f"{name}={value}" for name, value in sorted(env.items()) if name != TEST_ENV)
         start = partial(ForkingProcess, ["-u", str(ROOT)], env=env, cwd=plan.cwd, log=log)
-        return self._roots.get((tuple(stated), plan.cwd), start)
+        return self.get((tuple(stated), plan.cwd), start)
 
     def start(self, plan: Plan, start: ProcessStart, *, hash_seed: str, log: Path) -> Process:
         """Fork an agent; raises `HarnessError` if that is not possible."""
