@@ -21,7 +21,6 @@ from chaos.run.machine import free_bytes
 from chaos.run.metadata import MetadataService
 
 POLL_S = 0.005
-METADATA_LOG = "metadata.log"
 
 
 def answers(controller: ChaosController, world: "RunWorld") -> dict[str, Callable[..., Any]]:
@@ -45,8 +44,7 @@ def metadata_of(plan: Plan, world: "RunWorld", directory: RunDirectory) -> Itera
     if plan.shape.metadata is None:
         yield {}
         return
-    log = directory.logs / METADATA_LOG
-    clock = SystemClock()
+    log, clock = directory.logs / "metadata.log", SystemClock()
     journal = Journal(directory.journals, "metadata", role="chaos", clock=clock)
     world.metadata = MetadataService(plan.shape.metadata, clock, world.group, log, journal)
     try:

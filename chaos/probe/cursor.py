@@ -21,9 +21,9 @@ class Cursor:
     def who(self) -> dict[str, int]:
         return {"attempt": self.attempt, "rank": self.rank}
 
-    def at(self) -> dict[str, int]:
+    def numbers(self) -> tuple[int, int, int]:
         """Return attempt, epoch and step: the place that all ranks share."""
-        return {"attempt": self.attempt, "epoch": self.epoch, "step": self.step}
+        return self.attempt, self.epoch, self.step
 
     def place(self) -> dict[str, int]:
         return {**self.who(), "epoch": self.epoch, "step": self.step}

@@ -111,7 +111,7 @@ class JobFiles:
         """Remember the content of bytes that may be written to a file."""
         cursor = self._cursor
         self._guarded("save", lambda: self._contents.update({digest: _content(what)}))
-        self._guarded("save", lambda: self._saves.mark("look", *cursor.at().values()))
+        self._guarded("save", lambda: self._saves.mark("look", *cursor.numbers()))
 
     def halfway(self) -> Callable[[], None] | None:
         """Return the function that arrives at an op in the middle of this epoch's save, or None.
@@ -174,14 +174,14 @@ class JobFiles:
         cursor = self._cursor
         if not self._records or not cursor.step:
             return False
-        return self._saves.has("place", *cursor.at().values())
+        return self._saves.has("place", *cursor.numbers())
 
     def may_resume_here(self) -> bool:
         """Return whether a rank has saved its state since the last step, to a file or to bytes."""
         cursor = self._cursor
         if not self._records or not cursor.step:
             return False
-        return self.is_saved_here() or self._saves.has("look", *cursor.at().values())
+        return self.is_saved_here() or self._saves.has("look", *cursor.numbers())
 
     def unhooked(self, save: Callable[[], Any]) -> Any:  # what `save` gives
         """Call `save` while no module has a hook of chaos.
@@ -255,7 +255,7 @@ class JobFiles:
         # checkpoint brought that report with it. Without this, its second report would end the
         # epoch that the baseline ended with the first, and the baseline's last epoch be missing.
         cursor = self._cursor
-        is_saved = self._saves.has("place", *cursor.at().values())
+        is_saved = self._saves.has("place", *cursor.numbers())
         if is_saved and self._due.get(cursor.epoch + 1) == 0 and self._is_at_reported_end():
             self._pass()
 

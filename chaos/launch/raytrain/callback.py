@@ -8,7 +8,7 @@ recorded instead, and a run that was not fully watched never passes.
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from chaos.errors import InjectedError
@@ -79,15 +79,11 @@ class ChaosCallback(*_BASES):  # type: ignore[misc]
         except Exception as error:  # noqa: BLE001 - the run goes on; it is judged inconclusive
             _say(f"the probe could not start: {error}")
 
-    @contextmanager
-    def on_report(self) -> Iterator[None]:
-        with self._around("report", Probe.report_begun, Probe.report_returned):
-            yield
+    def on_report(self) -> AbstractContextManager[None]:
+        return self._around("report", Probe.report_begun, Probe.report_returned)
 
-    @contextmanager
-    def on_checkpoint_transfer(self) -> Iterator[None]:
-        with self._around("upload", Probe.upload_begun, Probe.upload_ended):
-            yield
+    def on_checkpoint_transfer(self) -> AbstractContextManager[None]:
+        return self._around("upload", Probe.upload_begun, Probe.upload_ended)
 
     # -- inside ----------------------------------------------------------------------------------
 
