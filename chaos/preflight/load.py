@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -120,7 +121,7 @@ def _keys_beside(loc: tuple[str | int, ...]) -> list[str]:
     kind: Any = Question
     for part in loc[:-1]:
         field = kind.model_fields.get(part)
-        kind = next((k for k in _records(field.annotation) if k), None) if field else None
+        kind = next(_records(field.annotation), None) if field else None
         if kind is None:
             return []
     return [*kind.model_fields, *getattr(kind, "ALSO", ())]
@@ -161,26 +162,21 @@ def chosen_market(choice: MarketChoice) -> tuple[Market, tuple[str, ...]]:
         problem = "more than one market is given"
         raise UsageError(problem, "Choose one of --market, --trace and --advisor.")
     assumed = LossNotice(seconds=120, reliability=0.95)
-    said = "notice of 120 s in 95 % of losses and a price of 0.35 are assumed, not in the source"
-    if choice.trace is not None:
-        trace = read_trace(choice.trace)
-        seen = fit(trace, notice=assumed, price_ratio=0.35)
-        span = (
-            f"{plural(seen.drops, 'loss', 'losses')}: {seen.mtbf_h.value:.2f} h per node "
-            f"(95 %: {seen.mtbf_h.low:.2f} {_up_to(seen.mtbf_h.high)}), "
-            f"{seen.together.value:.0%} take more than one node"
-        )
-        market = seen.market
-        if choice.replay:
-            market = replayed(trace, notice=assumed, price_ratio=0.35)
-        return market, (span, *seen.notes, said)
     if choice.advisor is not None:
         return _advised(choice.advisor, assumed)
-    return preset(choice.name or UNNAMED), ()
-
-
-def _up_to(high: float) -> str:
-    return f"to {high:.2f}" if math.isfinite(high) else "or more"
+    if choice.trace is None:
+        return preset(choice.name or UNNAMED), ()
+    trace = read_trace(choice.trace)
+    seen = fit(trace, notice=assumed, price_ratio=0.35)
+    market = replayed(trace, notice=assumed, price_ratio=0.35) if choice.replay else seen.market
+    mtbf_h = seen.mtbf_h
+    most = f"to {mtbf_h.high:.2f}" if math.isfinite(mtbf_h.high) else "or more"
+    span = (
+        f"{plural(len(trace.drops), 'loss', 'losses')}: {mtbf_h.value:.2f} h per node "
+        f"(95 %: {mtbf_h.low:.2f} {most}), {seen.together.value:.0%} take more than one node"
+    )
+    said = "notice of 120 s in 95 % of losses and a price of 0.35 are assumed, not in the source"
+    return market, (span, *seen.notes, said)
 
 
 def _advised(words: str, notice: LossNotice) -> tuple[Market, tuple[str, ...]]:
@@ -217,15 +213,10 @@ def question_of_runs(analyses: Sequence[RunAnalysis], *, source: str, market: Ma
             "Write a question with them, and give this folder as its --costs.",
             place=source,
         )
-    seen: Measured = measured(analyses, source=f"measured in {source}")
+    seen = measured(analyses, source=f"measured in {source}")
     return Question(
         preflight=f"the job of {source}",
-        job=JobShape(
-            nodes=seen.workers,
-            min_nodes=seen.min_workers,
-            steps=seen.steps,
-            checkpoint_every_steps=min(seen.steps, seen.checkpoint_every_steps),
-        ),
+        job=seen.job,
         settings=RaySettings(**seen.settings),
         costs=seen.costs,
         market=market,
@@ -243,19 +234,16 @@ def with_costs_of(question: Question, analyses: Sequence[RunAnalysis], *, source
     if question.costs is not None:
         own = question.costs
         costs |= {"price_per_node_hour": own.price_per_node_hour, "currency": own.currency}
-    mode = {"settings.checkpoint_upload_mode": seen.settings["checkpoint_upload_mode"]}
-    return changed(question, {"costs": costs, **mode})
+    mode = seen.settings["checkpoint_upload_mode"]
+    return changed(question, {"costs": costs, "settings.checkpoint_upload_mode": mode})
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Figures of a job in recorded runs."""
+    """Costs and length of a job in recorded runs."""
 
     costs: Costs
-    workers: int
-    min_workers: int | None
-    steps: int
-    checkpoint_every_steps: int
+    job: JobShape
     #: fields of `RaySettings`
     settings: dict[str, Any]
 
@@ -265,50 +253,39 @@ def measured(analyses: Sequence[RunAnalysis], *, source: str) -> Measured:
 
     Raises `UsageError` if a needed figure was never seen.
     """
-    clean = next(
-        (analysis.reference for analysis in analyses if analysis.reference is not None), None
-    )
+    references = (analysis.reference for analysis in analyses)
+    clean = next((one for one in references if one is not None), None)
     if clean is None or not clean.attempts:
         raise UsageError("no clean run is recorded, so a step cannot be timed", _HOW, place=source)
     first = clean.attempts[0]
     seen = [(clean.history, first)]
-    seen += [
-        (analysis.history, attempt) for analysis in analyses for attempt in analysis.run.attempts
-    ]
+    seen += [(one.history, attempt) for one in analyses for attempt in one.run.attempts]
     of_step_s = step_s(seen)
     has_reports = "reports" in facts_seen(clean.history).has
     saves = _commits(first) if has_reports else own_saves(clean.history)
-    steps = max(sum(1 for s in first.steps if s.rank == rank) for rank in _ranks(first))
+    steps = max(Counter(step.rank for step in first.steps).values(), default=0)
+    if not steps:
+        raise UsageError("no optimizer step was seen, so none can be timed", _HOW)
     if not saves:
         raise UsageError("the job saves no checkpoint: every loss begins it again", place=source)
     workers, least = _workers(clean.history, first)
+    every = min(steps, max(1, round(steps / len(saves))))
+    costs = {
+        "step_s": of_step_s,
+        "save_s": max(0.0, fmean(_pauses_s(seen) or [0.0]) - of_step_s),
+        "upload_s": _upload_s(clean.history),
+        **_restart(analyses, of_step_s, source=source),
+        "source": source,
+    }
     return Measured(
-        Costs.model_validate(
-            {
-                "step_s": of_step_s,
-                "save_s": max(0.0, fmean(_pauses_s(seen) or [0.0]) - of_step_s),
-                "upload_s": _upload_s(clean.history),
-                **_restart(analyses, of_step_s, source=source),
-                "source": source,
-            }
-        ),
-        workers=workers,
-        min_workers=least,
-        steps=steps,
-        checkpoint_every_steps=max(1, round(steps / len(saves))),
+        Costs.model_validate(costs),
+        JobShape(nodes=workers, min_nodes=least, steps=steps, checkpoint_every_steps=every),
         # For any kind of upload: training stops for `save_s`, and `upload_s` is the time after it.
         settings=_settings(clean.history) | {"checkpoint_upload_mode": "async"},
     )
 
 
 _HOW = "Give a run's folder, an audit's, or let --calibrate make the runs."
-
-
-def _ranks(attempt: Attempt) -> set[int]:
-    ranks = {step.rank for step in attempt.steps}
-    if not ranks:
-        raise UsageError("no optimizer step was seen, so none can be timed", _HOW)
-    return ranks
 
 
 def step_s(seen: Sequence[tuple[History, Attempt]]) -> float:
@@ -382,26 +359,29 @@ def _upload_s(history: History) -> float:
 
 
 def _restart(analyses: Sequence[RunAnalysis], of_step_s: float, *, source: str) -> dict[str, float]:
-    rows = [(analysis, restart) for analysis in analyses for restart in analysis.restarts]
-    found = [parts for analysis, restart in rows if (parts := _parts(analysis, restart, of_step_s))]
+    found = [
+        parts
+        for analysis in analyses
+        for restart in analysis.restarts
+        if (parts := _parts(analysis, restart, of_step_s))
+    ]
     if not found:
-        raise UsageError(
-            "no restart is recorded, so what one costs is not known", _HOW, place=source
-        )
+        text = "no restart is recorded, so what one costs is not known"
+        raise UsageError(text, _HOW, place=source)
     return {name: fmean(part[name] for part in found) for name in found[0]}
 
 
 def _parts(analysis: RunAnalysis, restart: Restart, of_step_s: float) -> dict[str, float] | None:
-    seconds, phases = restart.phases.seconds, restart.phases
+    phases, seconds = restart.phases, restart.phases.seconds
     detect, group = seconds["detect_s"], seconds["group_s"]
     start, first = seconds["start_s"], seconds["first_step_s"]
     if detect is None or group is None or start is None or first is None:
         return None
-    teardown = _teardown_s(analysis.history, phases.decided_ns, phases.group_ns)
+    teardown = min(group, _teardown_s(analysis.history, phases.decided_ns, phases.group_ns))
     return {
         "detect_s": detect,
-        "teardown_s": min(teardown, group),
-        "schedule_s": group - min(teardown, group),
+        "teardown_s": teardown,
+        "schedule_s": group - teardown,
         "start_s": start,
         "restore_s": max(0.0, first - of_step_s),
     }
@@ -438,11 +418,9 @@ def _settings(history: History) -> dict[str, Any]:
     own = {**called.settings, **called.replaced}
     names = ("max_failures", "max_preemption_failures", "num_to_keep", "checkpoint_score_attribute")
     settings = {name: own[name] for name in names if own.get(name) is not None}
-    settings |= {
-        ours: str(called.replaced[theirs])
-        for theirs, ours in (("storage_path", "storage_path"), ("name", "run_name"))
-        if called.replaced.get(theirs) is not None
-    }
+    for ours, theirs in (("storage_path", "storage_path"), ("run_name", "name")):
+        if called.replaced.get(theirs) is not None:
+            settings[ours] = str(called.replaced[theirs])
     return settings | dict(_from_environment(called.settings.get("environment", {})))
 
 

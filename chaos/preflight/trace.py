@@ -103,12 +103,8 @@ class Trace:
     def replay(self) -> Replay:
         """Return the trace as shares of its peak."""
         peak = self.peak
-        return Replay(
-            at_s=tuple(c.at_s for c in self.changes),
-            up=tuple(c.up / peak for c in self.changes),
-            span_s=self.span_s,
-            peak=peak,
-        )
+        at_s, up = zip(*((change.at_s, change.up / peak) for change in self.changes), strict=True)
+        return Replay(at_s=at_s, up=up, span_s=self.span_s, peak=peak)
 
 
 def trace_of_counts(
@@ -247,13 +243,14 @@ def law_of(lives: Sequence[NodeLife]) -> Law:
     Weibull has one parameter more, and is chosen if its criterion is lower by more
     than 2 (Burnham and Anderson 2002: within that both have support).
     """
-    ended = sum(life.is_over for life in lives)
+    ended, why = sum(life.is_over for life in lives), None
     if not lives:
-        return Law(None, "lives are taken as exponential: no node in it is seen from its beginning")
-    if ended < ENOUGH:
+        why = "no node in it is seen from its beginning"
+    elif ended < ENOUGH:
         why = (
             f"{ended} nodes are seen from their beginning to a loss of their own ({ENOUGH} needed)"
         )
+    if why is not None:
         return Law(None, f"lives are taken as exponential: {why}")
     hours = np.array([life.hours for life in lives])
     over = np.array([float(life.is_over) for life in lives])
@@ -316,13 +313,10 @@ class FittedMarket:
     market: Market
     #: node-hours per node lost
     mtbf_h: Estimate
-    #: hours between events that took at least one
-    loss_every_h: Estimate
-    #: the share of events that took more than one
+    #: the share of losses that took more than one node
     together: Estimate
     #: hours that a missing node stayed away
     away_h: Estimate
-    drops: int
     notes: tuple[str, ...]
 
 
@@ -350,14 +344,14 @@ def fit(trace: Trace, *, notice: LossNotice, price_ratio: float, seed: int = 0) 
     rng = np.random.Generator(np.random.PCG64(seed))
     picks = rng.integers(0, len(rows), (RESAMPLES, len(rows)))
     again = np.array([_figures(rows[pick].sum(axis=0)) for pick in picks])
-    mtbf, every, together, away = (
-        Estimate(float(value), *_middle95(column))
+    mtbf, together, away = (
+        Estimate(value, *np.quantile(column, [0.025, 0.975], method="inverted_cdf").tolist())
         for value, column in zip(figures, again.T, strict=True)
     )
     law = law_of(trace.lives)
     market = Market(
         name=f"fitted to {trace.name.rsplit('/', maxsplit=1)[-1]}",
-        lifetime=law.weibull or Exponential(mtbf_h=_single_mtbf_h(trace)),
+        lifetime=law.weibull or Exponential(mtbf_h=trace.node_h / max(trace.drops.count(1), 0.5)),
         shock=_shock(trace),
         away_h=round(_away_h(away.value, trace), 6),
         doubt=_doubt(mtbf, away, trace),
@@ -365,7 +359,7 @@ def fit(trace: Trace, *, notice: LossNotice, price_ratio: float, seed: int = 0) 
         price_ratio=price_ratio,
         source=f"fitted to {_losses(trace)} in {trace.span_s / 3600:.1f} h",
     )
-    return FittedMarket(market, mtbf, every, together, away, len(trace.drops), _notes(trace, law))
+    return FittedMarket(market, mtbf, together, away, _notes(trace, law))
 
 
 def replayed(trace: Trace, *, notice: LossNotice, price_ratio: float) -> Market:
@@ -383,8 +377,7 @@ def _stretches(trace: Trace) -> Floats:
     """Cut a trace into equal parts: node-hours, nodes lost, drops, wide drops, hours away, back."""
     parts = pieces_for(len(trace.drops))
     width_s = trace.span_s / parts
-    rows = np.zeros((parts, 7))
-    rows[:, 6] = width_s / 3600
+    rows = np.zeros((parts, 6))
     ends = [*(change.at_s for change in trace.changes[1:]), trace.span_s]
     for n, (change, end_s) in enumerate(zip(trace.changes, ends, strict=True)):
         part = min(parts - 1, int(change.at_s / width_s))
@@ -404,19 +397,13 @@ def _stretches(trace: Trace) -> Floats:
     return rows
 
 
-def _figures(sums: Floats) -> tuple[float, float, float, float]:
-    node_h, lost, drops, wide, away_h, back, hours = (float(value) for value in sums)
+def _figures(sums: Floats) -> tuple[float, float, float]:
+    node_h, lost, drops, wide, away_h, back = sums.tolist()
     return (
         node_h / lost if lost else math.inf,
-        hours / drops if drops else math.inf,
         wide / drops if drops else 0.0,
         away_h / back if back else math.inf,
     )
-
-
-def _middle95(values: Floats) -> tuple[float, float]:
-    low, high = np.quantile(values, [0.025, 0.975], method="inverted_cdf")
-    return float(low), float(high)
 
 
 def _away_h(hours: float, trace: Trace) -> float:
@@ -432,17 +419,11 @@ def _doubt(mtbf: Estimate, away: Estimate, trace: Trace) -> Doubt:
     )
 
 
-def _single_mtbf_h(trace: Trace) -> float:
-    singles = sum(1 for lost in trace.drops if lost == 1)
-    return trace.node_h / max(singles, 0.5)
-
-
 def _shock(trace: Trace) -> Shock | None:
     """Return the shock that fits losses of more than one node: as many, of the sizes seen."""
-    changes = zip(trace.changes, trace.changes[1:], strict=False)
     wide = [
         (min(after.lost, before.up), before.up)
-        for before, after in changes
+        for before, after in pairwise(trace.changes)
         if after.is_seen and after.lost >= _INSTANT
     ]
     if not wide:

@@ -142,8 +142,8 @@ def test_costs_are_read_from_a_struck_run_and_its_baseline() -> None:
     group_s = found.costs.teardown_s + found.costs.schedule_s
     assert group_s == pytest.approx(phases["group_s"])
     assert found.costs.start_s == phases["start_s"]
-    assert found.workers == 2
-    assert found.steps == analysis.reference.lineage.count(0, 0) * 4  # type: ignore[union-attr]
+    assert found.job.nodes == 2
+    assert found.job.steps == analysis.reference.lineage.count(0, 0) * 4  # type: ignore[union-attr]
     assert found.costs.source == "a story"
 
 

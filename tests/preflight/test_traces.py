@@ -286,7 +286,7 @@ def public_traces() -> list[Path]:
 def test_public_traces_are_read_whole() -> None:
     for path in public_traces():
         trace = read_trace(path)
-        assert fit(trace, notice=NO_NOTICE, price_ratio=0.3).drops > 0
+        assert fit(trace, notice=NO_NOTICE, price_ratio=0.3).mtbf_h.value > 0
 
 
 @pytest.mark.skipif(

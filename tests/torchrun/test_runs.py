@@ -52,7 +52,8 @@ def test_preflight_takes_the_costs_of_a_step_a_save_and_a_restart(run: RunJob) -
     done = run("ddp", killed(1, 2, rank=1), backend="fork")
     seen = measured([done.analysis], source="a run")
 
-    assert (seen.steps, seen.checkpoint_every_steps, seen.workers) == (16, 4, 2)
+    job = seen.job
+    assert (job.steps, job.checkpoint_every_steps, job.nodes) == (16, 4, 2)
     assert 0 < seen.costs.step_s < 1
     assert seen.costs.upload_s == 0
     assert seen.costs.restart_s > seen.costs.save_s > 0
