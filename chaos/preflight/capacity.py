@@ -132,25 +132,20 @@ class Ageing:
             self._flat_clock[at] = self.next_s + lives_s(self._life, at.shape, self._rng)
         else:
             comes = ~(goes | is_shock)
-            self._away_now(np.flatnonzero(goes))
-            self._up_now(np.flatnonzero(comes))
+            gone, back = np.flatnonzero(goes), np.flatnonzero(comes)
+            away_s = self._rng.standard_exponential(len(gone)) * (self._away * HOUR_S)
+            self._turn(gone, away_s, is_up=False)
+            self._turn(back, lives_s(self._life, back.shape, self._rng), is_up=True)
             self.up = self.up + comes - goes
         if self._shock is not None:
             self._strike(np.flatnonzero(is_shock), lost)
         self._draw()
         return lost
 
-    def _away_now(self, rows: NDArray[np.intp]) -> None:
+    def _turn(self, rows: NDArray[np.intp], lasts_s: Floats, *, is_up: bool) -> None:
         at = self._at[rows]
-        away_s = self._rng.standard_exponential(len(rows)) * (self._away * HOUR_S)
-        self._flat_clock[at] = self.next_s[rows] + away_s
-        self._flat_is_up[at] = False
-
-    def _up_now(self, rows: NDArray[np.intp]) -> None:
-        at = self._at[rows]
-        life_s = lives_s(self._life, rows.shape, self._rng)
-        self._flat_clock[at] = self.next_s[rows] + life_s
-        self._flat_is_up[at] = True
+        self._flat_clock[at] = self.next_s[rows] + lasts_s
+        self._flat_is_up[at] = is_up
 
     def _strike(self, rows: NDArray[np.intp], lost: Counts) -> None:
         assert self._shock is not None
@@ -277,13 +272,13 @@ def availability(
     grid_s = np.linspace(0, hours * HOUR_S, points + 1)
     up, lost = _sampled(market, pool, grid_s, seed)
     low, middle, high = np.quantile(up, [0.05, 0.5, 0.95], axis=0, method="inverted_cdf")
-    width_h = hours / points
+    losses_per_h = lost.mean(axis=0) / (hours / points)
     return Availability(
         tuple(grid_s / HOUR_S),
         tuple(low.tolist()),
         tuple(middle.tolist()),
         tuple(high.tolist()),
-        (0.0, *(lost.mean(axis=0) / width_h).tolist()),
+        (0.0, *losses_per_h.tolist()),
     )
 
 

@@ -1,6 +1,7 @@
 """Spot markets: losses of nodes, absences, notices and prices."""
 
 import math
+from itertools import pairwise
 from typing import Annotated, Literal, Self, TypeAlias
 
 import numpy as np
@@ -171,7 +172,7 @@ class Market(FiniteRecord):
     def mtbf_h(self) -> float:
         """Node-hours held per node lost, by all causes."""
         if self.replay is not None:
-            return replayed_mtbf_h(self.replay)
+            return _replayed_mtbf_h(self.replay)
         assert self.lifetime is not None
         rate = 1 / self.lifetime.mean_h
         if self.shock is not None:
@@ -194,12 +195,10 @@ def at_worst(market: Market) -> Market | None:
     return market.model_copy(update=values)
 
 
-def replayed_mtbf_h(replay: Replay) -> float:
-    """Return node-hours held per node lost in a trace; infinite if none is lost."""
+def _replayed_mtbf_h(replay: Replay) -> float:
     ends = (*replay.at_s[1:], replay.span_s)
     held = sum(up * (end - at) for up, at, end in zip(replay.up, replay.at_s, ends, strict=True))
-    pairs = zip(replay.up, replay.up[1:], strict=False)
-    lost = sum(max(0.0, before - after) for before, after in pairs)
+    lost = sum(max(0.0, before - after) for before, after in pairwise(replay.up))
     return held / 3600 / lost if lost else math.inf
 
 

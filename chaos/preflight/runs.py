@@ -100,16 +100,19 @@ class SimulatedRuns:
             is_done = self._done_s[rows] <= at_s
             is_out = ~is_done & (self._gives_up_s[rows] <= at_s)
             is_late = ~(is_done | is_out) & (self._horizon_s[rows] <= at_s)
-            self._finish(rows[is_done], at_s[is_done])
-            self._cut_off(rows[is_out | is_late], at_s[is_out | is_late])
+            is_over = is_out | is_late
+            for happens, which in (
+                (self._finish, is_done),
+                (self._cut_off, is_over),
+                (self._grow, ~(is_done | is_over)),
+            ):
+                if which.any():
+                    happens(rows[which], at_s[which])
             self.spent[rows[is_out]] = True
-            self._grow(rows[~(is_done | is_out | is_late)])
         self._held_s += self._up * (now_s - self._then_s)
         self._then_s = now_s.copy()
 
     def _finish(self, rows: Rows, at_s: Floats) -> None:
-        if not len(rows):
-            return
         of = self._of(rows)
         self._account(rows, at_s)
         left_s = (of.work_s - self.work_s[rows]) * of.nodes / self.used[rows]
@@ -120,17 +123,13 @@ class SimulatedRuns:
         self._end(rows, at_s)
 
     def _cut_off(self, rows: Rows, at_s: Floats) -> None:
-        if not len(rows):
-            return
         self._account(rows, at_s)
         self._keep(rows, at_s, self._of(rows))
         self._end(rows, at_s)
 
-    def _grow(self, rows: Rows) -> None:
+    def _grow(self, rows: Rows, at_s: Floats) -> None:
         """Add free nodes to the job: uncommitted work is recomputed."""
-        if not len(rows):
-            return
-        at_s, of = self._grows_s[rows], self._of(rows)
+        of = self._of(rows)
         self._account(rows, at_s)
         self._keep(rows, at_s, of)
         self.free_s[rows] = at_s + of.teardown_s
@@ -138,8 +137,8 @@ class SimulatedRuns:
 
     def _end(self, rows: Rows, at_s: Floats) -> None:
         column = self._column[rows]
-        then_s = self._then_s[column]
-        self.node_s[rows] = self._held_s[column] + self._up[column] * (at_s - then_s)
+        since_s = at_s - self._then_s[column]
+        self.node_s[rows] = self._held_s[column] + self._up[column] * since_s
         self.end_s[rows] = at_s
         self._has_group[rows] = self._waits[rows] = False
         self.limit_s[rows] = self._grows_s[rows] = np.inf
@@ -225,11 +224,10 @@ class SimulatedRuns:
             np.maximum(found_s, at_s + over_s) + of.teardown_s,
         )
         goes_on = self._has_group[rows]
-        if goes_on.all():
-            self._begin(rows, at_s, of)
-        else:
+        if not goes_on.all():
             rows, at_s = rows[goes_on], at_s[goes_on]
-            self._begin(rows, at_s, self._of(rows))
+            of = self._of(rows)
+        self._begin(rows, at_s, of)
 
     def _keep_noticed(
         self, rows: Rows, at_s: Floats, of: JobTerms, word: tuple[Flags, Counts, Floats, Floats]

@@ -79,14 +79,9 @@ def terms_of(question: Question) -> list[float]:
         costs.restore_s,
         settings.group_start_timeout_s,
         settings.elastic_resize_monitor_interval_s,
-        *map(
-            _limit,
-            (
-                settings.max_failures,
-                settings.max_preemption_failures,
-                settings.controller_failure_limit,
-            ),
-        ),
+        _limit(settings.max_failures),
+        _limit(settings.max_preemption_failures),
+        _limit(settings.controller_failure_limit),
     ]
 
 
@@ -174,13 +169,8 @@ def signal_s(luck: Floats, poll_s: Floats | float, step_s: Floats | float) -> Fl
 # -- the length of a notice ---------------------------------------------------------------------
 
 NOTICES_S = (0, 5, 10, 15, 20, 30, 45, 60, 90, 120)
-UPLOADS = (
-    0.25,
-    0.5,
-    1.0,
-    2.0,
-    4.0,
-)  # times the measured upload: other sizes of a checkpoint, or speeds
+# Times the measured upload: other sizes of a checkpoint, or speeds.
+UPLOADS = (0.25, 0.5, 1.0, 2.0, 4.0)
 # Midpoints of equal parts of a probability: an integral without chance, and the same each time.
 _DRAWS = 2_001
 
@@ -203,11 +193,10 @@ def notice_sweep(question: Question) -> tuple[NoticeCell, ...]:
     Closed form except for the poll: a loss may be anywhere between two periodic
     checkpoints with equal chance.
     """
-    costs = question.known_costs
-    base_s = costs.upload_s or 1.0
+    upload_s = question.known_costs.upload_s or 1.0
     return tuple(
-        _cell(question, float(notice_s), base_s * factor)
-        for factor in UPLOADS
+        _cell(question, float(notice_s), upload_s * times)
+        for times in UPLOADS
         for notice_s in NOTICES_S
     )
 
@@ -223,8 +212,7 @@ def _cell(question: Question, notice_s: float, upload_s: float) -> NoticeCell:
     reliability = question.market.notice.reliability if question.market.notice.seconds else 1.0
     with_s = np.maximum(0.0, notice_s - latency_s - costs.save_s)
     each_s = np.where(fits, _mean_saved_s(question.interval_s, upload_s, with_s), 0.0)
-    saved_s = float(each_s.mean()) * reliability
-    commits = float(fits.mean()) * reliability
+    saved_s, commits = float(each_s.mean()) * reliability, float(fits.mean()) * reliability
     return NoticeCell(notice_s, upload_s, commits, saved_s / costs.step_s)
 
 

@@ -25,8 +25,10 @@ def worst_save_s(question: Question) -> float | None:
 
 
 def _no_retry_foretold(question: Question, predictions: Predictions) -> str | None:
-    text = None if question.settings.max_failures else _ended(question, predictions, "max_failures")
-    return text and f"max_failures is 0: the first loss without a notice ends {text}"
+    ended = (
+        None if question.settings.max_failures else _ended(question, predictions, "max_failures")
+    )
+    return ended and f"max_failures is 0: the first loss without a notice ends {ended}"
 
 
 @stops(
@@ -54,9 +56,9 @@ def _no_retry(question: Question) -> str | None:
     good={"settings.max_failures": 60, "market.lifetime.mtbf_h": 5.0},
 )
 def _few_retries(question: Question, predictions: Predictions) -> str | None:
-    limit = question.settings.max_failures
-    text = _ended(question, predictions, "max_failures") if limit else None
-    return text and f"max_failures is {limit}, and using it up ends {text}"
+    return (
+        _used_up(question, predictions, "max_failures") if question.settings.max_failures else None
+    )
 
 
 @stops(
@@ -68,17 +70,19 @@ def _few_retries(question: Question, predictions: Predictions) -> str | None:
     good={"settings.max_preemption_failures": 30},
 )
 def _few_preemptions(question: Question, predictions: Predictions) -> str | None:
-    limit = question.settings.max_preemption_failures
-    text = _ended(question, predictions, "max_preemption_failures")
-    return text and f"max_preemption_failures is {limit}, and using it up ends {text}"
+    return _used_up(question, predictions, "max_preemption_failures")
 
 
 def _few_starts(question: Question, predictions: Predictions) -> str | None:
-    text = _ended(question, predictions, "controller_failure_limit")
-    limit = question.settings.controller_failure_limit
-    if text is None:
-        return _one_wait_too_long(question)
-    return f"controller_failure_limit is {limit}, and using it up ends {text}"
+    ended = _used_up(question, predictions, "controller_failure_limit")
+    return ended or _one_wait_too_long(question)
+
+
+def _used_up(question: Question, predictions: Predictions, budget: str) -> str | None:
+    ended = _ended(question, predictions, budget)
+    return (
+        ended and f"{budget} is {getattr(question.settings, budget)}, and using it up ends {ended}"
+    )
 
 
 def _ended(question: Question, predictions: Predictions, budget: str) -> str | None:
