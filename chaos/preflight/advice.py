@@ -22,7 +22,7 @@ from chaos.preflight.forecast import (
 from chaos.preflight.intervals import Curve, Simulate
 from chaos.preflight.market import at_worst
 from chaos.preflight.question import BUDGETS, PARTS, Question, changed, without_limits
-from chaos.preflight.verdict import reaches, why_impossible
+from chaos.preflight.verdict import missed_goals, reaches, why_impossible
 from chaos.words import plural
 
 LEVER = 0.5  # the factor on a cost, to see whether it is a lever
@@ -223,9 +223,11 @@ def kept_up(question: Question, values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _levers(question: Question) -> Iterator[tuple[str, dict[str, Any]]]:
     costs = question.known_costs
-    kinds = {"restart": (costs.restart_s, PARTS), "save": (costs.save_s, ("save_s",))}
-    kinds["upload"] = (costs.upload_s, ("upload_s",))
-    for name, (now_s, parts) in kinds.items():
+    for name, now_s, parts in (
+        ("restart", costs.restart_s, PARTS),
+        ("save", costs.save_s, ("save_s",)),
+        ("upload", costs.upload_s, ("upload_s",)),
+    ):
         if now_s or name == "restart":
             halved = {f"costs.{part}": getattr(costs, part) * LEVER for part in parts}
             yield f"half the {name} ({in_s(now_s)} → {in_s(now_s * LEVER)})", halved
@@ -252,10 +254,12 @@ def improved(question: Question, effort: Effort, advised: Counsel, curve: Curve)
     """
     sets = [kept_up(question, stage) for stage in advised.stages]
     sets += [mix for mix in _mixes(question, advised) if mix not in sets]
-    few = [(values, forecast(*seen)) for values, seen in _tried(question, sets, effort)]
+    seen = [forecast(*tried) for tried in _tried(question, sets, effort)]
+    few = list(zip(sets, seen, strict=True))
     # Few runs sort out; what is answered has been simulated with all. Where no set meets the goals,
     # the nearest is the answer, and it is not always the first.
-    likely = [values for values, seen in few if _may_meet(question, seen)]
+    need = question.goal.confidence
+    likely = [values for values, seen in few if not missed_goals(seen, need)]
     nearest = max(few, key=_nearness)[0]  # the first of equals, which has the fewest changes
     tried: list[Improved] = []
     for values in (*likely[:_LIKELY], nearest):
@@ -266,11 +270,6 @@ def improved(question: Question, effort: Effort, advised: Counsel, curve: Curve)
                 return _smaller(question, values, found, effort, curve)
             tried[-1] = found
     return max(tried, key=_nearness)
-
-
-def _may_meet(question: Question, seen: Forecast) -> bool:
-    """Return whether, by few runs with unlimited retries, every goal may still be met."""
-    return all(chance.high >= question.goal.confidence for chance in seen.meets.values())
 
 
 def _meets(question: Question, one: Improved) -> bool:
@@ -304,10 +303,10 @@ def _with_retries(question: Question, stage: Changes, effort: Effort) -> Improve
 
 def _tried(
     question: Question, sets: Sequence[Changes], effort: Effort
-) -> list[tuple[Changes, tuple[Question, Outcomes]]]:
+) -> list[tuple[Question, Outcomes]]:
     """Try sets of changes with few runs each and unlimited retries."""
     asked = [without_limits(changed(question, values)) for values in sets]
-    return list(zip(sets, zip(asked, effort.try_each(asked), strict=True), strict=True))
+    return list(zip(asked, effort.try_each(asked), strict=True))
 
 
 def _mixes(question: Question, advised: Counsel) -> Iterator[Changes]:
@@ -354,8 +353,8 @@ def _priced(
 ) -> list[tuple[float, Changes]]:
     """Return sets of changes with their prices, each change added to them."""
     return [
-        (_price(question, *seen) + _A_CHANGE * len(values), values)
-        for values, seen in _tried(question, sets, effort)
+        (_price(*tried) + _A_CHANGE * len(values), values)
+        for values, tried in zip(sets, _tried(question, sets, effort), strict=True)
     ]
 
 
@@ -370,10 +369,10 @@ def _joined(stage: Changes, moves: Sequence[Changes]) -> Changes:
     return {place: value for place, value in values.items() if value is not None}
 
 
-def _price(question: Question, asked: Question, outcomes: Outcomes) -> float:
+def _price(asked: Question, outcomes: Outcomes) -> float:
     """Return a run's mean price, as a share of on-demand; infinite if a goal may be missed."""
     seen = forecast(asked, outcomes)
-    if any(chance.share < question.goal.confidence for chance in seen.meets.values()):
+    if any(chance.share < asked.goal.confidence for chance in seen.meets.values()):
         return math.inf
     costs = costs_of(asked, outcomes)
     return float(costs[np.isfinite(costs)].mean())
@@ -389,9 +388,7 @@ def _simpler(question: Question, values: Changes, curve: Curve) -> Iterator[Chan
         yield {**values, SPARES: spares - 1}
     if INTERVAL in values:
         least = changed(question, values).shortest_steps
+        known = (values[INTERVAL], question.job.checkpoint_every_steps)
         for point in curve.points:
-            if point.steps >= least and point.steps not in (
-                values[INTERVAL],
-                question.job.checkpoint_every_steps,
-            ):
+            if point.steps >= least and point.steps not in known:
                 yield {**values, INTERVAL: point.steps}

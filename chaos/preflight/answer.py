@@ -132,11 +132,12 @@ def _answered(
     found = findings(question, Predictions(seen, curve), ignore=ignored)
     word, why = verdict(question, seen, found, after)
     tell("asking what the market's data leave open")
+    open_ = None
     if word == "go with changes" and after is not None and reaches(after, question.goal.confidence):
         open_ = doubt(changed(question, changes), after, effort)
-    else:
-        open_ = doubt(question, seen, effort) if word in ("go", "go with changes") else None
-    hours = _span_h(question, seen)
+    elif word in ("go", "go with changes"):
+        open_ = doubt(question, seen, effort)
+    job, hours = question.job, _span_h(question, seen)
     return Answer(
         question=question,
         effort=effort,
@@ -145,16 +146,14 @@ def _answered(
         findings=found,
         findings_after=findings_after,
         ignored=ignored,
-        loss_every_s=loss_interval_s(question.market, question.job.nodes),
+        loss_every_s=loss_interval_s(question.market, job.nodes),
         forecast=seen,
         changes=changes,
         after=after,
         counsel=advised,
         curve=curve,
         grace=notice_sweep(question),
-        availability=availability(
-            question.market, question.job.pool, hours=hours, seed=effort.seed
-        ),
+        availability=availability(question.market, job.pool, hours=hours, seed=effort.seed),
         finish_bins=_bins(outcomes),
         notes=withheld,
     )

@@ -69,8 +69,6 @@ class RunSettings:
     scale: float | None = None
     seed: int = 0
     losses: Losses = "kills"
-    #: holds the runs; those that are there already are not repeated
-    folder: Path | None = None
 
 
 def calibration_runs(
@@ -178,7 +176,7 @@ def validate_forecast(
     whether the job saves on notice.
     """
     case = validation_case(settings, calibrated, asked)
-    folder = settings.folder or settings.reports / "validations" / stamp(SystemClock().wall_ns())
+    folder = settings.reports / "validations" / stamp(SystemClock().wall_ns())
     make_runs(settings, calibrated[0].plan, case, folder)
     return compare_with_runs(settings, calibrated, case, folder)
 

@@ -45,18 +45,9 @@ def compressed(
     The absence of a lost node and the length of a notice are in seconds that are not
     compressed: a restart and a save are not, either.
     """
-    shock, replay = market.shock, market.replay
-    if shock is not None:
-        shock = shock.model_copy(update={"every_h": shock.every_h / scale})
-    if replay is not None:
-        at_s = tuple(at / scale for at in replay.at_s)
-        replay = replay.model_copy(update={"at_s": at_s, "span_s": replay.span_s / scale})
-    return market.model_copy(
+    return faster(market, scale).model_copy(
         update={
             "name": f"{market.name}, {scale:,.0f} times as fast",
-            "lifetime": None if market.lifetime is None else faster(market.lifetime, scale),
-            "shock": shock,
-            "replay": replay,
             "away_h": away_s / 3600,
             "notice": LossNotice(seconds=notice_s),
         }

@@ -76,16 +76,6 @@ class Bathtub(FiniteRecord):
 Lifetime: TypeAlias = Annotated[Exponential | Weibull | Bathtub, Field(discriminator="kind")]
 
 
-def faster(life: Lifetime, times: float) -> Lifetime:
-    """Return lives that are so many times shorter."""
-    names = {
-        Exponential: ("mtbf_h",),
-        Weibull: ("scale_h",),
-        Bathtub: ("early_h", "late_h", "cap_h"),
-    }[type(life)]
-    return life.model_copy(update={name: getattr(life, name) / times for name in names})
-
-
 class Shock(FiniteRecord):
     """A loss of many: once in `every_h` hours each node is lost with probability `share`.
 
@@ -184,15 +174,26 @@ def at_worst(market: Market) -> Market | None:
     """Return a fitted market as bad as its trace allows; None if it has no doubt."""
     if market.doubt is None or market.lifetime is None:
         return None
-    losses, shock = market.doubt.losses, market.shock
     values = {
         "name": f"{market.name}, at worst",
-        "lifetime": faster(market.lifetime, losses),
-        "shock": shock and shock.model_copy(update={"every_h": shock.every_h / losses}),
         "away_h": market.away_h * market.doubt.away,
         "doubt": None,
     }
-    return market.model_copy(update=values)
+    return faster(market, market.doubt.losses).model_copy(update=values)
+
+
+def faster(market: Market, times: float) -> Market:
+    """Return a market whose nodes are lost so many times as often; absences stay."""
+    life, shock, replay = market.lifetime, market.shock, market.replay
+    if life is not None:
+        hours = {name: value / times for name, value in life if name.endswith("_h")}
+        life = life.model_copy(update=hours)
+    if shock is not None:
+        shock = shock.model_copy(update={"every_h": shock.every_h / times})
+    if replay is not None:
+        at_s = tuple(at / times for at in replay.at_s)
+        replay = replay.model_copy(update={"at_s": at_s, "span_s": replay.span_s / times})
+    return market.model_copy(update={"lifetime": life, "shock": shock, "replay": replay})
 
 
 def _replayed_mtbf_h(replay: Replay) -> float:

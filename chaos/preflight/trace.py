@@ -15,8 +15,7 @@ from chaos.preflight.estimate import Estimate
 from chaos.preflight.market import Doubt, Exponential, LossNotice, Market, Replay, Shock, Weibull
 from chaos.words import plural
 
-# Nodes that go at one instant: their lives ended by a shock, and not by their own law.
-_TOGETHER = 2
+_TOGETHER = 2  # nodes that go at one instant, from here on: by a shock, not by their own law
 Kind: TypeAlias = Literal["held", "probes"]
 
 
@@ -225,7 +224,6 @@ def _drawn(weights: Floats, rng: np.random.Generator) -> int:
 
 ENOUGH = 30  # lives that ended, to choose between the laws
 CLEARLY = 2.0  # of AIC: within it both laws have support, and the simpler one is taken
-_TWO = 2
 
 
 @dataclass(frozen=True)
@@ -255,9 +253,8 @@ def law_of(lives: Sequence[NodeLife]) -> Law:
     hours = np.array([life.hours for life in lives])
     over = np.array([float(life.is_over) for life in lives])
     found = fit_weibull(hours, is_over=over)
-    gain = _aic(hours, over, Weibull(scale_h=hours.sum() / ended, shape=1.0), free=1) - _aic(
-        hours, over, found, free=2
-    )
+    plain = Weibull(scale_h=hours.sum() / ended, shape=1.0)
+    gain = _aic(hours, over, plain, free=1) - _aic(hours, over, found, free=2)
     said = f"AIC of Weibull lives (shape {found.shape:.2f}, {ended} that ended) is"
     if gain > CLEARLY:
         return Law(found, f"{said} {gain:.1f} below that of exponential ones: they are taken")
@@ -273,7 +270,7 @@ def fit_weibull(lives_h: Floats, *, is_over: Floats | None = None) -> Weibull:
     """
     over = np.ones(len(lives_h)) if is_over is None else np.asarray(is_over, dtype=float)
     lives = np.asarray(lives_h, dtype=float)
-    if over.sum() < _TWO or (lives <= 0).any():
+    if over.sum() < 2 or (lives <= 0).any():  # noqa: PLR2004
         raise UsageError("a Weibull needs at least two lives that ended, all above 0 h")
     logs = np.log(lives / lives.max())
     mean_log = (logs * over).sum() / over.sum()
@@ -303,7 +300,6 @@ def _aic(hours: Floats, over: Floats, life: Weibull, *, free: int) -> float:
 RESAMPLES = 1_000
 # Losses below which a fit says little; docs/notes/0006 has the rule for traces that are repeated.
 FEW = 10
-_INSTANT = 2  # nodes lost together from here on are a shock
 
 
 @dataclass(frozen=True)
@@ -384,7 +380,7 @@ def _stretches(trace: Trace) -> Floats:
         if n and change.is_seen:
             rows[part, 1] += change.lost
             rows[part, 2] += change.lost > 0
-            rows[part, 3] += change.lost >= _INSTANT
+            rows[part, 3] += change.lost >= _TOGETHER
             rows[part, 5] += change.back
         at_s = change.at_s
         while at_s < end_s - 1e-9:
@@ -424,7 +420,7 @@ def _shock(trace: Trace) -> Shock | None:
     wide = [
         (min(after.lost, before.up), before.up)
         for before, after in pairwise(trace.changes)
-        if after.is_seen and after.lost >= _INSTANT
+        if after.is_seen and after.lost >= _TOGETHER
     ]
     if not wide:
         return None

@@ -213,7 +213,10 @@ def _too_little(replay: Replay, seen: Forecast) -> str | None:
 def _drawn_anew(question: Question, replay: Replay, effort: Effort) -> str | None:
     """Return in words how many of the traces resampled from this one surely miss a goal."""
     rng = np.random.Generator(np.random.PCG64(effort.seed))
-    others = [_with(question, resampled(replay, rng)) for _ in range(TRACES)]
+    others = [
+        changed(question, {"market.replay": resampled(replay, rng).model_dump(mode="json")})
+        for _ in range(TRACES)
+    ]
     need, missed, seen = question.goal.confidence, 0, 0
     for since in range(0, TRACES, _AT_ONCE):
         asked = others[since : since + _AT_ONCE]
@@ -224,7 +227,3 @@ def _drawn_anew(question: Question, replay: Replay, effort: Effort) -> str | Non
         if missed > MAY_MISS:
             return f"of {seen} traces drawn anew out of pieces of this one {missed} miss a goal"
     return None
-
-
-def _with(question: Question, replay: Replay) -> Question:
-    return changed(question, {"market.replay": replay.model_dump(mode="json")})

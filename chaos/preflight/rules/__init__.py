@@ -30,7 +30,7 @@ def refuse_unknown(ids: Collection[str]) -> None:
     names = [rule.id for rule in RULES]
     for name in ids:
         if name not in names:
-            near = nearest(name.replace("-", "_"), [n.replace("-", "_") for n in names])
+            near = nearest(name, [known.replace("-", "_") for known in names])
             hint = (
                 f"Did you mean {near}?".replace("_", "-")
                 if near
