@@ -20,13 +20,13 @@ from chaos.audit.budget import (
 from chaos.audit.card import Card, Ended
 from chaos.audit.chains import joined
 from chaos.audit.finding import size
-from chaos.audit.first_fault import FirstFault
+from chaos.audit.first_fault import begun_again
 from chaos.audit.folder import AuditFolder
 from chaos.audit.group import GROUPS, Group, Question
 from chaos.audit.job_profile import JobProfile
 from chaos.audit.lanes import side_by_side
 from chaos.audit.looks import Looks
-from chaos.audit.notes import Note
+from chaos.audit.notes import Note, note
 from chaos.audit.place_groups import FaultPlace
 from chaos.audit.places import STEP_PLACES_MAX, kill_map
 from chaos.audit.plans import on_ray, plan_of
@@ -40,10 +40,9 @@ from chaos.run.clock import Clock, seconds_since
 from chaos.run.ports import Backend, ScriptBackend
 
 FAULTS, CONFIRMATION = "faults", "confirmation"
-UNCONFIRMED = Note(
-    kind="note",
-    text="no finding was tried on a Ray cluster: the job writes outside of its run's folder, or to "
-    "a bucket, from which the audit keeps it and a cluster would not",
+UNCONFIRMED = note(
+    "no finding was tried on a Ray cluster: the job writes outside of its run's folder, or to "
+    "a bucket, from which the audit keeps it and a cluster would not"
 )
 
 
@@ -61,11 +60,6 @@ class Choice:
 
 
 ALL_GROUPS = Choice()
-
-
-def _none(profile: JobProfile) -> tuple[FaultPlace, ...]:
-    del profile
-    return ()
 
 
 # Opens lanes for a job with so many workers and places; the function is called with each new one.
@@ -122,7 +116,7 @@ class Audit:
     spread: Spread | None = None
     _runs: list[RunRow] = field(default_factory=list, init=False)
     _kept: dict[Defect, RunRow] = field(default_factory=dict, init=False)
-    _looks: Looks | None = field(default=None, init=False)
+    _looks: Looks = field(init=False)
 
     def run(self) -> Card:
         """Audit the job; return the card, which is in the folder as well.
@@ -133,9 +127,9 @@ class Audit:
         start = self.clock.now_ns()
         clean_runs = CleanRuns(self.backend, self.folder, self.clock, self.show)
         clean = clean_runs.run(self.plan, follows_script=self.follows_script)
-        clean, retries = FirstFault(
-            self.backend, self.folder, self.clock, self.choice.seed
-        ).under_own_retries(clean, asked=self.retries)
+        clean, retries = begun_again(
+            clean, self.backend, self.folder, self.clock, seed=self.choice.seed, asked=self.retries
+        )
         if self.ray is not None:
             clean = clean_runs.on(self.ray, clean, on_ray(clean.plan))
         if self.spread is not None:
@@ -144,20 +138,17 @@ class Audit:
         queue = self._queue(clean)
         with ExitStack() as stack:
             backends = self._backends(stack, clean, queue, partial(clean_runs.check, clean))
-            minimum = Minimum(
-                runs=queue.needed,
-                spent_s=seconds_since(start, self.clock),
-                each_s=clean.work_s,
-                lanes=len(backends),
-            )
+            spent_s = seconds_since(start, self.clock)
+            minimum = Minimum(queue.needed, spent_s, each_s=clean.work_s, lanes=len(backends))
             notes = (*clean.notes, *minimum.notes(self.budget, self.command))
             clean = replace(clean, notes=notes)
             self.tell(clean.notes)
             writer = CardWriter(clean, queue, self.folder, self.choice.seed, self.command, retries)
             ended: Ended = "interrupted"
             try:
-                fits = minimum.fits(self.budget)
-                ended = self._inject_all(clean, queue, start, backends, fits=fits)
+                ended = self._inject_all(
+                    clean, queue, start, backends, fits=minimum.fits(self.budget)
+                )
             finally:
                 card = self._card(writer, queue, start, ended)
         return self._confirmed(card, writer, clean)
@@ -169,7 +160,7 @@ class Audit:
         apart = clean.repetition.reports_apart is not None and not clean.repetition.is_by_steps
         return Queue(
             clean.profile,
-            _none if apart else self._places,
+            (lambda _: ()) if apart else self._places,
             self.choice.question,
             self.choice.seed,
             # Only where a job repeats itself exactly: else a difference in a run could be of any of
@@ -185,9 +176,7 @@ class Audit:
         self._runs += queue.left()
         self._runs.sort(key=lambda row: row.number)
         seconds = seconds_since(start, self.clock)
-        if self._looks is not None:
-            clean = replace(writer.clean, baseline=self._looks.baseline)
-            writer = replace(writer, clean=clean)
+        writer = replace(writer, clean=replace(writer.clean, baseline=self._looks.baseline))
         limit = self.budget.named(seconds=seconds, runs=queue.taken)
         return writer.card(self._runs, ended=ended, seconds=seconds, limit=limit)
 
@@ -279,7 +268,6 @@ class Audit:
         if self.ray is not None:
             plan = on_ray(plan)
         directory = self.folder.new_run("runs", number, plan)
-        assert self._looks is not None
         done = self.folder.execute(backend, plan, directory, self._looks.baseline, self.clock)
         # A restart may go on from a step at which the baseline's state was not looked at. One more
         # clean run is looked at everywhere then, once for all, and this run is judged anew by it.

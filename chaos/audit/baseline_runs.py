@@ -17,6 +17,7 @@ from chaos.audit.notes import (
     made_once,
     notes,
     starts_apart,
+    warning,
 )
 from chaos.audit.plans import with_own_workers
 from chaos.check.analysis import RunTables
@@ -287,7 +288,7 @@ class CleanRuns:
 
     def _notes(self, seen: "_Starts", shown: JobProfile, compared: Repetition) -> tuple[Note, ...]:
         runs = [run for run in (seen.first.history, seen.other) if run]
-        apart = [Note(kind="warning", text=str(compared))] if compared.hides_much else []
+        apart = [warning(str(compared))] if compared.hides_much else []
         return (
             *notes(
                 shown,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from chaos.audit.notes import Note
+from chaos.audit.notes import Note, warning
 from chaos.audit.run_row import RunRow
 from chaos.words import plural
 
@@ -130,25 +130,19 @@ class Minimum:
     def notes(self, budget: Budget, command: str) -> Iterator[Note]:
         """Yield notes on a limit that is too low, with one that is not."""
         if budget.runs is not None and budget.runs < self.runs:
-            yield Note(
-                kind="warning",
-                text=(
-                    f"an answer needs {plural(self.runs, 'run')} with a fault; --max-runs "
-                    f"{budget.runs} is fewer, so that this audit can find something wrong, and "
-                    "cannot pass"
-                ),
+            yield warning(
+                f"an answer needs {plural(self.runs, 'run')} with a fault; --max-runs "
+                f"{budget.runs} is fewer, so that this audit can find something wrong, and "
+                "cannot pass"
             )
         if budget.seconds is not None and not self.fits(budget):
             enough = 10 * math.ceil(self.total_s / MINIMUM_TIMES / 10)
-            yield Note(
-                kind="warning",
-                text=(
-                    f"an answer needs {plural(self.runs, 'run')} with a fault, some "
-                    f"{self.total_s:.0f} s in all, and {MINIMUM_TIMES} times the time limit are "
-                    f"{budget.longest_s:.0f} s: this audit can find something wrong, and cannot "
-                    f"pass; this one can: `{with_time_limit(command, enough)}`; fewer epochs or "
-                    "less data, by the script's own arguments after --, make it shorter"
-                ),
+            yield warning(
+                f"an answer needs {plural(self.runs, 'run')} with a fault, some "
+                f"{self.total_s:.0f} s in all, and {MINIMUM_TIMES} times the time limit are "
+                f"{budget.longest_s:.0f} s: this audit can find something wrong, and cannot "
+                f"pass; this one can: `{with_time_limit(command, enough)}`; fewer epochs or "
+                "less data, by the script's own arguments after --, make it shorter"
             )
 
 

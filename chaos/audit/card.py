@@ -163,9 +163,8 @@ class Card(Record):
     @property
     def shared(self) -> int:
         """The number of places that were tried in a run with others."""
-        return sum(
-            count for count in Counter(run.number for run in self.runs).values() if count > 1
-        )
+        counts = Counter(run.number for run in self.runs)
+        return sum(count for count in counts.values() if count > 1)
 
     @property
     def landed(self) -> tuple[int, int]:
@@ -184,7 +183,9 @@ class Card(Record):
 
     @property
     def word(self) -> Word:
-        return word(self)
+        if self.broken or self.retries.is_finding:
+            return "fail"
+        return "inconclusive" if self.reasons else "pass"
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -193,12 +194,15 @@ class Card(Record):
 
     @property
     def exit_code(self) -> int:
-        """0: pass. 1: fail. 2: inconclusive."""
         return WORDS.index(self.word)
 
     @property
     def sentence(self) -> str:
-        return sentence(self)
+        """The answer with its evidence."""
+        if self.retries.is_finding:
+            given = "with retries: " if self.retries.source == "nothing" else ""
+            return f"fail: {self.retries.sentence}; {given}{_of_resumes(self)}"
+        return _of_resumes(self)
 
     @property
     def size(self) -> str:
@@ -260,29 +264,14 @@ class Card(Record):
 # -- the answer ------------------------------------------------------------------------------------
 
 
-def word(card: Card) -> Word:
-    """Return the answer as a word."""
-    if card.broken or card.retries.is_finding:
-        return "fail"
-    return "inconclusive" if any(reasons(card)) else "pass"
-
-
-def sentence(card: Card) -> str:
-    """Return the answer in a sentence, with its evidence."""
-    if card.retries.is_finding:
-        given = "with retries: " if card.retries.source == "nothing" else ""
-        return f"fail: {card.retries.sentence}; {given}{_of_resumes(card)}"
-    return _of_resumes(card)
-
-
 def _of_resumes(card: Card) -> str:
     """Return the answer of the runs with faults, as if no retries were missing."""
     if card.broken:
         causes = "one cause" if len(card.findings) == 1 else f"{len(card.findings)} causes"
         grave = f", {card.severity}" if card.severity else ""
         return f"fail: {_of_places(card, card.wrong)}: {causes}{grave}"
-    if any(reasons(card)):
-        return f"inconclusive: {'; '.join([*reasons(card)][:REASONS_SHOWN])}"
+    if card.reasons:
+        return f"inconclusive: {'; '.join(card.reasons[:REASONS_SHOWN])}"
     return f"pass: {coverage(card)}{_but(card)}"
 
 
@@ -341,7 +330,7 @@ def _unjudged(card: Card) -> Iterator[str]:
     # A run of several places may have gone wrong before the last of its faults was due.
     untold = [run for run in card.inconclusive if run.happened or run.is_combined]
     if untold:
-        yield f"{_of_places(card, untold)} could not be judged: {_short(untold[0].headline)}"
+        yield f"{_of_places(card, untold)} could not be judged: {untold[0].headline.rstrip('.')}"
 
 
 def _of_places(card: Card, runs: Sequence[RunRow]) -> str:
@@ -373,8 +362,7 @@ def _restarts(card: Card) -> Iterator[str]:
     tried = {run.group for run in card.runs if run.happened}
     untried = [row.group for row in card.covered if row.chosen and row.group not in tried]
     if untried:
-        was = "was" if len(untried) == 1 else "were"
-        yield f"{_named(untried)} {was} not tried{_why_cut(card)}"
+        yield f"{_were(untried)} not tried{_why_cut(card)}"
     resumed = {run.group for run in card.runs if run.resumed and run.is_right}
     scratch = [
         row.group
@@ -395,8 +383,7 @@ def _left_out(card: Card) -> Iterator[str]:
         if row.places and not row.chosen and row.group in ORDERS[card.question]
     ]
     if left_out:
-        was = "was" if len(left_out) == 1 else "were"
-        yield f"{_named(left_out)} {was} left out by --places"
+        yield f"{_were(left_out)} left out by --places"
 
 
 def _blind(card: Card) -> Iterator[str]:
@@ -425,14 +412,14 @@ def _why_cut(card: Card) -> str:
     return f" ({card.limit} ended the audit)" if card.limit else " (the time limit was reached)"
 
 
+def _were(groups: Sequence[str]) -> str:
+    return f"{_named(groups)} {'was' if len(groups) == 1 else 'were'}"
+
+
 def _named(groups: Sequence[str]) -> str:
     named = [f"'{group}'" for group in groups[:GROUPS_SHOWN]]
     more = len(groups) - len(named)
     return ", ".join(named) + (f" and {plural(more, 'other group')}" if more else "")
-
-
-def _short(text: str) -> str:
-    return text.rstrip(".")
 
 
 def _but(card: Card) -> str:
@@ -446,11 +433,8 @@ def _but(card: Card) -> str:
         allow = "allows" if len(by) == 1 else "allow"
         places = plural(len(accepted), "place")
         conditions = f"; not the same at {places}, which {' and '.join(by)} {allow}"
-    if card.job.own_preemptions == 0 and _gave_notice(card.runs):
+    gave_notice = any(op.fault.is_announced for run in card.runs for op in run.ops)
+    if card.job.own_preemptions == 0 and gave_notice:
         rest = "given the retries that its own `max_preemption_failures: 0` does not allow"
         return f"{conditions}; {rest}"
     return conditions
-
-
-def _gave_notice(runs: Sequence[RunRow]) -> bool:
-    return any(op.fault.is_announced for run in runs for op in run.ops)

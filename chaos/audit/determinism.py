@@ -253,8 +253,3 @@ def _inputs_apart(steps: Sequence[Aligned]) -> str | None:
 
 def _other_inputs(step: Step) -> str:
     return f"epoch {step.epoch}, step {step.step}, rank {step.rank}: other inputs"
-
-
-def is_deterministic(first: History, second: History) -> bool:
-    """Return whether two clean runs have the same losses to the last bit."""
-    return repetition(first, second).is_deterministic

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Sequence
 
 from chaos.audit.group import GROUPS, Group
 from chaos.audit.run_row import Defect, RunRow
@@ -105,7 +105,7 @@ def findings(runs: Sequence[RunRow]) -> tuple[Finding, ...]:
     """
     failed = [run for run in runs if run.status == "fail" and run.defects]
     same = _same_cause([defect for run in failed for defect in run.defects])
-    broken = [_named_alike(run, same) for run in failed]
+    broken = [_renamed(run, same.__getitem__) for run in failed]
     main = _main_of_data(broken)
     moved = {run.number for run in broken if _of_data(run) not in (None, main)}
     broken = [_with_main(run, main) for run in broken]
@@ -120,18 +120,17 @@ def findings(runs: Sequence[RunRow]) -> tuple[Finding, ...]:
     names = _names([defect for defect, _ in found])
     right = [run for run in runs if run.is_right]
     return tuple(
-        _finding(defect, of, name, moved).model_copy(
-            update={"note": _only_within(defect, of, right)}
-        )
+        _finding(defect, of, name, moved, _only_within(defect, of, right))
         for (defect, of), name in zip(found, names, strict=True)
     )
 
 
-def _named_alike(run: RunRow, same: Mapping[Defect, Defect]) -> RunRow:
+def _renamed(run: RunRow, name: Callable[[Defect], Defect]) -> RunRow:
+    """Return a run in which each defect has another name, and the first sentence of that name."""
     sentence_of: dict[Defect, str] = {}
     sentences = dict(zip(run.defects, run.sentences, strict=False))
     for defect in run.defects:
-        sentence_of.setdefault(same[defect], sentences.get(defect, ""))
+        sentence_of.setdefault(name(defect), sentences.get(defect, ""))
     return run.model_copy(
         update={"defects": tuple(sentence_of), "sentences": tuple(sentence_of.values())}
     )
@@ -161,16 +160,9 @@ def _main_of_data(runs: Sequence[RunRow]) -> Defect | None:
 
 def _with_main(run: RunRow, main: Defect | None) -> RunRow:
     """Return a run in which one sign of the place in the data stands for all."""
-    own = _of_data(run)
-    if own is None or main is None:
+    if main is None or _of_data(run) is None:
         return run
-    sentence_of: dict[Defect, str] = {}
-    sentences = dict(zip(run.defects, run.sentences, strict=False))
-    for defect in run.defects:
-        sentence_of.setdefault(main if defect.check in _DATA else defect, sentences.get(defect, ""))
-    return run.model_copy(
-        update={"defects": tuple(sentence_of), "sentences": tuple(sentence_of.values())}
-    )
+    return _renamed(run, lambda defect: main if defect.check in _DATA else defect)
 
 
 def size(run: RunRow) -> tuple[object, ...]:
@@ -202,7 +194,9 @@ def _causes(run: RunRow, ranking: Sequence[Defect]) -> Sequence[Defect]:
     return tuple(dict.fromkeys(found))
 
 
-def _finding(defect: Defect, runs: Sequence[RunRow], name: str, moved: Container[int]) -> Finding:
+def _finding(
+    defect: Defect, runs: Sequence[RunRow], name: str, moved: Container[int], note: str
+) -> Finding:
     smallest = min(runs, key=lambda run: (run.number in moved, size(run)))
     counts = Counter(run.group for run in runs)
     in_order = sorted(runs, key=lambda run: (GROUPS.index(run.group), run.place.order))
@@ -216,6 +210,7 @@ def _finding(defect: Defect, runs: Sequence[RunRow], name: str, moved: Container
         smallest=smallest,
         repro=f"repro/{name}.chaos.yaml",
         report=f"runs/{smallest.number}/report.html",
+        note=note,
     )
 
 
@@ -242,8 +237,3 @@ def _names(defects: Sequence[Defect]) -> list[str]:
         seen[word] += 1
         names.append(word if seen[word] == 1 else f"{word}_{seen[word]}")
     return names
-
-
-def said(count: int, found: int) -> str:
-    """Return in words how many places show how many causes."""
-    return f"{plural(count, 'place')}: {plural(found, 'cause')}"

@@ -35,7 +35,7 @@ def heatmap(card: Card) -> ch.Chart | None:
     rows = cells(card)
     if not rows:
         return None
-    fates = [fate for fate in _FILLS if any(row.fate == fate for row in rows)]
+    fates = [fate for fate in _FILLS if any(row.tally.fate == fate for row in rows)]
     return ch.drawn(
         "heatmap",
         _drawing(card, rows),
@@ -82,7 +82,7 @@ def _datum(row: Cell) -> dict[str, object]:
         "lost_max": row.lost_max,
         **asdict(row.tally),
         "total": row.tally.total,
-        "fate": row.fate,
+        "fate": row.tally.fate,
         "counts": counts,
     }
 
@@ -116,7 +116,7 @@ def _colors() -> tuple[alt.Color, alt.Color]:
 
 
 def _in_words(card: Card, rows: tuple[Cell, ...]) -> str:
-    lost = [row for row in rows if row.fate in ("some wrong", "all wrong")]
+    lost = [row for row in rows if row.tally.fate in ("some wrong", "all wrong")]
     runs = plural(len(card.runs), "place")
     if not lost:
         return f"{runs}, none wrong; {card.right} resumed with the same result"

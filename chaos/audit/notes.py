@@ -27,6 +27,16 @@ class Note(Record):
     text: str
 
 
+def warning(text: str) -> Note:
+    """Return a note on what may cost work or money."""
+    return Note(kind="warning", text=text)
+
+
+def note(text: str) -> Note:
+    """Return a note on what costs nothing."""
+    return Note(kind="note", text=text)
+
+
 def notes(
     profile: JobProfile,
     *,
@@ -39,15 +49,15 @@ def notes(
     `names` and `paths` are the clean runs' own run names and storage paths; `habits` are
     warnings about their use of data.
     """
-    warnings = (Note(kind="warning", text=text) for text in _warnings(profile))
     remarks = (*_remarks(profile, names, paths), *habits)
-    return (*warnings, *(Note(kind="note", text=text) for text in remarks))
+    return (*map(warning, _warnings(profile)), *map(note, remarks))
 
 
 def _warnings(profile: JobProfile) -> Iterator[str]:
-    if not profile.has_checkpoints and not profile.saves:
+    if not profile.has_saves:
+        seen = ", for Ray or with `torch.save`" if "reports" in profile.facts.has else ""
         yield (
-            f"the job saves no checkpoint that could be seen{_for_ray(profile)}: unless it keeps "
+            f"the job saves no checkpoint that could be seen{seen}: unless it keeps "
             "its state in a database, a mapped file or on a server, every fault costs all the "
             "training before it"
         )
@@ -67,10 +77,6 @@ def _warnings(profile: JobProfile) -> Iterator[str]:
             "`max_preemption_failures` is 0: as it is written, the first machine that is taken "
             "back after a notice ends the job; left out it is -1, without limit"
         )
-
-
-def _for_ray(profile: JobProfile) -> str:
-    return ", for Ray or with `torch.save`" if "reports" in profile.facts.has else ""
 
 
 def _remarks(profile: JobProfile, names: Sequence[str], paths: Sequence[str]) -> Iterator[str]:
@@ -126,14 +132,11 @@ def _left_out(profile: JobProfile) -> Iterator[str]:
 
 def hashes_apart(where: str) -> Note:
     """Return the note on a script whose data differ with another hash seed."""
-    return Note(
-        kind="warning",
-        text=(
-            f"with another hash seed the job is given other data ({where}): something goes by the "
-            "order of a set of strings or by `hash()`; on a cluster every process has a hash seed "
-            "of its own, so that a restart trains on with other data; sort the set, or set "
-            "PYTHONHASHSEED for all workers"
-        ),
+    return warning(
+        f"with another hash seed the job is given other data ({where}): something goes by the "
+        "order of a set of strings or by `hash()`; on a cluster every process has a hash seed "
+        "of its own, so that a restart trains on with other data; sort the set, or set "
+        "PYTHONHASHSEED for all workers"
     )
 
 
@@ -141,92 +144,69 @@ def by_the_clock(relied: JobProfile, plan: Plan, repetition: Repetition) -> Iter
     """Yield the note on a job that reports, or saves, at other steps in every run."""
     if not repetition.is_by_steps:
         return
-    what, where = (
-        "reports",
-        (
-            "faults are injected where every run comes by, which is among its first "
-            f"{plural(len(relied.epochs), 'report')}"
-        ),
+    what = "reports"
+    where = (
+        "faults are injected where every run comes by, which is among its first "
+        f"{plural(len(relied.epochs), 'report')}"
     )
     if plan.job.facts.lacks_part("reports"):
-        what, where = "saves", f"its epochs are counted by steps{_epoch_of(plan)}"
-    yield Note(
-        kind="note",
-        text=(
-            f"the job {what} by the clock ({repetition.reports_apart}): its losses, inputs and "
-            "state are compared step by step; its metrics, the files that it saves, which of "
-            f"them it keeps, and how much work a restart repeats are not compared; {where}"
-        ),
+        steps = plan.job.epoch_steps
+        length = f"{steps} each (--epoch-steps {steps})" if steps else "as the job declares"
+        what, where = "saves", f"its epochs are counted by steps, {length}"
+    yield note(
+        f"the job {what} by the clock ({repetition.reports_apart}): its losses, inputs and "
+        "state are compared step by step; its metrics, the files that it saves, which of "
+        f"them it keeps, and how much work a restart repeats are not compared; {where}"
     )
-
-
-def _epoch_of(plan: Plan) -> str:
-    steps = plan.job.epoch_steps
-    return f", {steps} each (--epoch-steps {steps})" if steps else ", as the job declares"
 
 
 def cannot_start_again(problem: str) -> Note:
     """Return the note on a script that does not reach its `fit()` when it is started again."""
-    return Note(
-        kind="warning",
-        text=(
-            f"started a second time, {problem.removeprefix('the job ')}; where the machine that "
-            "the script runs on is lost, it cannot be started again as it is"
-        ),
+    return warning(
+        f"started a second time, {problem.removeprefix('the job ')}; where the machine that "
+        "the script runs on is lost, it cannot be started again as it is"
     )
 
 
 def made_once(paths: Sequence[str]) -> Note:
     """Return the note on a first run that made files, and trained otherwise than all after it."""
-    return Note(
-        kind="note",
-        text=(
-            f"the first clean run made {_some(paths)} and trained otherwise than later ones, which "
-            "found it: all runs are compared with these"
-        ),
+    return note(
+        f"the first clean run made {_some(paths)} and trained otherwise than later ones, which "
+        "found it: all runs are compared with these"
     )
 
 
 def starts_apart(where: str) -> Note:
     """Return the note on a script whose starts differ, while two runs of one start do not."""
-    return Note(
-        kind="warning",
-        text=(
-            "the script itself draws something that nothing seeds, before its fit(): two runs of "
-            f"one start are alike, two starts are not ({where}); a "
-            "script that is started again, after the loss of its machine, trains on with other data"
-        ),
+    return warning(
+        "the script itself draws something that nothing seeds, before its fit(): two runs of "
+        f"one start are alike, two starts are not ({where}); a "
+        "script that is started again, after the loss of its machine, trains on with other data"
     )
 
 
 def in_passing(history: History) -> list[Note]:
     """Return the notes on the job's actions outside its training and its folder."""
     late = ending(history).after_fit
-    after = [] if late is None else [Note(kind="note", text=late)]
-    return [*after, *wrote_outside(history)]
-
-
-def wrote_outside(history: History) -> list[Note]:
-    """Return the notes on files that the job wrote outside the audit's folder."""
+    found = [] if late is None else [note(late)]
     wrote = [event for _, event in history.of(WroteOutside) if event.how != "refused"]
     own, kept = [w.path for w in wrote if w.removed], [w.path for w in wrote if not w.removed]
-    found: list[Note] = []
     called = next((call.trainer for _, call in history.of(FitCalled)), None)
     if own and FACTS[launcher_named(called)].lacks_part("reports"):
         text = (
             f"the job saves {_some(own)}. What it made there was removed after each run, so that "
             "the next begins anew, and places are tried one after the other"
         )
-        found.append(Note(kind="note", text=text))
+        found.append(note(text))
     elif own:
         text = (
             f"the job saves by absolute paths: {_some(own)}. What it made there was removed after "
             "each run, and places are tried one after the other; give it a path of the run's, or "
             "two trainings overwrite each other's files"
         )
-        found.append(Note(kind="warning", text=text))
+        found.append(warning(text))
     if kept:
-        found.append(Note(kind="note", text=f"the job also wrote, and it was left: {_some(kept)}"))
+        found.append(note(f"the job also wrote, and it was left: {_some(kept)}"))
     return found
 
 

@@ -190,15 +190,11 @@ def summary_svg(card: Card) -> str:
         word=card.word,
         ink=_INKS[tone(card)],
         answer=lines,
-        kinds=_lines(card),
+        kinds=[_line(name, cells) for name, *cells in kind_cells(card)],
         found=found,
         covered=f"{tried} of {places} places, {coverage_share(card):.0%}",
         share=coverage_share(card),
     )
-
-
-def _lines(card: Card) -> list[FaultRow]:
-    return [_line(name, cells) for name, *cells in kind_cells(card)]
 
 
 def _line(name: str, cells: Sequence[str]) -> FaultRow:

@@ -3,9 +3,9 @@
 import random
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
 
+from chaos.audit.card import Covered
 from chaos.audit.group import (
     GROUPS,
     LOADS,
@@ -19,25 +19,12 @@ from chaos.audit.group import (
 from chaos.audit.job_profile import JobProfile
 from chaos.audit.place_groups import FaultPlace, PlaceGroup, place_groups
 from chaos.audit.queue import evenly, resumes_from
+from chaos.audit.run_row import RunRow
+from chaos.audit.table import by_column
 from chaos.words import plural
 
 # Of the places at steps: a job of thousands is sampled, as each is a run.
 STEP_PLACES_MAX = 96
-
-
-@dataclass(frozen=True)
-class Coverage:
-    """The number of chosen places of a group, and of all its places."""
-
-    group: Group
-    chosen: int
-    places: int
-    #: the reason why a group has no place in this job
-    why_none: str | None = None
-    #: it has places at which a restart resumes from a checkpoint
-    resumes: bool = False
-    #: the places in each epoch
-    by_epoch: Mapping[int, int] = field(default_factory=dict)
 
 
 def kill_map(
@@ -73,24 +60,28 @@ def kill_map(
 
 
 def coverage(
-    profile: JobProfile, places: Sequence[FaultPlace], *, seed: int
-) -> tuple[Coverage, ...]:
-    """Count, for each group, the chosen places and all places."""
-    rows = []
-    known = place_groups(profile, seed=seed)
+    profile: JobProfile,
+    places: Sequence[FaultPlace],
+    runs: Sequence[RunRow] = (),
+    *,
+    seed: int,
+) -> tuple[Covered, ...]:
+    """Count, for each group, all places, those that were chosen, and those that were tried."""
+    known, rows = place_groups(profile, seed=seed), []
     for group in groups_of(profile.facts):
         mine = [place_group for place_group in known if place_group.group == group]
         by_epoch = Counter[int]()
         for place_group in mine:
             by_epoch[place_group.epoch] += place_group.size
         rows.append(
-            Coverage(
+            Covered(
                 group=group,
+                tried=sum(run.group == group and not run.is_combined for run in runs),
                 chosen=sum(place.group == group for place in places),
                 places=by_epoch.total(),
                 why_none=None if mine else _why_left_out(group, profile),
                 resumes=any(_resumes(place_group, profile) for place_group in mine),
-                by_epoch=by_epoch,
+                by_column=by_column(by_epoch, profile.epochs_seen),
             )
         )
     return tuple(rows)

@@ -1,7 +1,7 @@
 """The plans of an audit: of a script on its own, and of each run with a fault."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from os.path import normpath
 from pathlib import Path
 from typing import Any
@@ -176,11 +176,6 @@ def _is_count(value: Any) -> bool:  # noqa: ANN401
 # the beginning, and each further fault of a chain once more.
 RUN_TIMES, RUN_EXTRA_S = 10, 20.0
 RECOVERY_ON_RAY_S = 30.0  # at most, on a busy machine: four times what `make bench` shows
-
-
-def plans(base: Plan, places: Iterable[FaultPlace], profile: JobProfile) -> Iterator[Plan]:
-    """Yield the plan of each place and its ops, on the job of `base`."""
-    return (plan_of(base, place, profile) for place in places)
 
 
 def plan_of(base: Plan, place: FaultPlace, profile: JobProfile) -> Plan:

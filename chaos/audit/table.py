@@ -53,10 +53,6 @@ class Cell:
     tally: RunTally
     lost_max: int | None
 
-    @property
-    def fate(self) -> Fate:
-        return self.tally.fate
-
 
 @dataclass(frozen=True)
 class GroupRow:

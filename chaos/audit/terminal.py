@@ -14,7 +14,7 @@ from chaos.audit.notes import Note
 from chaos.audit.page import KIND_HEAD, kind_cells
 from chaos.audit.run_row import RunRow
 from chaos.audit.sections import CauseSection, causes, remarks
-from chaos.audit.table import Cell, Fate, cells, group_rows, kind_rows
+from chaos.audit.table import Fate, cells, group_rows, kind_rows
 from chaos.check.grade import ACCEPTED
 from chaos.report.live import MovingLine
 from chaos.report.outcome import Tone
@@ -50,7 +50,8 @@ def print_card(card: Card, console: Console) -> None:
 
 def _parts(card: Card, *, framed: bool) -> Iterator[RenderableType]:
     mark, style = _LAMPS[card.word]
-    yield Text.assemble((f"{mark} {_script(card)}: {card.sentence}", style))
+    script = card.job.script.rsplit("/", maxsplit=1)[-1]
+    yield Text(f"{mark} {script}: {card.sentence}", style=style)
     yield Text("")
     if card.runs:
         yield from (kind_table(card), Text(""), heat_table(card), Text(_LEGEND, style="dim"))
@@ -91,11 +92,11 @@ def heat_table(card: Card) -> Table:
         Column(f"epoch {_span(card.columns)}", no_wrap=True),
         *numbers("tried", "resumes", "recomputed"),
     )
-    found = {(cell.group, cell.column): cell for cell in cells(card)}
+    found = {(cell.group, cell.column): _MARKS[cell.tally.fate] for cell in cells(card)}
     for row in group_rows(card):
         if row.places == 0:
             continue
-        marks = [_mark(found.get((row.group, n))) for n in range(len(card.columns))]
+        marks = [found.get((row.group, n), (" ", "")) for n in range(len(card.columns))]
         style = "red" if row.tally.wrong else ("yellow" if row.tally.inconclusive else "")
         lost = "-" if row.lost_mean is None else f"{row.lost_mean:.0f}, max {row.lost_max}"
         table.add_row(
@@ -108,17 +109,9 @@ def heat_table(card: Card) -> Table:
     return table
 
 
-def _mark(cell: Cell | None) -> tuple[str, str]:
-    return (" ", "") if cell is None else _MARKS[cell.fate]
-
-
 def _span(labels: tuple[str, ...]) -> str:
     first, last = labels[0].split("-")[0], labels[-1].split("-")[-1]
     return first if first == last else f"{first}-{last}"
-
-
-def _script(card: Card) -> str:
-    return card.job.script.rsplit("/", maxsplit=1)[-1]
 
 
 def _cause(cause: CauseSection, card: Card, *, framed: bool) -> Iterator[RenderableType]:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from chaos import __version__
 from chaos.audit.baseline_runs import Clean
-from chaos.audit.card import AuditedJob, Card, Covered, Ended, Replaced
+from chaos.audit.card import AuditedJob, Card, Ended, Replaced
 from chaos.audit.chains import joined
 from chaos.audit.finding import Finding, findings
 from chaos.audit.folder import AuditFolder
 from chaos.audit.job_profile import JobProfile
-from chaos.audit.notes import Note
+from chaos.audit.notes import Note, note
 from chaos.audit.page import badge_svg, paragraph, render_card, summary_svg
 from chaos.audit.place_groups import FaultPlace
 from chaos.audit.places import coverage
@@ -20,7 +20,7 @@ from chaos.audit.queue import Queue, missing_parts, part_of
 from chaos.audit.repro import repro_text
 from chaos.audit.retries import SETTINGS, Retries
 from chaos.audit.run_row import RunRow, gist
-from chaos.audit.table import by_column, columns
+from chaos.audit.table import columns
 from chaos.model.masked import masked
 from chaos.report.ci import render as render_junit
 from chaos.report.outcome import SuiteRow, versions
@@ -95,7 +95,7 @@ class CardWriter:
             job=_job(clean),
             repetition=clean.repetition,
             notes=(*clean.notes, *_accepted(runs)),
-            covered=self._covered(runs),
+            covered=coverage(profile, self.queue.places, runs, seed=self.seed),
             runs=tuple(runs),
             findings=found,
             question=self.queue.question,
@@ -138,20 +138,6 @@ class CardWriter:
             smallest.number, self.clean.baseline, seconds=smallest.seconds, scenario=text
         )
 
-    def _covered(self, runs: Sequence[RunRow]) -> tuple[Covered, ...]:
-        return tuple(
-            Covered(
-                group=row.group,
-                tried=sum(run.group == row.group and not run.is_combined for run in runs),
-                chosen=row.chosen,
-                places=row.places,
-                why_none=row.why_none,
-                resumes=row.resumes,
-                by_column=by_column(row.by_epoch, self.queue.profile.epochs_seen),
-            )
-            for row in coverage(self.queue.profile, self.queue.places, seed=self.seed)
-        )
-
     def _junit(self, runs: Sequence[RunRow]) -> str:
         rows = [self._suite_row(run) for run in runs]
         if self.retries.is_finding:
@@ -189,7 +175,7 @@ def _accepted(runs: Sequence[RunRow]) -> Iterator[Note]:
         found.setdefault(gist(text), []).append(text)
     for texts in found.values():
         first = f": {texts[0]}" if len(texts) == 1 else f", such as: {texts[0]}"
-        yield Note(kind="note", text=f"{plural(len(texts), 'place')}{first}")
+        yield note(f"{plural(len(texts), 'place')}{first}")
 
 
 def _job(clean: Clean) -> AuditedJob:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from chaos.audit.determinism import is_deterministic, repetition
+from chaos.audit.determinism import repetition
 from chaos.audit.job_profile import job_profile
 from chaos.audit.notes import Note, notes
 from chaos.model import event as ev
@@ -144,7 +144,7 @@ def test_a_run_name_that_stays_is_not(name: str) -> None:
 def test_two_equal_clean_runs_show_that_the_job_repeats_itself() -> None:
     again = replace(Story(epochs=3, steps=4), budget=3).baseline()
 
-    assert is_deterministic(QUIET, again)
+    assert repetition(QUIET, again).is_deterministic
     assert str(repetition(QUIET, again)) == "two clean runs agree in 24 losses to the last bit"
 
 
@@ -170,7 +170,7 @@ def test_a_job_that_does_not_repeat_itself_is_shown_where_it_parts() -> None:
 def test_without_losses_nothing_is_said_to_repeat() -> None:
     silent = changed(QUIET, ev.StepDone, losses=None)
 
-    assert not is_deterministic(silent, silent)
+    assert not repetition(silent, silent).is_deterministic
 
 
 def test_a_file_saved_after_the_last_report_has_a_column_of_its_own() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from chaos.audit.job_profile import JobProfile
 from chaos.audit.places import kill_map
-from chaos.audit.plans import base_plan, plans
+from chaos.audit.plans import base_plan, plan_of
 from chaos.audit.repro import repro_text
 from chaos.scenario_file.load import load_scenario
 from tests.audit.test_places import extent_of
@@ -17,7 +17,8 @@ def test_it_is_left_out_of_every_plan_and_of_the_reproduction(tmp_path: Path) ->
     seen: JobProfile = extent_of(epochs=3, steps=4)
 
     places = kill_map(seen, seed=0)
-    struck = list(plans(base.model_copy(update={"expect": expect}), places, seen))
+    base = base.model_copy(update={"expect": expect})
+    struck = [plan_of(base, place, seen) for place in places]
 
     assert all(plan.expect.ignore_metrics == ("epoch_s",) for plan in struck)
     file = tmp_path / "x.chaos.yaml"

@@ -23,7 +23,7 @@ from chaos.audit.group import Group
 from chaos.audit.job_profile import job_profile
 from chaos.audit.lanes import lanes_for, side_by_side
 from chaos.audit.places import kill_map
-from chaos.audit.plans import base_plan, plans
+from chaos.audit.plans import base_plan, plan_of
 from chaos.check.judge import judge
 from chaos.launch.forked.backend import ForkBackend
 from chaos.launch.ray.backend import RayBackend
@@ -115,7 +115,7 @@ def against_a_warm_cluster(folder: Path) -> None:
         first_s, clean = timed(lambda: execute(fork, base, folder))
         seen = job_profile(clean)
         places = kill_map(seen, seed=0, exhaustive=True, choose=MID_EPOCH)
-        every = list(plans(base, places[:SIDE_SAMPLE], seen))
+        every = [plan_of(base, place, seen) for place in places[:SIDE_SAMPLE]]
         chosen = every[:SAMPLE]
         fork_s, histories = zip(
             *(timed(partial(struck, fork, p, folder, clean)) for p in chosen), strict=True
@@ -140,7 +140,7 @@ def fixed_costs(folder: Path) -> None:
         seen = job_profile(clean)
         places = kill_map(seen, seed=0, exhaustive=True, choose=MID_EPOCH)[:SAMPLE]
         parts: dict[str, list[float]] = {}
-        for plan in plans(base, places, seen):
+        for plan in (plan_of(base, place, seen) for place in places):
             whole_s, history = timed(partial(execute, fork, plan, folder))
             judged_s, _ = timed(partial(judge, plan, history, clean))
             found = parts_s(history)
@@ -177,7 +177,7 @@ def exhaustive(folder: Path, *, most: int | None = None) -> None:
         clean = execute(fork, base, folder)
         seen = job_profile(clean)
         places = kill_map(seen, seed=0, exhaustive=True, choose=STEP_GROUPS)
-        chosen = list(plans(base, places[:most], seen))
+        chosen = [plan_of(base, place, seen) for place in places[:most]]
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, embedded_bytes()
         seconds = together(chosen, folder, clean, fork)
         after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, embedded_bytes()
