@@ -5,7 +5,6 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -52,7 +51,7 @@ from chaos.model.bounds import Tolerance
 from chaos.model.launcher import FACTS, Launcher, LauncherFacts
 from chaos.model.masked import masked_words
 from chaos.model.plan import Confined, Plan, PlanBackend
-from chaos.model.scenario import Sampling
+from chaos.model.scenario import Expect, Sampling
 from chaos.model.verdict import Verdict
 from chaos.report.screen import screen
 from chaos.run.ci import add_to_step_summary
@@ -251,19 +250,18 @@ def audit(  # noqa: PLR0913 - one parameter per option
         question = "crash"  # no node can be lost
     groups, is_on_ray = chosen_groups(places or (), question), backend == "ray"
     can_confirm = "cluster" in facts.has and not is_on_ray
-    spread, kept = _over(address, jobs), _kept(storage, allow_writes)
+    spread = _over(address, jobs)
+    _refuse_other_storage(storage)
     plan = base_plan(script, arguments or (), cwd=Path.cwd(), seed=seed, workers=workers, fit=fit)
     size: dict[str, Any] = {"epoch_steps": epoch_steps, "nodes": node_range(nodes)}
     plan = under_launcher(plan, facts.name, arguments or (), backend=backend, **size)
-    folder = _folder(reports, plan)
+    folder = folder_for(plan, reports)
+    limits = confined(folder, allow_writes, keeps_storage=storage == OWN)
     with _written_if_broken_off(folder, document, console), ExitStack() as opened:
         display = opened.enter_context(AuditDisplay(console))
         card = Audit(
-            _expecting(
-                plan.model_copy(update={"confined": kept.confined(folder)}),
-                accept or (),
-                sampling,
-                tolerance,
+            plan.model_copy(
+                update={"confined": limits, "expect": _expect(plan, accept, sampling, tolerance)}
             ),
             opened.enter_context(open_launcher(facts.name, console)),
             folder,
@@ -315,11 +313,21 @@ def _budget(seconds: float | None, runs: int | None, *, exhaustive: bool) -> Bud
     return Budget(BUDGET_S if is_unasked else seconds, runs)
 
 
-def _expecting(
-    plan: Plan, accept: Sequence[str], sampling: Sampling, tolerance: float | None
-) -> Plan:
-    """Return the plan with the accepted findings."""
-    for word in accept:
+def _refuse_other_storage(storage: str | None) -> None:
+    if storage not in (None, OWN):
+        raise UsageError(
+            f"storage is {OWN} or the run's; got '{storage}'",
+            f"Write --storage {OWN} to keep the script's bucket, or leave it out.",
+            place="--storage",
+        )
+
+
+def _expect(
+    plan: Plan, accept: Sequence[str] | None, sampling: Sampling, tolerance: float | None
+) -> Expect:
+    """Return what is expected of the job, with the findings that are accepted."""
+    accepted = accept or ()
+    for word in accepted:
         if word not in ACCEPTABLE:
             raise UsageError(
                 f"a severity that can be accepted is rng, lost-work or cosmetic; got '{word}'",
@@ -328,42 +336,26 @@ def _expecting(
                 place="--accept",
             )
     given: dict[str, object] = {
-        "accept": tuple(word for word in ACCEPTABLE if word in accept),
+        "accept": tuple(word for word in ACCEPTABLE if word in accepted),
         "sampling": sampling,
     }
     if tolerance is not None:
         given["loss_tolerance"] = Tolerance(relative=tolerance)
-    expect = plan.expect.model_copy(update=given)
-    return plan.model_copy(update={"expect": expect})
+    return plan.expect.model_copy(update=given)
 
 
-@dataclass(frozen=True)
-class Kept:
-    """The files and storage of a job that an audit leaves to it."""
-
-    storage: bool
-    writes: tuple[Path, ...]
-
-    def confined(self, folder: AuditFolder) -> Confined:
-        """Return the limits of the job outside the audit's folder."""
-        paths = tuple(str(Path.cwd() / path.expanduser()) for path in self.writes)
-        return Confined(folder=str(folder.path), may_write=paths, keeps_storage=self.storage)
+def confined(
+    folder: AuditFolder, may_write: Sequence[Path] | None, *, keeps_storage: bool = False
+) -> Confined:
+    """Return the limits of the job outside the audit's folder."""
+    paths = tuple(str(Path.cwd() / path.expanduser()) for path in may_write or ())
+    return Confined(folder=str(folder.path), may_write=paths, keeps_storage=keeps_storage)
 
 
-def _kept(storage: str | None, allowed: Sequence[Path] | None) -> Kept:
-    """Return the files and storage that the options leave to the job."""
-    if storage not in (None, OWN):
-        raise UsageError(
-            f"storage is {OWN} or the run's; got '{storage}'",
-            f"Write --storage {OWN} to keep the script's bucket, or leave it out.",
-            place="--storage",
-        )
-    return Kept(storage == OWN, tuple(allowed or ()))
-
-
-def _folder(reports: Path, plan: Plan) -> AuditFolder:
+def folder_for(plan: Plan, reports: Path, kind: str = "audits") -> AuditFolder:
+    """Make the folder of an audit or a search, named after its script and the time."""
     name = f"{plan.slug}-{stamp(SystemClock().wall_ns())}"
-    return AuditFolder.create(reports, name, plan, environment(Path.cwd()))
+    return AuditFolder.create(reports, name, plan, environment(Path.cwd()), kind=kind)
 
 
 @contextmanager

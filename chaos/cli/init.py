@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +12,7 @@ import typer
 from rich.text import Text
 
 from chaos.audit.plans import args_for
+from chaos.cli.documents import writable
 from chaos.cli.options import StartedBy, Words, launcher_with_a_note
 from chaos.errors import UsageError
 from chaos.model.launcher import FACTS, USUAL, Launcher
@@ -36,10 +36,6 @@ faults:
 expect:
   attempts: 2
 """
-
-
-# The usual launcher needs no line.
-_LINES: Mapping[Launcher, str] = {name: f"  launcher: {name}\n" for name in FACTS} | {USUAL: ""}
 
 
 def init(
@@ -72,17 +68,11 @@ def init(
         raise UsageError("there is no such script", "Give the path of a script.", place=str(script))
     console = screen()
     launcher = launcher or launcher_with_a_note(script, console)
-    name = re.sub(r"\W+", "_", script.stem)
-    scenario = folder / f"{name}_worker_killed.chaos.yaml"
-    text = first_scenario(
-        script=os.path.relpath(script, folder),
-        arguments=arguments or [],
-        workers=workers,
-        launcher=launcher,
-    )
-    files = {scenario: text}
+    name, words = re.sub(r"\W+", "_", script.stem), arguments or []
+    scenario, source = folder / f"{name}_worker_killed.chaos.yaml", os.path.relpath(script, folder)
+    files = {scenario: first_scenario(source, words, workers=workers, launcher=launcher)}
     if workflow:
-        files[WORKFLOW] = _workflow(script, arguments or [], folder, launcher)
+        files[WORKFLOW] = _workflow(script, words, folder, launcher)
     for file in files:
         if file.exists():
             way = "--no-workflow" if file == WORKFLOW else "--in"
@@ -90,17 +80,17 @@ def init(
                 "it is there already", f"Move it away, or give {way}.", place=str(file)
             )
     for file, content in files.items():
-        _write(file, content)
+        with writable(file):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(content, encoding="utf-8")
         console.print(Text(f"wrote {shown(file.resolve())}"), soft_wrap=True)
     load_scenario(scenario)  # checks that the written scenario can be read
-    words = ["chaos", "run", str(scenario)]
-    words += ["--backend", "fork"] if "cluster" in FACTS[launcher].has else []  # faster
-    console.print(Text(f"try   {shlex.join(words)}"), soft_wrap=True)
+    command = ["chaos", "run", str(scenario)]
+    command += ["--backend", "fork"] if "cluster" in FACTS[launcher].has else []  # faster
+    console.print(Text(f"try   {shlex.join(command)}"), soft_wrap=True)
 
 
-def first_scenario(
-    *, script: str, arguments: list[str], workers: int, launcher: Launcher = USUAL
-) -> str:
+def first_scenario(script: str, arguments: list[str], *, workers: int, launcher: Launcher) -> str:
     """Return a scenario in which one worker of a script is killed in its second epoch."""
     args = args_for(launcher, arguments)
     lines = [f"  args: {json.dumps(args)}", ""]
@@ -115,7 +105,7 @@ def first_scenario(
         epoch=1,
         step=1,
         rank=workers - 1,
-        launcher=_LINES[launcher],
+        launcher="" if launcher == USUAL else f"  launcher: {launcher}\n",
         retries=FACTS[launcher].words.retries,
     )
 
@@ -136,11 +126,3 @@ def _workflow(script: Path, arguments: list[str], folder: Path, launcher: Launch
         text = text.replace(f"chaos {its} ", f"chaos {shlex.join(ours)} ")
     own = f" -- {shlex.join(arguments)}" if arguments else ""
     return text.replace("reports/audit.xml\n", f"reports/audit.xml{own}\n", 1)
-
-
-def _write(file: Path, text: str) -> None:
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot write there: {error.strerror}", place=str(file)) from error

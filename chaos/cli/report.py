@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
+from rich.table import Column
 from rich.text import Text
 
 from chaos import shelf
@@ -21,13 +21,12 @@ from chaos.model.summary import STALE
 from chaos.report.ci import run_in_json
 from chaos.report.html import render_run, render_suite, render_trend
 from chaos.report.markdown import run_in_markdown, suite_in_markdown
-from chaos.report.screen import screen
+from chaos.report.screen import bare_table, screen
 from chaos.report.terminal import print_whole
 from chaos.run.record_file import read_record, write_text
 from chaos.run.shown import shown
 
 FORMS: tuple[Form, ...] = ("json", "junit", "md", "html")
-TREND = "trend.html"
 
 
 def report(  # noqa: PLR0913 - one parameter per option
@@ -77,7 +76,7 @@ def report(  # noqa: PLR0913 - one parameter per option
 
 
 def _trend(reports: Path, limit: int, *, show: bool) -> None:
-    page = reports / TREND
+    page = reports / "trend.html"
     text = render_trend(shelf.newest_suites(reports, limit))
     with writable(page):
         page.parent.mkdir(parents=True, exist_ok=True)
@@ -91,15 +90,17 @@ def _document(item: shelf.Item, form: Form) -> str:
     if form == "junit":
         return (item.path / "junit.xml").read_text(encoding="utf-8")
     makers: dict[Form, Callable[[Any], str]]
-    match item.kind:
-        case "run":
-            makers = {"md": run_in_markdown, "json": run_in_json, "html": render_run}
-            return makers[form](shelf.read_run(item.path))
-        case "suite":
-            return _suite(item, form)
-        case "audit":
-            makers = {"md": card_in_markdown, "json": Card.to_json, "html": render_card}
-            return makers[form](_card(item))
+    if item.kind == "suite":
+        return _suite(item, form)
+    if item.kind == "run":
+        makers = {"md": run_in_markdown, "json": run_in_json, "html": render_run}
+        return makers[form](shelf.read_run(item.path))
+    makers = {"md": card_in_markdown, "json": Card.to_json, "html": render_card}
+    try:
+        card = Card.from_json(read_record(item.path / shelf.AUDIT))
+    except (ValueError, RecursionError) as error:
+        raise HistoryError("not an audit of this version", place=str(item.path)) from error
+    return makers[form](card)
 
 
 def _suite(item: shelf.Item, form: Form) -> str:
@@ -112,22 +113,13 @@ def _suite(item: shelf.Item, form: Form) -> str:
     return render_suite(rows, title="chaos", started=suite.started, folder=shown(item.path))
 
 
-def _card(item: shelf.Item) -> Card:
-    try:
-        return Card.from_json(read_record(item.path / shelf.AUDIT))
-    except (ValueError, RecursionError) as error:
-        raise HistoryError("not an audit of this version", place=str(item.path)) from error
-
-
 def _list(reports: Path, limit: int) -> None:
     items = shelf.items(reports)[:limit]
     if not items:
         screen().print(f"nothing was run yet: there is nothing in {reports}", soft_wrap=True)
         return
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for name in ("kind", "began (UTC)", "came to"):
-        table.add_column(name, no_wrap=True)
-    table.add_column("folder", overflow="fold")
+    heads = (Column(name, no_wrap=True) for name in ("kind", "began (UTC)", "came to"))
+    table = bare_table(*heads, Column("folder", overflow="fold"))
     for item in items:
         came_to = shelf.came_to(item)
         cells = (item.kind, item.stamp.replace("T", " "), came_to, shown(item.path.resolve()))

@@ -229,18 +229,15 @@ def _cut_short(
     why: BaseException,
 ) -> list[SuiteRow]:
     """Return the rows of the scenario under way, and of those that were not reached."""
-    begun = [row_of(run) for run in finished if run.plan.ops]
-    kept = {row.directory for row in rows}
-    cut = [row for row in begun if row.directory not in kept]
     if not rows and not finished:
         return []
+    kept = {row.directory for row in rows}
+    cut = [row_of(run) for run in finished if run.plan.ops and run.directory not in kept]
     reached = {row.file for row in [*rows, *cut]}
     ended = f"ended by {signals.name()}" if isinstance(why, KeyboardInterrupt) else "broken off"
-    left = [file for file in files if str(file.resolve()) not in reached]
-    return cut + [
-        not_run(load_scenario(file).scenario, str(file.resolve()), f"the suite was {ended} before")
-        for file in left
-    ]
+    left = [file.resolve() for file in files if str(file.resolve()) not in reached]
+    why_not = f"the suite was {ended} before"
+    return cut + [not_run(load_scenario(file).scenario, str(file), why_not) for file in left]
 
 
 @dataclass(frozen=True)
@@ -321,15 +318,11 @@ def _chosen(paths: Sequence[Path], text: str | None, exclude: Sequence[str]) -> 
         file
         for file in find_scenarios(paths)
         if not any(fnmatch(shown(file.resolve()), f"*{pattern}") for pattern in exclude)
-        and (text is None or _names(file, text.lower()))
+        and (text is None or text.lower() in f"{file}\n{load_scenario(file).scenario}".lower())
     )
     if not files:
         raise UsageError("no scenario is left to run", "Check -k and --exclude.")
     return files
-
-
-def _names(file: Path, text: str) -> bool:
-    return text in str(file).lower() or text in load_scenario(file).scenario.lower()
 
 
 def _tell(finished: deque[FinishedRun], soak: Soak | None, run: FinishedRun) -> None:
@@ -349,7 +342,12 @@ def _write(
 ) -> None:
     page = write_suite(reports, rows, SystemClock())
     worst = [runs.worst for runs in by_scenario(rows)]
-    _tell_ci(console, worst, page)
+    places = [ScenarioPlace(*place_of_scenario(Path(row.file), os.environ)) for row in worst]
+    commands = [*annotations(worst, places)]
+    # Shown in CI's summary and annotations: no verdict depends on that.
+    add_to_step_summary(os.environ, page.with_name("summary.md").read_text(encoding="utf-8"))
+    if on_github(os.environ):
+        console.file.writelines(f"{command}\n" for command in commands)
     print_suite(rows, console)
     for line in () if soak is None else soak.finish(page.parent):
         console.print(line, soft_wrap=True, markup=False)
@@ -365,20 +363,7 @@ def _write(
     document.write(
         {
             "text": lambda: plain(lambda on: print_suite(rows, on)),
-            "github": lambda: "\n".join(_annotations(worst)),
+            "github": lambda: "\n".join(commands),
             **{form: partial(page.with_name(n).read_text, "utf-8") for form, n in kept.items()},
         }
     )
-
-
-def _tell_ci(console: Console, worst: list[SuiteRow], page: Path) -> None:
-    """Show the suite in CI's summary and annotations; no verdict depends on that."""
-    add_to_step_summary(os.environ, page.with_name("summary.md").read_text(encoding="utf-8"))
-    if on_github(os.environ):
-        for command in _annotations(worst):
-            console.file.write(f"{command}\n")
-
-
-def _annotations(worst: Sequence[SuiteRow]) -> Iterator[str]:
-    places = [ScenarioPlace(*place_of_scenario(Path(row.file), os.environ)) for row in worst]
-    return annotations(worst, places)

@@ -22,11 +22,12 @@ from chaos.audit.terminal import AuditDisplay
 from chaos.cli.audit import (
     AllowWrites,
     Fit,
-    Kept,
     Limit,
     Script,
     Workers,
+    confined,
     embedded_or_real,
+    folder_for,
     refuse_without_extra,
 )
 from chaos.cli.documents import Document, Format, Output, plain
@@ -38,8 +39,7 @@ from chaos.model.masked import masked_words
 from chaos.model.plan import Plan
 from chaos.plan.draw import DRAWN
 from chaos.report.screen import screen
-from chaos.run.clock import SystemClock, stamp
-from chaos.run.environment import environment
+from chaos.run.clock import SystemClock
 from chaos.run.ports import ScriptBackend
 from chaos.search import FAULTS_MAX
 from chaos.words import plural
@@ -96,20 +96,19 @@ def search(  # noqa: PLR0913 - one parameter per option
     plan = base_plan(script, arguments or (), cwd=Path.cwd(), seed=seed, workers=workers, fit=fit)
     backend = embedded_or_real("fork", launcher, console)
     plan = under_launcher(plan, launcher, arguments or (), backend=backend)
-    name = f"{plan.slug}-{stamp(SystemClock().wall_ns())}"
-    folder = AuditFolder.create(reports, name, plan, environment(Path.cwd()), kind="searches")
-    confined = Kept(storage=False, writes=tuple(allow_writes or ())).confined(folder)
-    drawing = {"seed": seed, "most": most, "kinds": kinds}
+    folder = folder_for(plan, reports, kind="searches")
     with ExitStack() as opened:
         result = _searched(
-            plan.model_copy(update={"confined": confined}),
+            plan.model_copy(update={"confined": confined(folder, allow_writes)}),
             opened.enter_context(open_launcher(launcher, console)),
             folder,
             opened.enter_context(AuditDisplay(console)),
             kept=reports / "searches" / f"{plan.slug}-found",
             budget=Budget(time_limit if time_limit or max_runs else SEARCH_S, max_runs),
             follows_script=workers is None and states_size,
-            **drawing,
+            seed=seed,
+            most=most,
+            kinds=kinds,
         )
     show = partial(print_result, result)
     if not document.takes_stdout:
