@@ -18,19 +18,13 @@ from chaos.model.history import HISTORY
 from chaos.model.summary import STALE, SUITE, SUMMARY, RunSummary, SuiteSummary
 from chaos.model.verdict import Verdict
 from chaos.report.ci import summary_of
-from chaos.report.outcome import FinishedRun, SuiteRow, row_of
+from chaos.report.outcome import FinishedRun, SuiteRow, not_run, row_of
 from chaos.run.directory import RunDirectory
 from chaos.run.record_file import digest_of, read_record
 from chaos.run.shown import shown
 
-_NOT_OURS = (
-    ValueError,
-    KeyError,
-    TypeError,
-    AttributeError,
-    RecursionError,
-)  # JSON of another kind
-_UNREADABLE = (HistoryError, OSError, *_NOT_OURS)
+_OTHER_JSON = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+_UNREADABLE = (HistoryError, OSError, *_OTHER_JSON)
 
 STALE_WORD = "inconclusive: stale"  # in a list, for `STALE`
 
@@ -65,7 +59,7 @@ def kind_of(path: Path) -> Kind | None:
 
 def items(reports: Path) -> list[Item]:
     """Return all runs, suites and audits, newest first."""
-    folders = [path for path in reports.glob("*/*") if path.is_dir() and not _is_hidden(path)]
+    folders = [path for path in reports.glob("*/*") if path.is_dir() and path.parent.name[0] != "."]
     found = [Item(kind, path, _stamp(path)) for path in folders if (kind := kind_of(path))]
     return sorted(found, key=lambda item: (item.stamp, item.path.name), reverse=True)
 
@@ -85,9 +79,9 @@ def item_at(path: Path) -> Item:
 
 def came_to(item: Item) -> str:
     """Return the outcome in a word or two, without reading a history."""
-    if item.kind == "run":
-        return _verdict_word(item.path)
     try:
+        if item.kind == "run":
+            return _verdict_word(item.path)
         if item.kind == "suite":
             runs = read_suite(item.path).runs
             stood = sum(run.standing == "expected" for run in runs)
@@ -100,14 +94,11 @@ def came_to(item: Item) -> str:
 
 
 def _verdict_word(path: Path) -> str:
-    try:
-        verdict = json.loads(read_record(path / "verdict.json"))
-        if is_stale(path, verdict.get("history")):
-            return STALE_WORD
-        expected = ", expected" if verdict["as_expected"] else ""
-        return f"{verdict['status']}{'' if verdict['status'] == 'pass' else expected}"
-    except _UNREADABLE:
-        return "-"
+    verdict = json.loads(read_record(path / "verdict.json"))
+    if is_stale(path, verdict.get("history")):
+        return STALE_WORD
+    expected = ", expected" if verdict["as_expected"] else ""
+    return f"{verdict['status']}{'' if verdict['status'] == 'pass' else expected}"
 
 
 def is_stale(path: Path, judged: str | None) -> bool:
@@ -215,7 +206,7 @@ def rows_of(path: Path) -> Iterator[SuiteRow]:
             row = row_of(read_run(folder))
         else:
             why = run.error or f"{run.headline} (the run's folder is gone)"
-            row = SuiteRow(run.scenario, run.file, None, None, why, run.duration_s)
+            row = not_run(run.scenario, run.file, why, duration_s=run.duration_s)
         yield replace(row, repeat=run.repeat)
 
 
@@ -244,10 +235,6 @@ def _undecided(verdict: Verdict) -> Verdict:
 def _undecided_row(run: RunSummary) -> RunSummary:
     doubt = {"status": "inconclusive", "standing": "undecided", "broken": None, "headline": STALE}
     return run.model_copy(update=doubt)
-
-
-def _is_hidden(path: Path) -> bool:
-    return path.parent.name.startswith(".")
 
 
 def _stamp(path: Path) -> str:

@@ -34,7 +34,12 @@ class Measure:
 MEASURES = (
     Measure("recovery", "s", lambda run: run.recovery_s),
     Measure("lost steps", "", lambda run: run.lost_steps),
-    Measure("goodput", "%", lambda run: _percent(run.goodput), more_is_worse=False),
+    Measure(
+        "goodput",
+        "%",
+        lambda run: None if run.goodput is None else 100 * run.goodput,
+        more_is_worse=False,
+    ),
 )
 
 
@@ -87,11 +92,6 @@ class SuiteComparison:
         return tuple(s for s in self.scenarios if s.is_regression)
 
     @property
-    def new_failures(self) -> int:
-        """The number of scenarios that only the second side has, and that fail there."""
-        return sum(s.fate == "new, fails" for s in self.scenarios)
-
-    @property
     def repeats_needed(self) -> int:
         """The repeats on each side that could show a change in any measure of any scenario."""
         return repeats_needed(len(MEASURES) * self.in_common)
@@ -111,7 +111,12 @@ class SuiteComparison:
 
     @property
     def sentence(self) -> str:
-        return f"{self._shown}{self._of_new}"
+        number = sum(s.fate == "new, fails" for s in self.scenarios)
+        if not number:
+            return self._shown
+        word = "and" if self.regressions else "but"
+        fail = "scenario fails" if number == 1 else "scenarios fail"
+        return f"{self._shown}, {word} {number} new {fail}"
 
     @property
     def _shown(self) -> str:
@@ -122,14 +127,6 @@ class SuiteComparison:
         if any(s.fate in ("inconclusive", "missing") for s in self.scenarios):
             return "no regression was shown, and not every scenario could be compared"
         return "no regression was shown"
-
-    @property
-    def _of_new(self) -> str:
-        number = self.new_failures
-        if not number:
-            return ""
-        word = "and" if self.regressions else "but"
-        return f", {word} {number} new {'scenario fails' if number == 1 else 'scenarios fail'}"
 
 
 def repeats_needed(tests: int) -> int:
@@ -159,12 +156,9 @@ def compare(before: Sequence[RunSummary], after: Sequence[RunSummary]) -> SuiteC
 def _scenario(
     name: str, before: tuple[RunSummary, ...], after: tuple[RunSummary, ...]
 ) -> ScenarioChange:
-    changes: list[Change] = []
-    for measure in MEASURES:
-        left, right = _values(measure, before), _values(measure, after)
-        if left and right:
-            changes.append(_change(measure, left, right))
-    return ScenarioChange(name, before, after, _fate(before, after), tuple(changes))
+    values = ((each, _values(each, before), _values(each, after)) for each in MEASURES)
+    changes = tuple(_change(each, left, right) for each, left, right in values if left and right)
+    return ScenarioChange(name, before, after, _fate(before, after), changes)
 
 
 def _values(measure: Measure, runs: Sequence[RunSummary]) -> tuple[float, ...]:
@@ -239,28 +233,17 @@ def _differences(
     before: Sequence[RunSummary], after: Sequence[RunSummary]
 ) -> dict[str, tuple[str, str]]:
     """Return the versions and backends that differ between the sides."""
-    sides = _settings(before), _settings(after)
-    found = {
-        name: (_said(sides[0], name), _said(sides[1], name))
-        for name in sorted({*sides[0], *sides[1]})
-    }
+    left, right = _settings(before), _settings(after)
+    found = {name: (left.get(name, "-"), right.get(name, "-")) for name in sorted({*left, *right})}
     return {name: values for name, values in found.items() if values[0] != values[1]}
 
 
-def _settings(runs: Sequence[RunSummary]) -> dict[str, set[str]]:
+def _settings(runs: Sequence[RunSummary]) -> dict[str, str]:
     found: dict[str, set[str]] = {}
     for run in runs:
         for name, value in {**run.versions, "backend": run.backend or "-"}.items():
             found.setdefault(name, set()).add(value)
-    return found
-
-
-def _said(settings: Mapping[str, set[str]], name: str) -> str:
-    return ", ".join(sorted(settings.get(name, {"-"})))
-
-
-def _percent(share: float | None) -> float | None:
-    return None if share is None else 100 * share
+    return {name: ", ".join(sorted(values)) for name, values in found.items()}
 
 
 # All values times those of the smaller side: 50 against 50, 10 against 490. The normal

@@ -73,29 +73,24 @@ def in_json(found: SuiteComparison, *, before: str, after: str) -> str:
         }
         for row in found.scenarios
     ]
-    return (
-        json.dumps(
-            {
-                "before": before,
-                "after": after,
-                "told": found.sentence,
-                "exit_code": found.exit_code,
-                "repeats_needed": found.repeats_needed,
-                "differences": found.differences,
-                "scenarios": scenarios,
-            },
-            indent=2,
-            ensure_ascii=False,
-        )
-        + "\n"
-    )
+    suite = {
+        "before": before,
+        "after": after,
+        "told": found.sentence,
+        "exit_code": found.exit_code,
+        "repeats_needed": found.repeats_needed,
+        "differences": found.differences,
+        "scenarios": scenarios,
+    }
+    return json.dumps(suite, indent=2, ensure_ascii=False) + "\n"
 
 
 def _rows(found: SuiteComparison) -> Iterator[tuple[str, ...]]:
     for row in found.scenarios:
         yield row.scenario, "verdict", _stood(row.before), _stood(row.after), "", row.fate
         for change in row.changes:
-            yield ("", change.measure.name, *_middles(change), _p(change), _shown(change))
+            p = "-" if change.p is None else f"{change.p:.3f}"
+            yield ("", change.measure.name, *_middles(change), p, _shown(change))
 
 
 def _stood(runs: tuple[RunSummary, ...]) -> str:
@@ -116,10 +111,6 @@ def _middles(change: Change) -> tuple[str, str]:
         for middle, side in sides
     )
     return left, right
-
-
-def _p(change: Change) -> str:
-    return "-" if change.p is None else f"{change.p:.3f}"
 
 
 def _shown(change: Change) -> str:

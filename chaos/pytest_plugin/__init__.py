@@ -14,10 +14,11 @@ import pytest
 from chaos.pytest_plugin.options import (
     GROUP,
     JOB_MARK,
+    RAY_GROUP,
     SCENARIO_MARK,
     Option,
     fill_in,
-    keep_what_runs_scenarios_together,
+    keep_together,
     note_groups,
     parse_seeds,
 )
@@ -107,7 +108,9 @@ def pytest_pycollect_makeitem(collector: pytest.Collector) -> Generator[None, An
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Put tests with `chaos_run` into the group of the others for a cluster."""
-    keep_what_runs_scenarios_together(item)
+    asks = {"chaos_run", "chaos_cluster"} & {*getattr(item, "fixturenames", ())}
+    if asks and item.config.getoption(Option.BACKEND.dest) == "ray":
+        keep_together(item, RAY_GROUP)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -126,7 +129,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     # A cluster is kept while its shape stays the same. Only the places that scenarios have are
     # dealt out anew among them: where a project's own tests stand is its own matter.
     note_groups(config, items)
-    places = [n for n, item in enumerate(items) if GROUP in item.stash and _is_file(item)]
+    places = [
+        n
+        for n, item in enumerate(items)
+        if GROUP in item.stash and item.path.name.endswith(_SUFFIX)
+    ]
     groups = list(dict.fromkeys(items[n].stash[GROUP] for n in places))
     ordered = sorted((items[n] for n in places), key=lambda i: groups.index(i.stash[GROUP]))
     for place, item in zip(places, ordered, strict=True):
@@ -176,7 +183,3 @@ def chaos_result(request: pytest.FixtureRequest, chaos_seed: int) -> "Result":
     from chaos.pytest_plugin.function import run_decorated
 
     return run_decorated(request.node, chaos_seed)
-
-
-def _is_file(item: pytest.Item) -> bool:
-    return item.path.name.endswith(_SUFFIX)

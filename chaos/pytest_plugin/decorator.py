@@ -3,7 +3,7 @@
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
-from inspect import Parameter, Signature, signature
+from inspect import Parameter, signature
 from typing import Any, TypeAlias
 
 import pytest
@@ -21,7 +21,7 @@ from chaos.model.scenario import (
 )
 from chaos.model.watch import Watch
 from chaos.pytest_plugin.options import SCENARIO_MARK
-from chaos.pytest_plugin.result import Result
+from chaos.pytest_plugin.result import Result, require_expected
 from chaos.scenario_file.from_python import train_loop_name
 
 Test: TypeAlias = Callable[..., object]
@@ -81,18 +81,12 @@ def _judged(test: Test, *, given: Keys) -> Test:
     @functools.wraps(test)
     def judged(*rest: object, chaos_result: Result, **fixtures: object) -> object:
         __tracebackhide__ = True
-        from chaos.pytest_plugin.result import require_expected
-
         require_expected(chaos_result)
         return test(*rest, **fixtures, **({"result": chaos_result} if takes_result else {}))
 
-    judged.__signature__ = asking(signature(test))  # type: ignore[attr-defined] # for pytest
+    # For pytest: the test's own parameters, with the fixture `chaos_result` in place of `result`.
+    own = [each for name, each in signature(test).parameters.items() if name != "result"]
+    asked = Parameter("chaos_result", Parameter.KEYWORD_ONLY)
+    judged.__signature__ = signature(test).replace(parameters=[*own, asked])  # type: ignore[attr-defined]
     marked: Test = getattr(pytest.mark, SCENARIO_MARK)(**given)(judged)
     return marked
-
-
-def asking(own: Signature) -> Signature:
-    """Return the test's own parameters, with the fixture `chaos_result` in place of `result`."""
-    kept = [parameter for name, parameter in own.parameters.items() if name != "result"]
-    asked = Parameter("chaos_result", Parameter.KEYWORD_ONLY)
-    return own.replace(parameters=[*kept, asked])

@@ -29,9 +29,6 @@ FINISHED: "pytest.StashKey[list[FinishedRun]]" = pytest.StashKey()
 ROWS: "pytest.StashKey[list[SuiteRow]]" = pytest.StashKey()
 
 
-_RANGE = re.compile(r"(\d+)-(\d+)")
-
-
 class Option(StrEnum):
     """The command line's options."""
 
@@ -58,7 +55,7 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     """Return the seeds in order; refuse a text that is neither a count nor a range."""
     if text.isdecimal() and int(text) > 0:
         return tuple(range(int(text)))
-    found = _RANGE.fullmatch(text)
+    found = re.fullmatch(r"(\d+)-(\d+)", text)
     if found and int(found[1]) <= int(found[2]):
         return tuple(range(int(found[1]), int(found[2]) + 1))
     raise argparse.ArgumentTypeError(f"a number from 1 on, or a range such as 5-7, not {text!r}")
@@ -82,20 +79,12 @@ def fill_in(config: pytest.Config) -> None:
 
 RAY_GROUP = "chaos-ray"
 _HEEDS_GROUPS: pytest.StashKey[bool] = pytest.StashKey()
-_NEEDS_BACKEND = {"chaos_run", "chaos_cluster"}
 
 
 def keep_together(item: pytest.Item, group: str) -> None:
     """Keep a test in one process with the others of its group, with `--dist loadgroup`."""
     if item.config.pluginmanager.hasplugin("xdist"):
         item.add_marker(pytest.mark.xdist_group(name=group))
-
-
-def keep_what_runs_scenarios_together(item: pytest.Item) -> None:
-    """Keep a test that uses a cluster in the process of the others that do."""
-    asks = _NEEDS_BACKEND & {*getattr(item, "fixturenames", ())}
-    if asks and item.config.getoption(Option.BACKEND.dest) == "ray":
-        keep_together(item, RAY_GROUP)
 
 
 def note_groups(config: pytest.Config, items: Sequence[pytest.Item]) -> None:

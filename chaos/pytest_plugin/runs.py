@@ -116,7 +116,8 @@ class Runs:
             where = shown(reports_folder(self._config) / plan.slug)
             raise broken_off(str(ended), seen[-1] if seen else None, where=where) from None
         except KeyboardInterrupt:
-            self._note_interruption(seen)
+            if seen:
+                self._suite.interrupted(seen[-1].directory)
             raise
 
     def _harness(self, seen: list[FinishedRun]) -> Harness:
@@ -137,15 +138,14 @@ class Runs:
 
         They are for people, who look there; pytest captures the other output.
         """
-        suite = self._config.pluginmanager.get_plugin("chaos-suite")
-        if isinstance(suite, Suite):
-            for line in self._said.export_text().splitlines():
-                suite.note(line)
+        for line in self._said.export_text().splitlines():
+            self._suite.note(line)
 
-    def _note_interruption(self, seen: list[FinishedRun]) -> None:
+    @property
+    def _suite(self) -> Suite:
         suite = self._config.pluginmanager.get_plugin("chaos-suite")
-        if seen and isinstance(suite, Suite):
-            suite.interrupted(seen[-1].directory)
+        assert isinstance(suite, Suite)  # registered as the session was configured
+        return suite
 
 
 _RUNS: pytest.StashKey[Runs] = pytest.StashKey()
@@ -159,13 +159,6 @@ def runs_of(config: pytest.Config) -> Runs:
     return config.stash[_RUNS]
 
 
-def group_of(plan: Plan) -> str:
-    """Return the group of plans that share a warm cluster of one shape, or a loaded job."""
-    if plan.backend == "ray":
-        return f"chaos-{plan.shape.nodes}x{plan.shape.cpus_per_node}"
-    return f"chaos-{plan.job.source}"
-
-
 def _keep(item: pytest.Item, row: SuiteRow) -> None:
     item.stash[ROWS].append(row)
     item.user_properties.extend(properties(row).items())
@@ -175,5 +168,7 @@ def tag(item: pytest.Item, plan: Plan) -> None:
     """Mark a test for `-m chaos`, `-k kill_worker`, and the group of xdist that it shares."""
     item.add_marker("chaos")
     item.extra_keyword_matches.update(op.kind for op in plan.ops)
-    item.stash[GROUP] = group_of(plan)
-    keep_together(item, RAY_GROUP if plan.backend == "ray" else group_of(plan))
+    # Plans that share a warm cluster of one shape, or a loaded job.
+    shape, is_on_ray = f"{plan.shape.nodes}x{plan.shape.cpus_per_node}", plan.backend == "ray"
+    item.stash[GROUP] = f"chaos-{shape if is_on_ray else plan.job.source}"
+    keep_together(item, RAY_GROUP if is_on_ray else item.stash[GROUP])

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import partial, reduce
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -85,7 +85,9 @@ def advance(progress: Progress, entry: Entry) -> Progress:
         case WorkerGroupStarted() | WorkerStarted() | StepDone() as event:
             return _trained(moved, event)
         case Committed() | EpochEnded(rank=0) as event:
-            return _saved(moved, event)
+            is_commit = isinstance(event, Committed)
+            commits, saves = moved.commits + is_commit, moved.saves + (not is_commit)
+            return replace(moved, commits=commits, saves=saves)
         case FaultInvoked() | NoticeGiven() | FaultEnded() as event:
             return replace(moved, faults=_struck(moved.faults, event))
         case FitReturned() | FitRaised() | ScriptRaised() | DeadlinePassed() | RunEnded() as event:
@@ -117,12 +119,6 @@ def is_notable(entry: Entry) -> bool:
     )
 
 
-def _saved(progress: Progress, event: Committed | EpochEnded) -> Progress:
-    if isinstance(event, Committed):
-        return replace(progress, commits=progress.commits + 1)
-    return replace(progress, saves=progress.saves + 1)
-
-
 def _trained(progress: Progress, event: WorkerGroupStarted | WorkerStarted | StepDone) -> Progress:
     current = -1 if progress.attempt is None else progress.attempt
     if event.attempt < current:  # a dying attempt's last lines may arrive late
@@ -144,14 +140,12 @@ def _struck(
 ) -> tuple[LiveFault, ...]:
     if isinstance(event, FaultInvoked):
         return (*faults, LiveFault(event.op, f"{event.fault} on rank {event.rank}"))
-    if isinstance(event, NoticeGiven):
-        return tuple(replace(s, detail="notice given") if s.op == event.op else s for s in faults)
-    known = any(fault.op == event.op for fault in faults)
-    rows = faults if known else (*faults, LiveFault(event.op, f"op {event.op}"))
-    return tuple(
-        replace(s, status=event.status, detail=event.detail) if s.op == event.op else s
-        for s in rows
-    )
+    news: dict[str, Any] = {"detail": "notice given"}
+    if isinstance(event, FaultEnded):
+        news = {"status": event.status, "detail": event.detail}
+        if all(fault.op != event.op for fault in faults):
+            faults = (*faults, LiveFault(event.op, f"op {event.op}"))
+    return tuple(replace(fault, **news) if fault.op == event.op else fault for fault in faults)
 
 
 # If lines stay, one is written after each of this many parts.
@@ -237,13 +231,14 @@ class Display(Moving):
         super().__init__(console, stays=True)
         self.progress = Progress()
         self._title = title
-        self._total_epochs = total_epochs
-        self._steps_per_epoch = steps_per_epoch
+        self._panel = partial(
+            panel, title=title, total_epochs=total_epochs, steps_per_epoch=steps_per_epoch
+        )
 
     def __enter__(self) -> Self:
         super().__enter__()
         if self.moves:
-            self.move(self._panel())
+            self.move(self._panel(self.progress))
         else:
             self.write(Text(self._title))
         return self
@@ -254,15 +249,7 @@ class Display(Moving):
             if not self.moves and is_notable(entry):
                 self.write(Text(f"{self.progress.elapsed_s:7.1f} s  {entry.what.sentence}"))
         if self.moves and entries:
-            self.move(self._panel())
-
-    def _panel(self) -> RenderableType:
-        return panel(
-            self.progress,
-            title=self._title,
-            total_epochs=self._total_epochs,
-            steps_per_epoch=self._steps_per_epoch,
-        )
+            self.move(self._panel(self.progress))
 
 
 def panel(

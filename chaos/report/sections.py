@@ -30,9 +30,6 @@ class Brevity:
     notes: bool = True
 
 
-ALL = Brevity()
-
-
 @dataclass(frozen=True)
 class Line:
     """One thing to report, with its label: a check, a part of the state, or a word."""
@@ -52,14 +49,13 @@ class Section:
     lines: tuple[Line, ...]
 
 
-def sections(verdict: Verdict, brevity: Brevity = ALL) -> tuple[Section, ...]:
+def sections(verdict: Verdict, brevity: Brevity = Brevity()) -> tuple[Section, ...]:
     """Return what the checks found, and the state that each resume lost; empty ones are left out.
 
     The headline, which stands above them in every report, is not repeated.
     """
-    found = (*broken(verdict, brevity, said=verdict.headline), *_open(verdict), *_notes(verdict))
-    if not brevity.notes:
-        found = tuple(line for line in found if line.tone != "calm")
+    notes = [Line("calm", "note", note) for note in verdict.notes if brevity.notes]
+    found = (*broken(verdict, brevity, said=verdict.headline), *_open(verdict), *notes)
     state = (_not_restored(resume, brevity.parts) for resume in verdict.diagnosis)
     return tuple(each for each in (Section("", found), *state) if each.lines)
 
@@ -119,10 +115,6 @@ def _open(verdict: Verdict) -> Iterator[Line]:
     for why, checks in reasons.items():
         text = f"{', '.join(checks)}: {_unsaid(why, verdict.headline)}"
         yield Line("open", "inconclusive", text)
-
-
-def _notes(verdict: Verdict) -> Iterator[Line]:
-    return (Line("calm", "note", note) for note in verdict.notes)
 
 
 def _not_restored(resume: Resume, most: int | None) -> Section:
@@ -221,10 +213,9 @@ def resume_table(resume: Resume, launcher: Launcher = USUAL) -> ResumeTable:
     start = f" with {resume.checkpoint}" if resume.checkpoint else none
     grounds = f": {resume.grounds}" if resume.grounds else ""
     is_known = any(part.standing != "not compared" for part in resume.parts)
+    tone, word = ("good", "sound") if is_known else ("open", "unknown")
     if not resume.sound:
         tone, word = "bad", "broken"
-    else:
-        tone, word = ("good", "sound") if is_known else ("open", "unknown")
     return ResumeTable(
         title=f"Attempt {resume.attempt} resumed at {_place(resume)}{start}{grounds}",
         sentence=as_sentence(resume.sentence),

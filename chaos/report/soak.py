@@ -6,8 +6,9 @@ its readings.
 """
 
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from typing import Literal, TypeAlias
 
 from chaos.check.analysis import RunTables
@@ -123,15 +124,9 @@ def _bound(of: Callable[[Iterable[int]], int], sizes: Sequence[ProcessSize]) -> 
 
 def _steps(tables: RunTables) -> tuple[int, int]:
     """Return the steps that were made, and those that survived, of the rank with most."""
-    ranks = {step.rank for attempt in tables.attempts for step in attempt.steps}
-    counts = [
-        (
-            sum(s.rank == rank for a in tables.attempts for s in a.steps),
-            sum(s.rank == rank for s in tables.lineage.all_steps()),
-        )
-        for rank in sorted(ranks)
-    ]
-    return max(counts, default=(0, 0))
+    made = Counter(step.rank for attempt in tables.attempts for step in attempt.steps)
+    kept = Counter(step.rank for step in tables.lineage.all_steps())
+    return max(((made[rank], kept[rank]) for rank in made), default=(0, 0))
 
 
 def _planned(run: FinishedRun, kept: int) -> int | None:
@@ -229,8 +224,8 @@ def _of_scenario(runs: Sequence[SoakRun]) -> Iterator[str]:
     right, resumes = sum(run.as_expected for run in runs), sum(run.resumes for run in runs)
     yield f"{plural(len(runs), 'run')}, {right} as expected, {plural(resumes, 'resume')}"
     yield f"steps that survive: {_goodput(runs)}"
-    yield f"recovery: {_by_number([run.recovery_s for run in runs], _seconds, 'restart')}"
-    apart = _by_number([run.apart for run in runs], _short, "attempt")
+    yield f"recovery: {_by_number([run.recovery_s for run in runs], '{:.1f} s', 'restart')}"
+    apart = _by_number([run.apart for run in runs], "{:.3g}", "attempt")
     yield f"losses apart from the baseline's: {apart}"
     bounds = [size for run in runs for size in (run.least, run.most) if size is not None]
     yield f"a process of the job: {_sizes(bounds)}"
@@ -251,35 +246,20 @@ def _goodput(runs: Sequence[SoakRun]) -> str:
     return f"{share:.1%} of those made; {of:.1%} where a fault costs the steps of its epoch"
 
 
-def _by_number(
-    series: Sequence[Sequence[float | None]], shown: Callable[[float], str], what: str
-) -> str:
+def _by_number(series: Sequence[Sequence[float | None]], form: str, what: str) -> str:
     """Return the medians of the first and the last number that at least three runs came to."""
     columns = [
-        [of[number] for of in series if len(of) > number and of[number] is not None]
-        for number in range(max(map(len, series), default=0))
+        (number, [value for value in column if value is not None])
+        for number, column in enumerate(zip_longest(*series), 1)
     ]
-    known = [
-        (number, [v for v in column if v is not None]) for number, column in enumerate(columns)
+    usual = [(number, column) for number, column in columns if len(column) >= min(3, len(series))]
+    medians = [
+        f"{form.format(statistics.median(column))} at {what} {number}" for number, column in usual
     ]
-    usual = [(number, column) for number, column in known if len(column) >= min(3, len(series))]
-    if not usual:
-        return "not seen"
-    first, last = usual[0], usual[-1]
-    words = f"{shown(statistics.median(first[1]))} at {what} {first[0] + 1}"
-    if first is last:
-        return words
+    if len(medians) < 2:  # noqa: PLR2004 - no first and last
+        return medians[0] if medians else "not seen"
     most = max(max(column) for _, column in usual)
-    words += f", {shown(statistics.median(last[1]))} at {what} {last[0] + 1}"
-    return f"{words}, {shown(most)} at most"
-
-
-def _seconds(value: float) -> str:
-    return f"{value:.1f} s"
-
-
-def _short(value: float) -> str:
-    return f"{value:.3g}"
+    return f"{medians[0]}, {medians[-1]}, {form.format(most)} at most"
 
 
 def _sizes(sizes: Sequence[ProcessSize]) -> str:
