@@ -12,8 +12,6 @@ from chaos.errors import UsageError
 from chaos.model.fault_entry import REGISTERED
 from chaos.plugins import Registry, registered_checks
 
-HINT = "Mend the package or uninstall it; nothing is run or judged beside it."
-
 
 @cache
 def _checks() -> Registry:
@@ -34,4 +32,5 @@ def refuse_unusable() -> None:
     """Raise `UsageError` where a package registers an extension that cannot be used."""
     unusable = [*REGISTERED.unusable, *_checks().unusable]
     if unusable:
-        raise UsageError("\n".join(map(str, unusable)), HINT)
+        hint = "Mend the package or uninstall it; nothing is run or judged beside it."
+        raise UsageError("\n".join(map(str, unusable)), hint)

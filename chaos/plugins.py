@@ -44,24 +44,16 @@ _FIRST = (
 
 @dataclass(frozen=True)
 class Registered:
-    """One entry point that can be used."""
+    """One entry point."""
 
     name: str
     #: with its version: `chaos-peers 1.0`
     package: str
     place: str
     what: Any
-
-
-@dataclass(frozen=True)
-class Unusable:
-    """One entry point that cannot be used, and the reason."""
-
-    group: str
-    name: str
-    package: str
-    place: str
-    why: str
+    group: str = ""
+    #: the reason why it cannot be used
+    why: str | None = None
 
     def __str__(self) -> str:
         return f"{self.package} registers `{self.name} = {self.place}` in {self.group}: {self.why}"
@@ -72,7 +64,7 @@ class Registry:
     """A group of entry points, in the order of their names."""
 
     usable: tuple[Registered, ...] = ()
-    unusable: tuple[Unusable, ...] = ()
+    unusable: tuple[Registered, ...] = ()
 
     @property
     def packages(self) -> dict[str, str]:
@@ -131,17 +123,14 @@ def read_registry(
         return Registry()
     points = sorted(metadata.entry_points(group=group), key=lambda p: (p.name, _package(p)))
     times = Counter(point.name for point in points)
-    usable: list[Registered] = []
-    unusable: list[Unusable] = []
+    found: list[Registered] = []
     for point in points:
         what, why = None, next(_misnamed(point, shape, taken, times), None)
         if why is None:
             what, why = _loaded(point, flaw)
-        if why is None:
-            usable.append(Registered(point.name, _package(point), point.value, what))
-        else:
-            unusable.append(Unusable(group, point.name, _package(point), point.value, why))
-    return Registry(tuple(usable), tuple(unusable))
+        found.append(Registered(point.name, _package(point), point.value, what, group, why))
+    usable = tuple(each for each in found if each.why is None)
+    return Registry(usable, tuple(each for each in found if each.why is not None))
 
 
 def _misnamed(

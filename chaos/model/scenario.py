@@ -113,15 +113,11 @@ class Job(Record):
     )
 
     @model_validator(mode="after")
-    def _names_one_job(self) -> Self:
+    def _is_one_job(self) -> Self:
         if (self.script is None) == (self.train_loop is None):
             raise ValueError("job needs either script or train_loop")
         if self.train_loop is not None and not isinstance(self.args, dict):
             raise ValueError("job.args of a train_loop are its train_loop_config: `name: value`")
-        return self
-
-    @model_validator(mode="after")
-    def _has_room_below(self) -> Self:
         if self.min_workers is not None and self.min_workers >= self.workers:
             raise ValueError("job.min_workers must be below job.workers")
         return self
@@ -185,17 +181,14 @@ class ClusterShape(Record):
     )
 
     @model_validator(mode="after")
-    def _emulates_only_on_this_host(self) -> Self:
+    def _has_what_a_cluster_of_its_kind_has(self) -> Self:
         if self.metadata is not None and self.address is not None:
             raise ValueError(
                 "cluster.metadata is served on this machine, and cluster.address names others"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _stores_elsewhere_only_on_a_cluster_that_runs(self) -> Self:
-        if self.storage is not None and self.address is None:
-            raise ValueError("cluster.storage goes with cluster.address")
+        for name in ("storage", "reclaim_by"):
+            if getattr(self, name) is not None and self.address is None:
+                raise ValueError(f"cluster.{name} goes with cluster.address")
         return self
 
     @field_validator("reclaim_by")
@@ -204,12 +197,6 @@ class ClusterShape(Record):
         if text is not None:
             platform_in(text)
         return text
-
-    @model_validator(mode="after")
-    def _reclaims_only_on_a_cluster_that_runs(self) -> Self:
-        if self.reclaim_by is not None and self.address is None:
-            raise ValueError("cluster.reclaim_by goes with cluster.address")
-        return self
 
 
 _PLACES: dict[Platform, str] = {
@@ -328,13 +315,9 @@ class Expect(Record):
         return self.loss_tolerance is None and self.band is None
 
     @model_validator(mode="after")
-    def _states_one_leeway(self) -> Self:
+    def _goes_together(self) -> Self:
         if self.loss_tolerance is not None and self.band is not None:
             raise ValueError("expect has either loss_tolerance or band")
-        return self
-
-    @model_validator(mode="after")
-    def _names_a_check_only_for_a_defect(self) -> Self:
         if self.check is not None and self.verdict == "pass":
             raise ValueError("expect.check goes with `verdict: fail` or `verdict: inconclusive`")
         if self.check is None and self.verdict == "inconclusive":

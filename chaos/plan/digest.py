@@ -6,8 +6,6 @@ from collections.abc import Mapping
 
 from chaos.model.plan import Plan
 
-_DIGITS = 16
-
 
 def baseline_digest(plan: Plan, *, code: Mapping[str, str], versions: Mapping[str, str]) -> str:
     """Return 16 hex digits that plans share if their jobs do the same without faults.
@@ -26,4 +24,4 @@ def baseline_digest(plan: Plan, *, code: Mapping[str, str], versions: Mapping[st
         "versions": dict(versions),
     }
     text = json.dumps(decisive, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

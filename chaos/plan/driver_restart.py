@@ -12,16 +12,9 @@ def driver_begins_again(plan: Plan, recorded: Iterable[AnyEvent]) -> bool:
     `recorded` holds the ends of all earlier drivers, and not this one's.
     """
     killers = {op.index for op in plan.ops if op.fault.ends_driver}
-    struck = ended = 0
-    for event in recorded:
-        match event:
-            case FaultInvoked(op=op) if op in killers:
-                struck += 1
-            case DriverExited():
-                ended += 1
-            case _:
-                pass
-    return struck > ended
+    events = list(recorded)
+    struck = sum(isinstance(e, FaultInvoked) and e.op in killers for e in events)
+    return struck > sum(isinstance(event, DriverExited) for event in events)
 
 
 def env_at_start(plan: Plan, recorded: Iterable[AnyEvent]) -> dict[str, str]:

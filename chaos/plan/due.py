@@ -16,17 +16,9 @@ def is_spent(op: Op, attempt: int, recorded: Iterable[AnyEvent]) -> bool:
     A trigger fires once per run, one of a repeated fault once per attempt that the fault is meant
     for. An op that was given up does not come again.
     """
-    begun: list[int] = []
-    ended = 0
-    for event in recorded:
-        match event:
-            case FaultInvoked(op=op.index):
-                begun.append(event.attempt)
-            case FaultEnded(op=op.index):
-                ended += 1
-            case _:
-                pass
-    was_given_up = ended > len(begun)
+    its = [e for e in recorded if isinstance(e, FaultInvoked | FaultEnded) and e.op == op.index]
+    begun = [event.attempt for event in its if isinstance(event, FaultInvoked)]
+    was_given_up = len(its) - len(begun) > len(begun)  # it ended, and never began
     if op.fault.is_repeated:
         return was_given_up or attempt in begun or not op.may_inject(attempt)
     return was_given_up or bool(begun)

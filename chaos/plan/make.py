@@ -8,7 +8,6 @@ from pathlib import Path
 from chaos.model.fault_entry import FAULTS, REGISTERED, FaultEntry
 from chaos.model.plan import Op, Plan, PlanBackend, Shape
 from chaos.model.scenario import Job, Scenario
-from chaos.model.trigger import Trigger
 from chaos.plan.entries import drawn_entries, is_drawn, stated_steps
 
 _SUFFIX = re.compile(r"(\.chaos)?\.ya?ml$")
@@ -87,11 +86,8 @@ def _ops(entries: tuple[FaultEntry, ...], *, workers: int, seed: int) -> tuple[O
         # Drawn for every op, used or not, so that a rank given to one op changes no other's; from
         # random() alone, whose sequence Python promises never to change.
         drawn = int(draws.random() * workers)
+        at = entry.at if entry.at.rank is not None else entry.at.model_copy(update={"rank": drawn})
         faults = {fault: getattr(entry, fault) for fault in FAULTS}
         package = REGISTERED.packages.get(entry.kind)
-        ops.append(Op(index=index, at=_ranked(entry.at, drawn), package=package, **faults))
+        ops.append(Op(index=index, at=at, package=package, **faults))
     return tuple(ops)
-
-
-def _ranked(at: Trigger, drawn: int) -> Trigger:
-    return at if at.rank is not None else at.model_copy(update={"rank": drawn})

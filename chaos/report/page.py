@@ -14,7 +14,7 @@ from chaos.check.restarts import Restart
 from chaos.model.event import FitCalled, WatchCost, WorkersPrestarted, WorkerStarted
 from chaos.model.history import History
 from chaos.model.masked import masked
-from chaos.model.verdict import Anomaly, CheckResult, Restarts, Verdict
+from chaos.model.verdict import CheckResult, Restarts, Verdict
 from chaos.report.live import is_notable
 from chaos.report.outcome import FinishedRun, known, row_of
 from chaos.words import plural
@@ -189,16 +189,7 @@ def check_rows(history: History, verdict: Verdict) -> tuple[CheckRow, ...]:
     """Return the checks, those that found something first, then the inconclusive ones."""
     order = ("fail", "inconclusive", "pass")
     results = sorted(verdict.results, key=lambda result: order.index(result.status))
-    return tuple(
-        CheckRow(
-            result,
-            tuple(
-                _anomaly_row(f"{result.check}-{number}", history, anomaly)
-                for number, anomaly in enumerate(result.anomalies, 1)
-            ),
-        )
-        for result in results
-    )
+    return tuple(CheckRow(result, tuple(_anomaly_rows(history, result))) for result in results)
 
 
 def _op_row(injection: Injection, history: History) -> OpRow:
@@ -215,17 +206,9 @@ def _op_row(injection: Injection, history: History) -> OpRow:
         status, detail = injection.ended[-1][1].status, injection.ended[-1][1].detail
     elif injection.invoked:
         status, detail = "not ended", "nothing was recorded of what it came to"
-    return OpRow(
-        index=injection.op.index,
-        place=str(injection.op.at),
-        fault=str(injection.op.fault),
-        target=target,
-        status=status,
-        detail=detail,
-        at=at,
-        took=took,
-        events=injection.events,
-    )
+    op = injection.op
+    told = (target, status, detail, at, took, injection.events)
+    return OpRow(op.index, str(op.at), str(op.fault), *told)
 
 
 def _start(restart: Restart, analysis: RunAnalysis) -> str:
@@ -255,9 +238,10 @@ def _restart_row(restart: Restart, spent: Ledger, analysis: RunAnalysis) -> Rest
     )
 
 
-def _anomaly_row(name: str, history: History, anomaly: Anomaly) -> AnomalyRow:
-    more = max(0, len(anomaly.events) - EVENTS_PER_ANOMALY)
-    return AnomalyRow(name, anomaly.message, lines_of(history, anomaly.events), more)
+def _anomaly_rows(history: History, result: CheckResult) -> Iterator[AnomalyRow]:
+    for number, found in enumerate(result.anomalies, 1):
+        lines, more = lines_of(history, found.events), len(found.events) - EVENTS_PER_ANOMALY
+        yield AnomalyRow(f"{result.check}-{number}", found.message, lines, max(0, more))
 
 
 def _seconds(value: float | None) -> str:
@@ -322,12 +306,12 @@ def _in_force(run: FinishedRun) -> Iterator[Setting]:
             yield Setting(row.name, row.value, replaced.pop(row.name, None))
         for name, before in replaced.items():
             yield Setting(name, "set by the scenario", before)
-        if devices := devices_of(run.history):
-            yield Setting("devices", devices)
-        if watching := watch_cost(run.history):
-            yield Setting("watching a step took", watching)
-        if waiting := prestarted(run.history):
-            yield Setting("prestarted workers", waiting)
+        seen = {
+            "devices": devices_of(run.history),
+            "watching a step took": watch_cost(run.history),
+            "prestarted workers": prestarted(run.history),
+        }
+        yield from (Setting(name, value) for name, value in seen.items() if value)
         return  # the history has the calls of a script that calls fit() twice
 
 

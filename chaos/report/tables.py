@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -41,12 +41,8 @@ def catalogue(topic: Topic, others: Others = NO_OTHERS) -> Table:
 
     An entry of another package is followed by that package's name.
     """
-    rows: dict[Topic, Callable[[], Rows]] = {
-        "faults": fault_rows,
-        "places": place_rows,
-        "checks": lambda: check_rows(others),
-    }
-    return table_of(topic.removesuffix("s"), rows[topic]())
+    rows = {"faults": fault_rows(), "places": place_rows(), "checks": check_rows(others)}
+    return table_of(topic.removesuffix("s"), rows[topic])
 
 
 def table_of(head: str, rows: Sequence[tuple[str, str]]) -> Table:
@@ -69,32 +65,26 @@ def place_rows() -> Rows:
     """Return every kind of trigger, as it is written in a scenario."""
     steps = "{epoch: 2, step: 5}", "after optimizer step 5 of epoch 2, on a rank"
     moments, stages = _texts_on_names(AtMoment), _texts_on_names(AtRecovery)
-    others = (
-        ("starting: 1", AtStart),
-        ("state: RUNNING", AtState),
-        ("seconds: 2.5", AtTime),
-    )
     return [
         steps,
         *((f"moment: {moment}", moments[moment]) for moment in MOMENTS),
-        ("recovering_from: 0", _paragraph(inspect.getdoc(AtRecovery) or "", 0)),
+        ("recovering_from: 0", _paragraph(AtRecovery)),
         *((f"… stage: {stage}", stages[stage]) for stage in STAGES),
-        *((written, _paragraph(inspect.getdoc(kind) or "", 0)) for written, kind in others),
+        ("starting: 1", _paragraph(AtStart)),
+        ("state: RUNNING", _paragraph(AtState)),
+        ("seconds: 2.5", _paragraph(AtTime)),
     ]
 
 
 def _texts_on_names(kind: type[Record]) -> dict[str, str]:
     """Return the text on each name in a record's second paragraph."""
-    text = _paragraph(inspect.getdoc(kind) or "", 1)
+    text = _paragraph(kind, 1)
     return {name: what.strip(" .") for name, what in _TOLD.findall(text)}
 
 
 def check_rows(others: Others = NO_OTHERS) -> Rows:
     """Return every check with the question that it asks; chaos's own in the order of the report."""
-    return [
-        (check.NAME, _of(_paragraph(inspect.getdoc(check) or "", 0), package))
-        for check, package in _checks(others)
-    ]
+    return [(check.NAME, _of(_paragraph(check), package)) for check, package in _checks(others)]
 
 
 def names(others: Others = NO_OTHERS) -> list[str]:
@@ -116,10 +106,8 @@ def explained(name: str, others: Others = NO_OTHERS) -> str | None:
 
 
 def _checks(others: Others) -> list[tuple[Check, str | None]]:
-    return [
-        *((check, None) for check in CHECKS),
-        *((other.what, other.package) for other in others.installed),
-    ]
+    foreign = [(other.what, other.package) for other in others.installed]
+    return [*((check, None) for check in CHECKS), *foreign]
 
 
 def _of(text: str, package: str | None) -> str:
@@ -148,7 +136,7 @@ def _with_settings(record: type[Record]) -> str:
         for name, field in record.model_fields.items()
         if field.is_required() or field.default is not None
     )
-    what = _paragraph(inspect.getdoc(record) or "", 0)
+    what = _paragraph(record)
     return f"{what} {{{settings}}}" if settings else what
 
 
@@ -163,8 +151,9 @@ def _unwrapped(text: str | None) -> str:
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in (text or "").split("\n\n"))
 
 
-def _paragraph(text: str, number: int) -> str:
-    paragraphs = text.split("\n\n")
+def _paragraph(documented: object, number: int = 0) -> str:
+    """Return one paragraph of a docstring."""
+    paragraphs = (inspect.getdoc(documented) or "").split("\n\n")
     return " ".join(paragraphs[number].split()) if number < len(paragraphs) else ""
 
 
@@ -217,43 +206,25 @@ def _software(machine: Machine) -> Iterator[Sign]:
     )
     version = ".".join(map(str, machine.python))
     yield _either("Python", machine.python in PYTHONS, version, "Python 3.11 or 3.12 is needed.")
-    is_tested = machine.ray is not None and machine.ray.startswith("2.60.")
-    lack = (
-        "Jobs of Ray Train's cannot be tested, torchrun's can: pip install 'ray-train-chaos[ray]'"
-        if machine.ray is None
-        else "chaos was tested with 2.60; private names may have moved."
-    )
-    yield Sign(
-        "Ray",
-        "good" if is_tested else "poor",
-        machine.ray or "not installed",
-        "" if is_tested else lack,
-    )
-    yield _either(
-        "torch", machine.torch is not None, machine.torch or "not installed", "pip install torch"
-    )
+    ray = machine.ray or ""
+    lack = "chaos was tested with 2.60; private names may have moved."
+    if not ray:
+        lack = "Jobs of Ray Train's cannot be tested, torchrun's can: pip install "
+        lack += "'ray-train-chaos[ray]'"
+    yield _either("Ray", ray.startswith("2.60."), ray or "not installed", lack, otherwise="poor")
+    torch = machine.torch or "not installed"
+    yield _either("torch", machine.torch is not None, torch, "pip install torch")
 
 
 def _permissions(machine: Machine) -> Iterator[Sign]:
-    yield _either(
-        "signals", machine.can_signal, _yes(machine.can_signal), "No fault can end a process."
-    )
-    yield _either(
-        "ports",
-        machine.can_listen,
-        _yes(machine.can_listen),
-        "Workers cannot reach each other on 127.0.0.1: neither Ray nor gloo starts.",
-    )
-    yield _either(
-        "reports", machine.can_write, _yes(machine.can_write), "Choose another folder: --reports."
-    )
     steady = machine.clock_back_ns == 0
-    yield _either(
-        "clock",
-        steady,
-        "steady" if steady else f"goes back by {machine.clock_back_ns} ns",
-        "The order of events of different processes is unknown.",
-    )
+    pace = "steady" if steady else f"goes back by {machine.clock_back_ns} ns"
+    peers = "Workers cannot reach each other on 127.0.0.1: neither Ray nor gloo starts."
+    yield _can("signals", machine.can_signal, "No fault can end a process.")
+    yield _can("ports", machine.can_listen, peers)
+    yield _can("reports", machine.can_write, "Choose another folder: --reports.")
+    order = "The order of events of different processes is unknown."
+    yield _either("clock", steady, pace, order)
 
 
 def _room(machine: Machine) -> Iterator[Sign]:
@@ -308,8 +279,8 @@ def _either(
     return Sign(name, "good", seen) if is_good else Sign(name, otherwise, seen, cost)
 
 
-def _yes(value: bool) -> str:  # noqa: FBT001 - a word for it
-    return "yes" if value else "no"
+def _can(name: str, is_good: bool, cost: str) -> Sign:  # noqa: FBT001 - likewise
+    return _either(name, is_good, "yes" if is_good else "no", cost)
 
 
 _STYLES = {"may have faults": "yellow", "spared": "green", "holds no worker": "dim"}
@@ -365,11 +336,9 @@ def _needs(plan: Plan, fault: Fault) -> str:
 
 
 def _nodes(nodes: Sequence[NodeFacts], machines: Mapping[str, str]) -> Table:
-    more = ("machine",) if machines else ()
-    table = bare_table("node", "address", "CPUs", "", "why", *more)
+    table = bare_table("node", "address", "CPUs", "", "why", *(["machine"] if machines else []))
     for node in sorted(nodes, key=lambda n: (n.standing, n.address, n.node_id)):
         standing = Text(node.standing, style=_STYLES[node.standing])
-        why = node.protection or ""
-        machine = (machines[node.node_id],) if machines else ()
-        table.add_row(node.node_id[:8], node.address, f"{node.cpus:g}", standing, why, *machine)
+        named = (node.node_id[:8], node.address, f"{node.cpus:g}", standing, node.protection or "")
+        table.add_row(*named, *([machines[node.node_id]] if machines else []))
     return table

@@ -1,8 +1,8 @@
 """Scenarios from Python: a function for each fault, and keywords checked as a file is."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from functools import reduce
+from collections.abc import Callable, Mapping
+from functools import partial, reduce
 from inspect import Parameter, Signature, cleandoc
 from operator import or_
 from pathlib import Path, PurePath
@@ -72,16 +72,12 @@ def settings_of(fault: str) -> Mapping[str, FieldInfo]:
 
 def signature_of(fault: str) -> Signature:
     """Return the parameters of a fault's function; all are keywords."""
-    return Signature(list(_parameters(fault)), return_annotation=FaultEntry)
-
-
-def _parameters(fault: str) -> Iterator[Parameter]:
-    for name, kind in {**PLACE, **DRAWS}.items():
-        yield Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+    keyword = partial(Parameter, kind=Parameter.KEYWORD_ONLY)
+    found = [keyword(n, default=None, annotation=kind) for n, kind in {**PLACE, **DRAWS}.items()]
     for name, field in settings_of(fault).items():
         default = Parameter.empty if field.is_required() else field.get_default()
-        kind = without_bounds(field.annotation)
-        yield Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+        found.append(keyword(name, default=default, annotation=without_bounds(field.annotation)))
+    return Signature(found, return_annotation=FaultEntry)
 
 
 def without_bounds(kind: Any) -> Any:  # noqa: ANN401 - a type, of which Python has many kinds
@@ -150,9 +146,6 @@ def _place(fault: str, given: Mapping[str, Any]) -> dict[str, Any]:
 BY_NAME: dict[str, Construct] = {fault: _function(fault) for fault in FAULTS}
 
 
-JOB_KEYS = frozenset(Job.model_fields)
-
-
 def scenario_of(given: Mapping[str, Any], *, name: str, path: Path, line: int) -> Scenario:
     """Return the scenario that keywords describe, the job's among them; None is left out.
 
@@ -161,7 +154,7 @@ def scenario_of(given: Mapping[str, Any], *, name: str, path: Path, line: int) -
     known = {key: _plain(value) for key, value in given.items() if value is not None}
     value = {
         "scenario": name,
-        "job": {key: known.pop(key) for key in [*known] if key in JOB_KEYS},
+        "job": {key: known.pop(key) for key in [*known] if key in Job.model_fields},
         **known,
     }
     return scenario_from(value, path=path, line=line)

@@ -40,10 +40,7 @@ SUFFIX = ".chaos.yaml"
 
 def find_scenarios(paths: Sequence[Path]) -> tuple[Path, ...]:
     """Return the scenario files among `paths` and below them, each once; a folder's are sorted."""
-    found: dict[Path, None] = {}
-    for path in paths:
-        found.update(dict.fromkeys(_below(path)))
-    return tuple(found)
+    return tuple(dict.fromkeys(file for path in paths for file in _below(path)))
 
 
 def load_scenario(path: Path) -> Scenario:
@@ -114,16 +111,16 @@ def _below(path: Path) -> list[Path]:
             hint = f"Scenario files end in {SUFFIX}."
             raise UsageError("this is not a scenario file", hint, place=str(path))
         return [path]
-    found = sorted(file for file in path.rglob(f"*{SUFFIX}") if not _is_passed_over(file, path))
+    found = sorted(
+        file
+        for file in path.rglob(f"*{SUFFIX}")
+        if not is_of_a_run(file)
+        and not any(part.startswith(".") for part in file.relative_to(path).parts)
+    )
     if not found:
         hint = f"Scenario files end in {SUFFIX}."
         raise UsageError("there is no scenario in this folder", hint, place=str(path))
     return found
-
-
-def _is_passed_over(file: Path, folder: Path) -> bool:
-    is_hidden = any(part.startswith(".") for part in file.relative_to(folder).parts)
-    return is_hidden or is_of_a_run(file)
 
 
 def is_of_a_run(file: Path) -> bool:
@@ -197,9 +194,8 @@ def _trigger(at: Plain, loc: Loc, lines: Lines) -> tuple[dict[str, Any], Problem
         return {"epoch": 0, "step": 1}, Problem(lines.value(loc), text, f"{_EXAMPLE}.", loc)
     named = [key for key in at if key in KINDS]
     if len(named) > 1:
-        hint = "Keep the one that is meant."
         text = f"at has both {named[0]} and {named[1]}"
-        problem = Problem(lines.key((*loc, named[1])), text, hint, loc)
+        problem = Problem(lines.key((*loc, named[1])), text, "Keep the one that is meant.", loc)
         return {key: at[key] for key in at if key != named[1]}, problem
     if not named:
         hint = f"{_EXAMPLE}, or one of the moments {', '.join(MOMENTS)}."
@@ -230,8 +226,7 @@ def senseless(value: Plain, lines: Lines, *, folder: Path) -> Iterator[Problem]:
     yield from _misspelt_train_loop(value, lines)
     yield from _too_few_cpus(value, lines)
     yield from _ranks_out_of_range(value, lines)
-    yield from _recoveries_from_nothing(value, lines)
-    yield from _recoveries_from_what_ends_nothing(value, lines)
+    yield from _recoveries(value, lines)
     yield from _orders_without_a_worker(value, lines)
     yield from _repeated_in_one_attempt(value, lines)
 
@@ -241,7 +236,7 @@ def _missing_script(value: Plain, lines: Lines, folder: Path) -> Iterator[Proble
     script = _pick(value, loc)
     if not isinstance(script, str):
         return
-    if _is_folder(folder / script):
+    if _exists(folder / script) and (folder / script).is_dir():
         text = f"the script {quoted(script)} is a folder"
         yield Problem(lines.value(loc), text, "Name the file to run.", loc)
     elif not _exists(folder / script):
@@ -279,7 +274,7 @@ def _too_few_cpus(value: Plain, lines: Lines) -> Iterator[Problem]:
     if not FACTS[launcher_named(_pick(value, ("job", "launcher")))].has_spare_nodes:
         yield from _too_few_agents(value, lines, least=least_workers * nodes / workers)
         return
-    losses = _nodes_lost(value)
+    losses = sum(fault.nodes_lost + max(0, -fault.nodes_added) for fault in _all_faults(value))
     left = max(0, nodes - losses + _nodes_returned(value)) * cpus
     # An elastic job begins with all its workers and goes on with those that there is room for.
     if left >= least_workers and nodes * cpus >= workers:
@@ -298,8 +293,8 @@ def _too_few_cpus(value: Plain, lines: Lines) -> Iterator[Problem]:
 def _too_few_agents(value: Plain, lines: Lines, *, least: float) -> Iterator[Problem]:
     """Yield a loss after which a launcher's agents are too few; a frozen one is not lost."""
     nodes = _whole(value, ("cluster", "nodes"), default=1) or 1
-    faults = [fault for entry in _entries(value) if (fault := _fault(entry)) is not None]
-    lost = sum(fault.nodes_lost for fault in faults if fault.ends_attempt == "always")
+    ending = (fault for fault in _all_faults(value) if fault.ends_attempt == "always")
+    lost = sum(fault.nodes_lost for fault in ending)
     left = nodes - lost + _nodes_returned(value)
     if left >= least or _pick(value, ("expect", "outcome")) == "error":
         return
@@ -310,15 +305,13 @@ def _too_few_agents(value: Plain, lines: Lines, *, least: float) -> Iterator[Pro
     yield Problem(lines.value(loc), text, hint, loc)
 
 
-def _nodes_lost(value: Plain) -> int:
-    """Return the number of nodes that faults take for good, as far as the file is clear."""
-    faults = [fault for entry in _entries(value) if (fault := _fault(entry)) is not None]
-    return sum(fault.nodes_lost + max(0, -fault.nodes_added) for fault in faults)
+def _all_faults(value: Plain) -> list[Fault]:
+    """Return the faults of a scenario, as far as the file is clear."""
+    return [fault for _, entry in _entries(value) if (fault := _fault(entry)) is not None]
 
 
 def _nodes_returned(value: Plain) -> int:
-    faults = [fault for entry in _entries(value) if (fault := _fault(entry)) is not None]
-    return sum(max(0, fault.nodes_added) for fault in faults)
+    return sum(max(0, fault.nodes_added) for fault in _all_faults(value))
 
 
 def _key(entry: Plain) -> str | None:
@@ -338,17 +331,17 @@ def _fault(entry: Plain) -> Fault | None:
         return None
 
 
-def _entries(value: Plain) -> list[dict[str, Plain]]:
+def _entries(value: Plain) -> list[tuple[int, Plain]]:
+    """Return the entries of `faults` with their numbers."""
     faults = _pick(value, ("faults",))
-    return [e for e in faults if isinstance(e, dict)] if isinstance(faults, list) else []
+    return list(enumerate(faults)) if isinstance(faults, list) else []
 
 
 def _ranks_out_of_range(value: Plain, lines: Lines) -> Iterator[Problem]:
     workers = _whole(value, ("job", "workers"), default=None)
-    faults = _pick(value, ("faults",))
-    if workers is None or not isinstance(faults, list):
+    if workers is None:
         return
-    for number in range(len(faults)):
+    for number, _ in _entries(value):
         for key in ("at", *FAULTS):
             loc = ("faults", number, key, "rank")
             rank = _whole(value, loc, default=None, least=0)
@@ -357,26 +350,18 @@ def _ranks_out_of_range(value: Plain, lines: Lines) -> Iterator[Problem]:
                 yield Problem(lines.value(loc), text, "Ranks count from 0.", loc)
 
 
-def _recoveries_from_nothing(value: Plain, lines: Lines) -> Iterator[Problem]:
-    faults = _pick(value, ("faults",))
-    for number in range(len(faults) if isinstance(faults, list) else 0):
+def _recoveries(value: Plain, lines: Lines) -> Iterator[Problem]:
+    """Yield recoveries from an entry that is none before them, or that ends no attempt."""
+    for number, _ in _entries(value):
         loc = ("faults", number, "at", "recovering_from")
         other = _whole(value, loc, default=None, least=0)
-        if other is not None and other >= number:
+        if other is None:
+            continue
+        if other >= number:
             text = f"recovering_from must name an earlier entry of faults, got {other}"
             hint = f"This is entry {number}; the first is 0."
             yield Problem(lines.value(loc), text, hint, loc)
-
-
-def _recoveries_from_what_ends_nothing(value: Plain, lines: Lines) -> Iterator[Problem]:
-    entries = _pick(value, ("faults",))
-    for number in range(len(entries) if isinstance(entries, list) else 0):
-        loc = ("faults", number, "at", "recovering_from")
-        other = _whole(value, loc, default=None, least=0)
-        if other is None or other >= number:
-            continue
-        harmless = _ends_no_attempt(_pick(value, ("faults", other)), value)
-        if harmless is not None:
+        elif harmless := _ends_no_attempt(_pick(value, ("faults", other)), value):
             text = f"entry {other} of faults, {harmless}, ends no attempt to recover from"
             hint = "Name an entry that does, or inject at an epoch with a step or a moment."
             yield Problem(lines.value(loc), text, hint, loc)
@@ -394,15 +379,13 @@ def _ends_no_attempt(entry: Plain, value: Plain) -> str | None:
 
 
 def _repeated_in_one_attempt(value: Plain, lines: Lines) -> Iterator[Problem]:
-    for number, entry in enumerate(_entries(value)):
-        at = entry.get("at")
+    for number, entry in _entries(value):
+        at, fault = _pick(entry, ("at",)), _fault(entry)
         names = {key: _whole(at, (key,), default=None, least=0) for key in ONE_ATTEMPT}
         key = next((key for key, one in names.items() if one is not None), None)
-        if key is None:
+        if key is None or fault is None or not fault.is_repeated:
             continue
-        loc, fault = ("faults", number, "at", key), _fault(entry)
-        if fault is None or not fault.is_repeated:
-            continue
+        loc = ("faults", number, "at", key)
         kind, only = _key(entry), fault.only_attempts
         if only is None:
             text = f"{kind} is injected in every attempt that comes there, and {key} names one"
@@ -415,8 +398,8 @@ def _repeated_in_one_attempt(value: Plain, lines: Lines) -> Iterator[Problem]:
 
 
 def _orders_without_a_worker(value: Plain, lines: Lines) -> Iterator[Problem]:
-    for number, entry in enumerate(_entries(value)):
-        at, kind = entry.get("at"), _key(entry)
+    for number, entry in _entries(value):
+        at, kind = _pick(entry, ("at",)), _key(entry)
         key = next((key for key in NO_WORKER if isinstance(at, dict) and key in at), None)
         if key is None or kind is None or not FAULTS[kind].is_ordered:
             continue
@@ -451,7 +434,3 @@ def _exists(path: Path) -> bool:
         return path.exists()
     except OSError:  # a name that the file system cannot hold
         return False
-
-
-def _is_folder(path: Path) -> bool:
-    return _exists(path) and path.is_dir()

@@ -39,6 +39,7 @@ def nearest(word: str, known: Collection[str]) -> str | None:
 JsonSchema: TypeAlias = dict[str, Any]
 
 
+@cache
 def json_schema() -> JsonSchema:
     """Return the schema of `*.chaos.yaml`, fit for yaml-language-server.
 
@@ -76,7 +77,7 @@ _SAID_OTHERWISE = {"on": "at", "when": "at", "trigger": "at"}
 
 def reworded(errors: Sequence[ErrorDetails], lines: Lines) -> Iterator[Problem]:
     """Return one problem per error; a misspelt key is not also a missing one."""
-    schema = _schema()
+    schema = json_schema()
     unknown = [e["loc"] for e in errors if e["type"] == "extra_forbidden"]
     meant = {(*loc[:-1], _meant(loc, _record(schema, loc[:-1]))) for loc in unknown}
     for error in errors:
@@ -89,11 +90,6 @@ def reworded(errors: Sequence[ErrorDetails], lines: Lines) -> Iterator[Problem]:
             yield _wrong_value(error, _record(schema, loc), lines)
         elif loc not in meant:
             yield _missing_key(loc, _record(schema, loc), lines)
-
-
-@cache
-def _schema() -> JsonSchema:
-    return json_schema()
 
 
 def _unknown_key(loc: Loc, record: JsonSchema, lines: Lines) -> Problem:

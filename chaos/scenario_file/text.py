@@ -4,9 +4,10 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
-from chaos.model.plan import Op, Plan, Shape
+from chaos.model.plan import Op, Plan
 from chaos.model.scenario import Limits
 
 _COMMENT_MAX = 96
@@ -74,27 +75,15 @@ def _fault(op: Op) -> Iterator[str]:
     yield f"    {op.kind}: {_flow(fault)}"
 
 
-def _comment(text: str) -> Iterator[str]:
-    line = "#"
-    for word in text.split():
-        if len(line) + 1 + len(word) > _COMMENT_MAX and line != "#":
-            yield _printable(line)
-            line = "#"
-        line = f"{line} {word}"
-    yield _printable(line)
-
-
-def _printable(line: str) -> str:
-    return "".join(sign if sign.isprintable() else "?" for sign in line)
-
-
-def _cluster(shape: Shape) -> dict[str, Any]:
-    """Return a scenario's `cluster`; what kind of GCS and nodes it has follows from the faults."""
-    return shape.model_dump(exclude={"keeps_gcs", "drain_s"}, exclude_none=True)
+def _comment(text: str) -> list[str]:
+    shown = "".join(sign if sign.isprintable() else "?" for sign in " ".join(text.split()))
+    lines = wrap(shown, _COMMENT_MAX - 2, break_long_words=False, break_on_hyphens=False)
+    return [f"# {line}" for line in lines] or ["#"]
 
 
 def _cluster_lines(plan: Plan) -> Iterator[str]:
-    cluster = _cluster(plan.shape)
+    # What kind of GCS and nodes it has follows from the faults.
+    cluster = plan.shape.model_dump(exclude={"keeps_gcs", "drain_s"}, exclude_none=True)
     if (fields := plan.job.facts.cluster) is not None:
         kept = set(fields) - ({"nodes"} if plan.shape.nodes == 1 else set())
         cluster = {key: value for key, value in cluster.items() if key in kept}

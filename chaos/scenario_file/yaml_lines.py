@@ -106,10 +106,6 @@ def shortened(text: str) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
-def _nothing(_: str) -> None:
-    return None
-
-
 def _truth(text: str) -> bool:
     if text.lower() not in {"true", "false"}:
         raise NotPlainError(f"{shortened(text)} is not a truth value", "Write true or false.")
@@ -154,7 +150,7 @@ def _text(text: str) -> str:
 
 
 _READERS: dict[str, Callable[[str], bool | float | str | None]] = {
-    "null": _nothing,
+    "null": lambda _: None,
     "bool": _truth,
     "int": _whole,
     "float": _number,
@@ -293,15 +289,9 @@ class _NodeReader:
             return f"the alias *{node.anchor} stands inside what it names", ""
         if len(self.above) >= MAX_DEPTH:
             return f"this is nested deeper than {MAX_DEPTH} levels", ""
-        is_foreign = isinstance(node, CollectionNode) and _tag(node) not in {
-            f"{TAG}map",
-            f"{TAG}seq",
-        }
-        return (
-            (f"the tag {spelled(_tag(node))} is not allowed", "Leave it out.")
-            if is_foreign
-            else None
-        )
+        if isinstance(node, CollectionNode) and _tag(node) not in {f"{TAG}map", f"{TAG}seq"}:
+            return f"the tag {spelled(_tag(node))} is not allowed", "Leave it out."
+        return None
 
     def _content(self, node: Node, loc: Loc) -> Plain:
         if isinstance(node, MappingNode):
@@ -330,8 +320,11 @@ class _NodeReader:
     def _key(self, node: Node, loc: Loc) -> str | None:
         kind = _tag(node).removeprefix(TAG)
         if kind == "str" and isinstance(node, ScalarNode):
-            return self._text_key(node, loc)
-        if kind == "merge":
+            try:
+                return _text(node.value)
+            except NotPlainError as error:
+                self._note(node, loc, error.problem, error.hint)
+        elif kind == "merge":
             hint = "Write the keys out."
             self._note(node, loc, "`<<` is not part of YAML 1.2: mappings are not merged", hint)
         elif isinstance(node, ScalarNode):
@@ -340,13 +333,6 @@ class _NodeReader:
         else:
             self._note(node, loc, "a key must be text, got a list or a mapping")
         return None
-
-    def _text_key(self, node: ScalarNode, loc: Loc) -> str | None:
-        try:
-            return str(plain(_tag(node), node.value))
-        except NotPlainError as error:
-            self._note(node, loc, error.problem, error.hint)
-            return None
 
     def _note(self, node: Node, loc: Loc, text: str, hint: str = "") -> None:
         self.source.problems.append(Problem(_line(node), text, hint, loc))

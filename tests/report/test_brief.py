@@ -5,7 +5,7 @@ from dataclasses import replace
 from chaos.model.event import StepDone
 from chaos.model.history import History
 from chaos.report.outcome import FinishedRun
-from chaos.report.sections import ALL, broken
+from chaos.report.sections import broken
 from chaos.report.terminal import broken_off, explanation, plain_text
 
 
@@ -17,7 +17,7 @@ def test_it_begins_with_what_was_expected_and_fits_the_terminal(guilty_run: Fini
 
 
 def test_what_stands_nowhere_above_is_said_in_full(guilty_run: FinishedRun) -> None:
-    (found,) = broken(guilty_run.verdict, ALL, said="Timeout")
+    (found,) = broken(guilty_run.verdict, Brevity(), said="Timeout")
 
     assert found.text == guilty_run.verdict.broken[0].anomalies[0].message
 
