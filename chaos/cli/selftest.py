@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import RenderableType
 
 from chaos import __version__
 from chaos.audit.folder import AuditFolder
@@ -16,7 +17,6 @@ from chaos.cli.documents import Output
 from chaos.cli.options import REPORTS, Backend, Jobs, Reports, Seed
 from chaos.errors import UsageError
 from chaos.launch.open import open_backend, refuse_without_ray
-from chaos.model.plan import BackendName
 from chaos.report.screen import screen
 from chaos.run.clock import SystemClock, seconds_since, stamp
 from chaos.run.environment import environment
@@ -82,43 +82,33 @@ def selftest(  # noqa: PLR0913 - one parameter per option
         raise typer.Exit(audit_corpus(audits, only or (), output).exit_code)
     exhibits, lanes = chosen(only or ()), jobs or lanes_for(usable_cpus(), workers=WORKERS)
     drawn = cases(exhibits, seed=seed, runs_per_bug=runs_per_bug, controls=controls)
-    folder = _folder(reports, str(seed))
-    tried = Tried(seed, backend, exhibits, folder, output)
-    score = try_cases(tried, sample(drawn) if backend == "ray" else drawn, lanes)
-    raise typer.Exit(score.exit_code)
+    if backend == "ray":
+        drawn, lanes = sample(drawn), 1
+    trials = Trials(_folder(reports, str(seed)), Path.cwd(), SystemClock(), backend)
+    score = Score(seed, backend, exhibits, rows=(), seconds=0.0)
+    raise typer.Exit(try_cases(trials, drawn, score, lanes, output).exit_code)
 
 
-@dataclass(frozen=True)
-class Tried:
-    """One self-test: its cases, their backend, and the path of its score."""
-
-    seed: int
-    backend: BackendName
-    exhibits: tuple[Exhibit, ...]
-    folder: AuditFolder
-    json_file: Path | None
-
-
-def try_cases(tried: Tried, drawn: Sequence[Case], count: int) -> Score:
+def try_cases(
+    trials: Trials, drawn: Sequence[Case], score: Score, count: int, json_file: Path | None
+) -> Score:
     """Run cases in so many lanes, and print the score, even if the run is broken off."""
-    console, clock = screen(), SystemClock()
-    start, below = clock.now_ns(), tried.folder.shown
-    console.print(f"chaos {__version__}, seed {tried.seed}, runs below {below}", soft_wrap=True)
-    trials = Trials(tried.folder, Path.cwd(), clock, tried.backend)
+    console, start = screen(), trials.clock.now_ns()
+    words = f"chaos {__version__}, seed {score.seed}, runs below {trials.folder.shown}"
+    console.print(words, soft_wrap=True)
     try:
         with ExitStack() as opened:
             display = opened.enter_context(SelftestDisplay(console))
             display.total, trials.show = sum(len(case.runs) for case in drawn), display.show
-            backends = range(1 if tried.backend == "ray" else count)
-            lanes = [opened.enter_context(open_backend(tried.backend, console)) for _ in backends]
+            lanes = [
+                opened.enter_context(open_backend(trials.backend, console)) for _ in range(count)
+            ]
             trials.run(drawn, lanes)
     finally:  # a case that was not tried counts as not shown
-        seconds = seconds_since(start, clock)
-        score = Score(tried.seed, tried.backend, tried.exhibits, trials.in_order, seconds)
+        seconds = seconds_since(start, trials.clock)
+        score = replace(score, rows=trials.in_order, seconds=seconds)
         if trials.rows or not drawn:
-            with signals.held():
-                _write(tried.json_file, score.to_json())
-                console.print(show_score(score))
+            _conclude(json_file, score.to_json(), show_score(score))
     return score
 
 
@@ -153,9 +143,7 @@ def audit_corpus(audits: CorpusAudits, only: Sequence[str], json_file: Path | No
         seconds = seconds_since(start, audits.clock)
         score = CorpusScore(chosen_ones, tuple(answers), skipped, seconds)
         if answers or not due:
-            with signals.held():
-                _write(json_file, score.to_json())
-                console.print(show_corpus(score))
+            _conclude(json_file, score.to_json(), show_corpus(score))
     return score
 
 
@@ -164,7 +152,9 @@ def _folder(reports: Path, name: str) -> AuditFolder:
     return AuditFolder(reports.resolve() / "selftests" / stamped, environment(Path.cwd()))
 
 
-def _write(file: Path | None, text: str) -> None:
-    if file is not None:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
+def _conclude(file: Path | None, text: str, table: RenderableType) -> None:
+    with signals.held():
+        if file is not None:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        screen().print(table)

@@ -75,18 +75,16 @@ def step_series(analysis: RunAnalysis, ranks: Sequence[int]) -> StepSeries:
 
 def _points_of(analysis: RunAnalysis, rank: int) -> list[StepPoint]:
     drawn = curves(analysis, rank=rank)
-    kept = [point for point in drawn.baseline if not point.lost]
-    survived = [point for point in drawn.run if not point.lost]
-    lost = [point for point in drawn.run if point.lost]
+    series: dict[Series, list[Point]] = {
+        "baseline": [point for point in drawn.baseline if not point.lost],
+        "lost work": [point for point in drawn.run if point.lost],
+        "this run": [point for point in drawn.run if not point.lost],
+    }
     return [
-        *_as_points(kept, "baseline", rank),
-        *_as_points(lost, "lost work", rank),
-        *_as_points(survived, "this run", rank),
+        StepPoint(name, p.attempt, rank, p.epoch, p.step, p.position, p.loss)
+        for name, points in series.items()
+        for p in points
     ]
-
-
-def _as_points(points: Iterable[Point], series: Series, rank: int) -> list[StepPoint]:
-    return [StepPoint(series, p.attempt, rank, p.epoch, p.step, p.position, p.loss) for p in points]
 
 
 def lost_bands(analysis: RunAnalysis, line: StepSeries) -> alt.LayerChart | None:
@@ -180,12 +178,12 @@ _STROKES: dict[str, dict[str, Any]] = {
     # On top, so that it is visible if the recomputed steps are equal.
     "lost work": {"strokeWidth": 2.5, "strokeDash": [4, 3]},
 }
-_COLORS = {"baseline": ch.BASELINE, "this run": ch.RUN, "lost work": ch.LOST}
 _KEYS = (
     ch.Key("baseline", "wide", ch.BASELINE),
     ch.Key("this run", "line", ch.RUN),
     ch.Key("lost work", "dash", ch.LOST),
 )
+_COLORS = {key.name: key.color for key in _KEYS}
 
 
 def loss_charts(analysis: RunAnalysis) -> tuple[ch.Chart, ...]:
@@ -351,12 +349,13 @@ def _thin(line: StepSeries, marked: set[int]) -> list[StepPoint]:
     return [
         point
         for strand in strands
-        for point in thinned(strand, limit, value=_height, keep=lambda s: s.position in marked)
+        for point in thinned(
+            strand,
+            limit,
+            value=lambda s: math.nan if s.loss is None else s.loss,
+            keep=lambda s: s.position in marked,
+        )
     ]
-
-
-def _height(point: StepPoint) -> float:
-    return float("nan") if point.loss is None else point.loss
 
 
 def _rows(points: Iterable[StepPoint]) -> ch.Rows:

@@ -1,6 +1,6 @@
 """The timeline of a run: the attempts of every rank, faults, commits and recoveries, drawn."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
@@ -36,11 +36,6 @@ class WorkerSpan:
     begin_ns: int
     end_ns: int
     steps: tuple[LivedStep, ...]
-
-    @property
-    def lost(self) -> tuple[LivedStep, ...]:
-        """The steps that were recomputed, or should have been."""
-        return tuple(step for step in self.steps if step.is_lost)
 
 
 def worker_spans(tables: RunTables) -> tuple[WorkerSpan, ...]:
@@ -190,15 +185,14 @@ def _starts(span: WorkerSpan) -> list[tuple[int | None, int]]:
 
 def _lost_bars(rows: Sequence[WorkerSpan], clock: _Clock) -> Iterator[Bar]:
     for span in rows:
-        if span.lost:
-            first_ns = span.lost[0].time_ns
-            earlier = [s.time_ns for s in span.steps if s.time_ns < first_ns]
+        if lost := [step for step in span.steps if step.is_lost]:
+            earlier = [s.time_ns for s in span.steps if s.time_ns < lost[0].time_ns]
             yield Bar(
                 lane=_lane(span.rank),
                 kind="lost work",
                 since_s=clock.s(max(earlier, default=span.begin_ns)),
-                until_s=clock.s(span.lost[-1].time_ns),
-                what=f"{len(span.lost)} finished steps of attempt {span.attempt} thrown away",
+                until_s=clock.s(lost[-1].time_ns),
+                what=f"{len(lost)} finished steps of attempt {span.attempt} thrown away",
             )
 
 
@@ -313,9 +307,9 @@ def _tables(rows: Swimlane) -> dict[str, ch.Rows]:
             for bar in epochs
             if bar["until_s"] - bar["since_s"] > room_s
         ],
-        "attempts": _apart(_of_kinds(marks, {"attempt": ""}), least_s=3 * room_s),
-        "steps": _of_kinds(marks, {"step": ""}),
-        "marks": _of_kinds(marks, {"commit": "", "fault": ""}),
+        "attempts": _apart(_of_kinds(marks, ["attempt"]), least_s=3 * room_s),
+        "steps": _of_kinds(marks, ["step"]),
+        "marks": _of_kinds(marks, ["commit", "fault"]),
     }
 
 
@@ -328,7 +322,7 @@ def _apart(rows: list[dict[str, Any]], *, least_s: float) -> list[dict[str, Any]
     return kept
 
 
-def _of_kinds(rows: list[dict[str, Any]], kinds: Mapping[str, str]) -> list[dict[str, Any]]:
+def _of_kinds(rows: list[dict[str, Any]], kinds: Collection[str]) -> list[dict[str, Any]]:
     return [row for row in rows if row["kind"] in kinds]
 
 

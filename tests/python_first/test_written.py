@@ -8,7 +8,6 @@ import pytest
 import chaos
 from chaos.errors import ScenarioError
 from chaos.model.scenario import Expect, Job, Scenario
-from chaos.pytest_plugin.decorator import asking
 from chaos.scenario_file.faults import kill_worker
 from chaos.scenario_file.from_python import scenario_of, train_loop_name
 from chaos.scenario_file.load import load_scenario
@@ -89,4 +88,5 @@ def test_a_decorated_function_asks_for_its_run_and_for_its_own_fixtures() -> Non
     def test_x(tmp_path: Path, result: chaos.Result) -> None:
         raise AssertionError
 
-    assert list(asking(inspect.signature(test_x)).parameters) == ["tmp_path", "chaos_result"]
+    asking = inspect.signature(chaos.scenario(script="train.py")(test_x))
+    assert list(asking.parameters) == ["tmp_path", "chaos_result"]

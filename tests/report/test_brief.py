@@ -5,7 +5,7 @@ from dataclasses import replace
 from chaos.model.event import StepDone
 from chaos.model.history import History
 from chaos.report.outcome import FinishedRun
-from chaos.report.sections import broken
+from chaos.report.sections import Brevity, broken
 from chaos.report.terminal import broken_off, explanation, plain_text
 
 
