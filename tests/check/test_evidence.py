@@ -170,7 +170,7 @@ def test_a_fault_that_is_recorded_twice_is_unknown(kind: type[ev.Event]) -> None
     history = KILLED.history()
     again = [event for _, event in history.of(kind)]
 
-    result = result_on("faults-happened", KILLED, told(history, *again))  # type: ignore[arg-type]
+    result = result_on("faults-happened", KILLED, told(history, *again))
 
     assert "recorded 2 times" in result.summary
 

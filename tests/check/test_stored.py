@@ -28,7 +28,7 @@ def moved(history: History, folder: str) -> History:
     """Return that the job itself put each checkpoint below a folder of the run's storage."""
 
     def name(event: ev.AnyEvent) -> str | None:
-        return f"{folder}{event.checkpoint}" if event.checkpoint else None  # type: ignore[union-attr]
+        return f"{folder}{event.checkpoint}" if event.checkpoint else None  # type: ignore[attr-defined]
 
     def found(seen: ev.StorageSeen) -> tuple[ev.StoredCheckpoint, ...]:
         files = {f"{c.name}/{path}": d for c in seen.checkpoints for path, d in c.files.items()}

@@ -185,7 +185,7 @@ def await_pause(reports: Path, harness: "subprocess.Popen[bytes]") -> int:
             ended = [e for e in read_history(journals) if type(e.what).__name__ == "FaultEnded"]
             invoked = [e for e in read_history(journals) if type(e.what).__name__ == "FaultInvoked"]
             if ended:
-                found.append(invoked[0].what.pid)  # type: ignore[union-attr]
+                found.append(invoked[0].what.pid)  # type: ignore[attr-defined]
         return bool(found)
 
     assert within(200, is_paused)

@@ -102,4 +102,4 @@ def test_what_cannot_be_undone_is_recorded_as_such(world: Any, journal: Journal)
     controller.arrive(0, RANK_1)
     controller.finish(within_s=5)
 
-    assert events(journal)[-1].detail.startswith("not undone: TypeError")  # type: ignore[union-attr]
+    assert events(journal)[-1].detail.startswith("not undone: TypeError")  # type: ignore[attr-defined]
