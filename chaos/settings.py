@@ -19,7 +19,6 @@ from typing import Any, get_args
 
 from chaos.errors import ScenarioError
 
-FILE, TABLE = "pyproject.toml", "tool.chaos"
 REPORTS_ENV = "CHAOS_REPORTS_DIR"
 _UNITS_S = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
 _TIME = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(s|m|min|h|d)?")
@@ -38,11 +37,12 @@ def seconds(text: str | float) -> float:
 
 def defaults(commands: Iterable[str]) -> dict[str, Any]:
     """Return the defaults of every command; raise for an unknown key or a wrong value."""
-    file = next((file for file in _files() if _table(file) is not None), None)
-    table = {} if file is None else _table(file) or {}
+    here = Path.cwd()
+    files = (folder / "pyproject.toml" for folder in (here, *here.parents))
+    tables = ((file, table) for file in files if (table := _table(file)) is not None)
+    file, table = next(tables, (here, {}))
     found: dict[str, Any] = {}
     for key, value in table.items():
-        assert file is not None
         if key not in KEYS:
             near = difflib.get_close_matches(key, KEYS, n=1, cutoff=0)
             hint = f"Did you mean {near[0]}? The keys are {', '.join(KEYS)}."
@@ -96,13 +96,8 @@ KEYS: dict[str, tuple[str, Callable[[Any], bool]]] = {
 }
 
 
-def _files() -> Iterable[Path]:
-    here = Path.cwd()
-    return (folder / FILE for folder in (here, *here.parents) if (folder / FILE).is_file())
-
-
 def _table(file: Path) -> dict[str, Any] | None:
-    """Return the table, None if the file has none; a file without its name is not parsed."""
+    """Return the table, None if there is none; a file without its name is not parsed."""
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
@@ -122,7 +117,7 @@ def _line(file: Path, key: str) -> int:
     is_inside = False
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
         if line.strip().startswith("["):
-            is_inside = line.strip().strip("[] ") == TABLE
+            is_inside = line.strip().strip("[] ") == "tool.chaos"
         named = re.match(r"""\s*["']?([\w-]+)["']?\s*=""", line)
         if is_inside and named and named[1] == key:
             return number

@@ -23,7 +23,7 @@ from chaos.audit.places import STEP_PLACES_MAX
 from chaos.audit.plans import ONE_NODE, base_plan, under_launcher
 from chaos.audit.terminal import AuditDisplay, print_card
 from chaos.cli.cluster import refuse_no_address
-from chaos.cli.documents import Document, Form, Format, Output, plain
+from chaos.cli.documents import Document, Form, Format, Output
 from chaos.cli.options import (
     REPORTS,
     AnyBackend,
@@ -53,7 +53,7 @@ from chaos.model.masked import masked_words
 from chaos.model.plan import Confined, Plan, PlanBackend
 from chaos.model.scenario import Expect, Sampling
 from chaos.model.verdict import Verdict
-from chaos.report.screen import screen
+from chaos.report.screen import plain, screen
 from chaos.run.ci import add_to_step_summary
 from chaos.run.clock import SystemClock, stamp
 from chaos.run.environment import environment

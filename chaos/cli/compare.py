@@ -6,10 +6,10 @@ from typing import Annotated
 import typer
 
 from chaos import shelf
-from chaos.cli.documents import Document, Format, Output, plain
+from chaos.cli.documents import Document, Format, Output
 from chaos.compare.comparison import compare as compared
 from chaos.compare.render import in_json, in_markdown, in_terminal
-from chaos.report.screen import screen
+from chaos.report.screen import plain, screen
 
 
 def compare(

@@ -1,6 +1,5 @@
 """The options `--format` and `--output`: a result as a document, in a file or on stdout."""
 
-import io
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -8,11 +7,9 @@ from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
 import typer
-from rich.console import Console
 
 from chaos.cli.streams import write_document
 from chaos.errors import UsageError
-from chaos.report.screen import screen
 
 Form: TypeAlias = Literal["text", "json", "junit", "md", "html", "github"]
 Format = Annotated[
@@ -30,7 +27,6 @@ _ENDINGS: dict[str, Form] = {
     ".html": "html",
     ".txt": "text",
 }
-WIDE = 100_000  # lines of a log are not broken
 
 
 @dataclass(frozen=True)
@@ -82,13 +78,6 @@ class Document:
             return
         with writable(self.output):
             self.output.write_text(text, encoding="utf-8")
-
-
-def plain(print_on: Callable[[Console], None]) -> str:
-    """Return the printed text of a renderable, without colours and line breaks."""
-    page = io.StringIO()
-    print_on(screen(file=page, width=WIDE, color_system=None))
-    return "\n".join(line.rstrip() for line in page.getvalue().splitlines())
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from chaos.check.analysis import RunAnalysis
-from chaos.cli.documents import Document, Format, Output, plain
+from chaos.cli.documents import Document, Format, Output
 from chaos.cli.options import REPORTS, Reports, Seed, Words, hours
 from chaos.cli.rules import Needs
 from chaos.errors import UsageError
@@ -38,7 +38,7 @@ from chaos.preflight.render import render_summary, show_answer
 from chaos.preflight.rules import RULES, refuse_unknown
 from chaos.preflight.validation import Validation, validated
 from chaos.report.live import MovingLine
-from chaos.report.screen import bare_table, screen
+from chaos.report.screen import bare_table, plain, screen
 from chaos.run.ci import add_to_step_summary
 from chaos.run.clock import Clock, SystemClock, seconds_since, stamp
 

@@ -29,7 +29,7 @@ from chaos.cli.cluster import (
     show_dry_run,
 )
 from chaos.cli.commands import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_PASS, EXIT_USAGE
-from chaos.cli.documents import Document, Form, Format, Output, plain
+from chaos.cli.documents import Document, Form, Format, Output
 from chaos.cli.options import REPORTS, AnyBackend, Jobs, Reports, Seed, not_side_by_side, seconds
 from chaos.cli.rules import NotWith
 from chaos.cli.soak import Soak
@@ -41,7 +41,7 @@ from chaos.model.summary import SUITE
 from chaos.plan.permitted import ClusterOverrides, Permissions
 from chaos.report.ci import ScenarioPlace, annotations
 from chaos.report.outcome import FinishedRun, SuiteRow, by_scenario, not_run, row_of
-from chaos.report.screen import screen
+from chaos.report.screen import plain, screen
 from chaos.report.terminal import closing_line, print_suite, row_line
 from chaos.run.ci import add_to_step_summary, on_github, place_of_scenario
 from chaos.run.clock import SystemClock

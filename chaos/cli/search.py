@@ -30,7 +30,7 @@ from chaos.cli.audit import (
     folder_for,
     refuse_without_extra,
 )
-from chaos.cli.documents import Document, Format, Output, plain
+from chaos.cli.documents import Document, Format, Output
 from chaos.cli.options import REPORTS, Reports, Seed, StartedBy, Words, launcher_with_a_note
 from chaos.errors import MissingExtraError, UsageError
 from chaos.launch.open import open_launcher
@@ -38,7 +38,7 @@ from chaos.model.launcher import FACTS
 from chaos.model.masked import masked_words
 from chaos.model.plan import Plan
 from chaos.plan.draw import DRAWN
-from chaos.report.screen import screen
+from chaos.report.screen import plain, screen
 from chaos.run.clock import SystemClock
 from chaos.run.ports import ScriptBackend
 from chaos.search import FAULTS_MAX

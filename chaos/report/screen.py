@@ -5,10 +5,11 @@ reverse the order of letters, or commands for CI.
 """
 
 import codecs
+import io
 import os
 import re
-from collections.abc import Iterable
-from typing import IO, Any, Literal
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -17,6 +18,7 @@ from rich.text import Text
 
 from chaos.run.ci import on_github
 
+WIDE = 100_000  # columns of a log, whose lines are not broken
 # C0 but tab and newline, DEL and C1; line separators, bidirectional controls, lone surrogates.
 _OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 # GitHub reads `::error …` at the beginning of a line, and the older `##[error]` anywhere in it.
@@ -46,27 +48,16 @@ def _written_out(found: re.Match[str]) -> str:
     return f"\\u{ord(found.group()):04x}"
 
 
-def screen(
-    *,
-    stderr: bool = False,
-    quiet: bool = False,
-    file: IO[str] | None = None,
-    width: int | None = None,
-    color_system: Literal["auto"] | None = "auto",
-    record: bool = False,
-) -> Console:
+def screen(**settings: Any) -> Console:  # noqa: ANN401 - those of rich's console
     """Return a console, by default on stdout."""
-    return _Screen(
-        stderr=stderr,
-        quiet=quiet,
-        file=file,
-        width=width,
-        color_system=color_system,
-        record=record,
-        markup=False,
-        emoji=False,
-        highlight=False,
-    )
+    return _Screen(**settings, markup=False, emoji=False, highlight=False)
+
+
+def plain(print_on: Callable[[Console], None], *, width: int = WIDE) -> str:
+    """Return what is printed, without colours and, unless `width` is less, without line breaks."""
+    page = io.StringIO()
+    print_on(screen(file=page, width=width, color_system=None))
+    return "\n".join(line.rstrip() for line in page.getvalue().splitlines())
 
 
 def bare_table(*columns: Column | str, gap: int = 2) -> Table:

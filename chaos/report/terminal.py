@@ -1,6 +1,5 @@
 """Verdicts in a terminal: a table that fits 80 columns, and a few lines for what went wrong."""
 
-import io
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -20,7 +19,7 @@ from chaos.report.outcome import (
     by_scenario,
     standing,
 )
-from chaos.report.screen import bare_table, labelled, numbers, screen
+from chaos.report.screen import bare_table, labelled, numbers, plain
 from chaos.report.sections import Brevity, Line, broken, in_words, sections, ways
 from chaos.words import plural
 
@@ -154,9 +153,7 @@ def _how_far(run: FinishedRun) -> str:
 
 def plain_text(words: RenderableType, *, width: int) -> str:
     """Return text without colours, wrapped but for what is never broken."""
-    page = io.StringIO()
-    screen(file=page, width=width, color_system=None).print(words, crop=False)
-    return "\n".join(line.rstrip() for line in page.getvalue().splitlines())
+    return plain(lambda console: console.print(words, crop=False), width=width)
 
 
 def print_suite(rows: Sequence[SuiteRow], console: Console) -> None:

@@ -1,9 +1,9 @@
 """The timeline of a run: the attempts of every rank, faults, commits and recoveries, drawn."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 import altair as alt
 
@@ -77,6 +77,9 @@ CONTROLLER = "controller"
 RECOVERY: tuple[Phase, ...] = ("detect", "teardown", "schedule", "start", "restore")
 
 
+_Clock: TypeAlias = Callable[[int], float]  # seconds since the run began
+
+
 @dataclass(frozen=True, slots=True)
 class Bar:
     """A stretch of time on a lane."""
@@ -115,7 +118,11 @@ def swimlane(analysis: RunAnalysis) -> Swimlane:
     all_lives = worker_spans(analysis.run)
     ranks = _ranks(analysis, all_lives)
     shown = [span for span in all_lives if span.rank in ranks]
-    clock = _Clock(analysis.history[0].time_ns if len(analysis.history) else 0)
+    begin_ns = analysis.history[0].time_ns if len(analysis.history) else 0
+
+    def clock(time_ns: int) -> float:
+        return round((time_ns - begin_ns) / 1e9, 4)
+
     bars = [*_epoch_bars(shown, clock), *_lost_bars(shown, clock), *_phase_bars(analysis, clock)]
     marks = [
         *_step_marks(shown, clock),
@@ -129,14 +136,6 @@ def swimlane(analysis: RunAnalysis) -> Swimlane:
         marks=tuple(marks),
         hidden=len({span.rank for span in all_lives}) - len(ranks),
     )
-
-
-@dataclass(frozen=True)
-class _Clock:
-    begin_ns: int
-
-    def s(self, time_ns: int) -> float:
-        return round((time_ns - self.begin_ns) / 1e9, 4)
 
 
 def _lane(rank: int | None) -> str:
@@ -164,8 +163,8 @@ def _epoch_bars(rows: Sequence[WorkerSpan], clock: _Clock) -> Iterator[Bar]:
             yield Bar(
                 lane=_lane(span.rank),
                 kind="odd epoch" if epoch and epoch % 2 else "even epoch",
-                since_s=clock.s(begin_ns),
-                until_s=clock.s(end_ns),
+                since_s=clock(begin_ns),
+                until_s=clock(end_ns),
                 what=f"attempt {span.attempt}, {what}{' and later' if is_crowded else ''}",
                 name="" if epoch is None or is_crowded else str(epoch),
             )
@@ -190,8 +189,8 @@ def _lost_bars(rows: Sequence[WorkerSpan], clock: _Clock) -> Iterator[Bar]:
             yield Bar(
                 lane=_lane(span.rank),
                 kind="lost work",
-                since_s=clock.s(max(earlier, default=span.begin_ns)),
-                until_s=clock.s(lost[-1].time_ns),
+                since_s=clock(max(earlier, default=span.begin_ns)),
+                until_s=clock(lost[-1].time_ns),
                 what=f"{len(lost)} finished steps of attempt {span.attempt} thrown away",
             )
 
@@ -201,7 +200,7 @@ def _phase_bars(analysis: RunAnalysis, clock: _Clock) -> Iterator[Bar]:
     for span in ledger_of(analysis).spans:
         if span.phase in RECOVERY:
             what = f"{span.phase}, {span.ns / 1e9:.2f} s, of attempt {span.attempt}"
-            yield Bar(CONTROLLER, span.phase, clock.s(span.since_ns), clock.s(span.until_ns), what)
+            yield Bar(CONTROLLER, span.phase, clock(span.since_ns), clock(span.until_ns), what)
 
 
 def _step_marks(rows: Sequence[WorkerSpan], clock: _Clock) -> Iterator[LaneMark]:
@@ -212,7 +211,7 @@ def _step_marks(rows: Sequence[WorkerSpan], clock: _Clock) -> Iterator[LaneMark]
             yield LaneMark(
                 lane=_lane(span.rank),
                 kind="step",
-                at_s=clock.s(step.time_ns),
+                at_s=clock(step.time_ns),
                 what=f"attempt {span.attempt}, epoch {step.epoch}, step {step.step}",
             )
 
@@ -220,7 +219,7 @@ def _step_marks(rows: Sequence[WorkerSpan], clock: _Clock) -> Iterator[LaneMark]
 def _attempt_marks(analysis: RunAnalysis, clock: _Clock) -> Iterator[LaneMark]:
     for attempt in analysis.run.attempts:
         if attempt.group_started is not None:
-            at_s = clock.s(analysis.history.time_ns(attempt.group_started))
+            at_s = clock(analysis.history.time_ns(attempt.group_started))
             yield LaneMark(CONTROLLER, "attempt", at_s, f"attempt {attempt.index}")
 
 
@@ -230,7 +229,7 @@ def _commit_marks(analysis: RunAnalysis, clock: _Clock) -> Iterator[LaneMark]:
             yield LaneMark(
                 lane=CONTROLLER,
                 kind="commit",
-                at_s=clock.s(analysis.history.time_ns(commit.number)),
+                at_s=clock(analysis.history.time_ns(commit.number)),
                 what=f"epoch {commit.epoch} committed: {commit.checkpoint or 'no checkpoint'}",
             )
 
@@ -242,7 +241,7 @@ def _fault_marks(analysis: RunAnalysis, clock: _Clock, ranks: set[int]) -> Itera
             yield LaneMark(
                 lane=_lane(invoked.rank) if invoked.rank in ranks else CONTROLLER,
                 kind="fault",
-                at_s=clock.s(analysis.history.time_ns(number)),
+                at_s=clock(analysis.history.time_ns(number)),
                 what=f"{injection.op} ({status})",
             )
 

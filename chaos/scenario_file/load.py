@@ -129,15 +129,8 @@ def is_of_a_run(file: Path) -> bool:
 
 
 SOURCES = ("script", "train_loop")
-# Values in place of a misspelt key's, so that its place is known.
-_FOR: dict[str, dict[str, Any]] = {
-    "step": {"step": 1},
-    "moment": {"moment": "saving"},
-    "recovering_from": {"recovering_from": 0},
-    "starting": {"starting": 0},
-    "state": {"state": "RUNNING"},
-    "seconds": {"seconds": 1},
-}
+# Values in place of a misspelt key's, so that its place is known; of any other key it is 1.
+_FOR: dict[str, Any] = {"moment": "saving", "recovering_from": 0, "state": "RUNNING"}
 _EXAMPLE = "Write `at: {epoch: 2, step: 5}`"
 
 
@@ -202,7 +195,8 @@ def _trigger(at: Plain, loc: Loc, lines: Lines) -> tuple[dict[str, Any], Problem
         problem = Problem(lines.value(loc), "at needs step or moment", hint, loc)
         meant = next((kind for key in at if (kind := nearest(key, KINDS))), None)
         # Only the misspelt key is reported: the rest is checked as if the meant one stood there.
-        return {**at, **_FOR[meant or "step"]}, None if meant else problem
+        key = meant or "step"
+        return {**at, key: _FOR.get(key, 1)}, None if meant else problem
     return at, None
 
 
