@@ -37,7 +37,8 @@ def random_plan(plan: Plan, *, seed: int, steps: Sequence[int]) -> Plan:
     """
     draws = random.Random(seed)  # noqa: S311 (repeatable is what it must be)
     count = 1 + int(draws.random() * FAULTS_MAX)
-    entries = [entry for _ in range(count) for entry in _drawn_for(plan, draws, steps)]
+    drawn = _entry if "reports" in plan.job.facts.has else _entries_at_steps
+    entries = [entry for _ in range(count) for entry in drawn(draws, steps, plan)]
     entries.sort(key=lambda entry: _order(entry.at))
     ops = tuple(Op.of(index, entry) for index, entry in enumerate(entries))
     return plan.model_copy(
@@ -64,13 +65,6 @@ def _shape(plan: Plan) -> Shape:
         return plan.shape
     cpus = plan.shape.cpus_per_node
     return Shape(nodes=nodes_for(plan.job.workers, cpus, spares=FAULTS_MAX), cpus_per_node=cpus)
-
-
-def _drawn_for(plan: Plan, draws: random.Random, steps: Sequence[int]) -> tuple[FaultEntry, ...]:
-    """Draw a fault for a plan's job, with what follows from it."""
-    if "reports" in plan.job.facts.has:
-        return (_entry(draws, steps, plan.job.workers),)
-    return _entries_at_steps(draws, steps, plan)
 
 
 def _entries_at_steps(
@@ -114,11 +108,11 @@ def suits(
     return has_room and not facts.lacks_part(fault.needs)
 
 
-def _entry(draws: random.Random, steps: Sequence[int], workers: int) -> FaultEntry:
+def _entry(draws: random.Random, steps: Sequence[int], plan: Plan) -> tuple[FaultEntry, ...]:
     name, settings = _pick(draws, DRAWN)
     fault = FAULTS[name](**_drawn(settings, draws))
     epochs = max(1, len(steps) // 2) if fault.is_announced else len(steps)
-    epoch, rank = int(draws.random() * epochs), int(draws.random() * workers)
+    epoch, rank = int(draws.random() * epochs), int(draws.random() * plan.job.workers)
     in_storage = fault.family == "storage"
     at: Trigger
     if in_storage and steps[epoch]:
@@ -131,7 +125,7 @@ def _entry(draws: random.Random, steps: Sequence[int], workers: int) -> FaultEnt
     if in_storage and not steps[epoch]:
         name, settings = DRAWN[0]
         fault = FAULTS[name](**_drawn(settings, draws))
-    return FaultEntry.model_validate({"at": at, name: fault})
+    return (FaultEntry.model_validate({"at": at, name: fault}),)
 
 
 def _pick(draws: random.Random, choices: Sequence[T]) -> T:

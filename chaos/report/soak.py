@@ -164,7 +164,7 @@ def _readings(history: History) -> _Readings:
     """Return the sizes of each process by epochs."""
     found: dict[AttemptRank, list[ProcessSize]] = {}
     for _, seen in history.of(ProcessSeen):
-        size = ProcessSize(**{name: getattr(seen, name) for name in ProcessSize.model_fields})
+        size = ProcessSize.model_validate(seen, from_attributes=True)
         found.setdefault(AttemptRank(seen.attempt, seen.rank), []).append(size)
     return found
 
