@@ -91,7 +91,7 @@ class Harness:
         plans = [self._plan(file, seed=seed, backend=backend) for file in files]
         for plan in plans:
             refuse_unnamed_cluster(plan, self.overrides.permissions)
-        return sorted(plans, key=_size)
+        return sorted(plans, key=lambda plan: (plan.shape.nodes, plan.shape.cpus_per_node))
 
     def random_plans(
         self, file: Path, *, seeds: range, backend: PlanBackend = "ray"
@@ -110,13 +110,13 @@ class Harness:
         """Run a plan; return its row in a suite, also where it was skipped or could not run."""
         start = self.clock.now_ns()
         try:
-            return replace(row_of(self.run_plan(plan)), repeat=repeat)
+            row = row_of(self.run_plan(plan))
         except (JobError, ClusterError) as error:
             is_skip = isinstance(error, UnmetNeedError)
             word = ("skipped: ", "blue") if is_skip else ("not run: ", "bold red")
             self.console.print(Text.assemble(word, str(error)), soft_wrap=True)
             row = without_verdict(plan, error, duration_s=seconds_since(start, self.clock))
-            return replace(row, repeat=repeat)
+        return replace(row, repeat=repeat)
 
     def run_plan(self, plan: Plan) -> FinishedRun:
         """Execute one plan and judge it against its baseline."""
@@ -341,7 +341,3 @@ def write_suite(reports: Path, rows: Sequence[SuiteRow], clock: Clock) -> Path:
         runs = tuple(summary_of(row, folder=folder) for row in rows)
         suite.write(SUITE, SuiteSummary(started=started, runs=runs).model_dump_json(indent=2))
     return page
-
-
-def _size(plan: Plan) -> tuple[int, int]:
-    return plan.shape.nodes, plan.shape.cpus_per_node

@@ -161,20 +161,14 @@ def _lack(plan: Plan, history: History, reason: str, log: Path) -> tuple[str, st
     if _LACKS_GPU.search(reason):
         asks = "the job asks for a GPU, and torch finds none on this machine"
         return f"{asks}: {reason}", _NO_GPU_HERE
-    if not _trained_nothing(history):
+    returned = any(history.of(FitReturned))
+    if not returned or history.count(StepDone) or _found_its_own(history) is not None:
         return None
     problem = (
         f"the job {Path(plan.job.source).name} ended without an error, and called no optimizer's "
         f"step() in its workers{_said_last(log)}"
     )
     return problem, f"Its output is in {log}"
-
-
-def _trained_nothing(history: History) -> bool:
-    """Return whether torchrun returned with nothing trained, and with nothing loaded either."""
-    if not any(history.of(FitReturned)) or history.count(StepDone):
-        return False
-    return _found_its_own(history) is None
 
 
 def _said_last(log: Path) -> str:
@@ -209,7 +203,7 @@ def _asks_for_gpu(history: History, reason: str) -> str | None:
     """Return a sentence if the failure on the embedded backend is a GPU that is not there."""
     if not _OF_GPU.search(reason):
         return None
-    replaced = [name for _, e in history.of(FitCalled) for name in e.replaced if name == "use_gpu"]
+    replaced = any("use_gpu" in e.replaced for _, e in history.of(FitCalled))
     took = ", in place of `use_gpu=True`" if replaced else ""
     return f"the job asks for a GPU by itself; the embedded backend trains on the CPU{took}"
 
@@ -317,17 +311,12 @@ def _last_line(message: str) -> str:
 
 
 def _place(plan: Plan) -> str:
+    """Return the place of the line that names the job; of the first where the file is gone."""
     if plan.file.endswith(".py"):  # of its tests, which one named the job is not known here
         return plan.file
-    return f"{plan.file}:{_line_of_job(plan)}"
-
-
-def _line_of_job(plan: Plan) -> int:
-    """Return the line that names the job; 1 where the file is gone."""
     try:
         lines = Path(plan.file).read_text(encoding="utf-8").splitlines()
     except OSError:
-        return 1
-    keys = ("script:", "train_loop:")
-    named = (n for n, line in enumerate(lines, 1) if any(key in line for key in keys))
-    return next(named, 1)
+        lines = []
+    named = (n for n, line in enumerate(lines, 1) if "script:" in line or "train_loop:" in line)
+    return f"{plan.file}:{next(named, 1)}"

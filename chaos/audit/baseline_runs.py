@@ -241,7 +241,7 @@ class CleanRuns:
         within = repetition(seen.first.history, once_more.history)
         made = made_by_the_first(seen.first.history, once_more.history)
         if made and not within.is_settled:
-            seen.begin_with(once_more)
+            seen.first, seen.alike = once_more, [once_more.history]
             self._compare(seen)
             seen.remarks += [made_once(made)] if seen.repetition.is_alike else []
             return
@@ -347,10 +347,6 @@ class _Starts:
         self.proof: list[History] = []
         self.repetition = repetition(self.first.history, self.first.history)
         self.passing = in_passing(self.first.history)
-
-    def begin_with(self, first: FinishedRun) -> None:
-        """Leave out the first run of all: go on with a later one of the same start."""
-        self.first, self.alike = first, [first.history]
 
     @property
     def clean(self) -> list[History]:

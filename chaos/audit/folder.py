@@ -21,7 +21,7 @@ from chaos.job_failure import refuse_harm
 from chaos.model.history import History
 from chaos.model.plan import Plan
 from chaos.report.html import render_run
-from chaos.report.outcome import FinishedRun, SuiteRow, row_of
+from chaos.report.outcome import FinishedRun
 from chaos.run.clock import Clock, seconds_since
 from chaos.run.directory import RunDirectory, create, room_in
 from chaos.run.journal import read_history
@@ -103,7 +103,7 @@ class AuditFolder:
 
     def save_report(self, number: int, baseline: History, *, seconds: float, scenario: str) -> None:
         """Complete the folder of a finding's run, so that it can be read by itself."""
-        directory, run = self.run(number), self._finished(number, baseline, seconds=seconds)
+        directory, run = self.run(number), self.finished(number, baseline, seconds=seconds)
         directory.save_baseline(baseline)
         directory.write("scenario.yaml", scenario)
         directory.write("report.html", render_run(run))
@@ -112,11 +112,8 @@ class AuditFolder:
         """Keep the clean runs that all others are compared with."""
         RunDirectory(self.path).save_baseline(baseline)
 
-    def suite_row(self, number: int, baseline: History, *, seconds: float) -> SuiteRow:
-        """Return a run with a fault as a row of a suite, from its files."""
-        return row_of(self._finished(number, baseline, seconds=seconds))
-
-    def _finished(self, number: int, baseline: History, *, seconds: float) -> FinishedRun:
+    def finished(self, number: int, baseline: History, *, seconds: float) -> FinishedRun:
+        """Return a run with a fault, from its files."""
         directory = self.run(number)
         plan, history = directory.load_plan(), directory.load_history()
         verdict, where = directory.load_verdict(), shown(directory.path)

@@ -28,6 +28,7 @@ from chaos.model.event import (
 from chaos.model.history import History
 from chaos.model.launcher import FACTS, USUAL, Launcher, LauncherFacts, launcher_named
 from chaos.model.places import START, EpochRank, Place, RankName
+from chaos.model.trigger import Moment
 
 _Series = Mapping[RankName, Sequence[Value]]
 
@@ -187,9 +188,18 @@ class JobProfile:
         return isinstance(self.own("num_workers"), list | tuple)
 
     @property
-    def uploaders(self) -> tuple[int, ...]:
-        """The ranks on which an upload was seen."""
-        return tuple(sorted({rank for _, rank in self.uploads}))
+    def moments(self) -> Mapping[Moment, Sequence[EpochRank]]:
+        """The places of each moment."""
+        reports = [EpochRank(epoch, rank) for epoch in self.epochs for rank in self.ranks]
+        return {
+            "saving": self.halves,
+            "renaming": tuple(self.renamings),
+            "validating": tuple(self.validations),
+            "upload_begin": self.uploads,
+            "upload_end": self.uploads,
+            "reported": reports,
+            "committed": reports,
+        }
 
     def own(self, setting: str) -> Any:  # noqa: ANN401 (settings are of any type)
         """Return a setting's value in the script, None if it is unknown."""
@@ -233,7 +243,7 @@ def job_profile(history: History, *, ignore: tuple[str, ...] = ()) -> JobProfile
         validations=dict(sorted(validations.items())),
         left_s={epoch: (over_ns - at_ns) / 1e9 for epoch, at_ns in sorted(last_ns.items())},
         seconds=(history[-1].time_ns - history[0].time_ns) / 1e9 if len(history) else 0.0,
-        settings=(called.settings if "call" in facts.has else _size(called)) if called else {},
+        settings=_settings(called, facts) if called else {},
         away=() if facts.has_spare_nodes else _away(history),
         replaced=called.replaced if called else {},
         own_saves=_own_saves(saves),
@@ -288,9 +298,10 @@ def shared(runs: Sequence[JobProfile]) -> JobProfile:
     )
 
 
-def _size(called: FitCalled) -> Mapping[str, Any]:
-    """Return the one setting of a command that is the job's: the number of workers."""
-    return {"num_workers": called.settings.get("num_workers")}
+def _settings(called: FitCalled, facts: LauncherFacts) -> Mapping[str, Any]:
+    """Return the settings that are the job's: of a command, the number of workers alone."""
+    number = {"num_workers": called.settings.get("num_workers")}
+    return called.settings if "call" in facts.has else number
 
 
 def _away(history: History) -> tuple[int, ...]:

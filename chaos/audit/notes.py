@@ -86,7 +86,7 @@ def _remarks(profile: JobProfile, names: Sequence[str], paths: Sequence[str]) ->
             "depends on what it reads back from them"
         )
     yield from _left_out(profile)
-    if profile.uploaders == (0,) and len(profile.ranks) > 1:
+    if {rank for _, rank in profile.uploads} == {0} and len(profile.ranks) > 1:
         others = plural(len(profile.ranks) - 1, "other rank")
         yield (
             f"only rank 0 uploads: what the {others} drew, such as random numbers, is in the "

@@ -12,6 +12,7 @@ from textwrap import shorten, wrap
 from urllib.parse import quote
 
 from chaos.audit.card import Card, Word, confidence, coverage_share
+from chaos.audit.group import Group
 from chaos.audit.sections import ON_THE_CARD, CauseSection, causes, remarks, untried
 from chaos.audit.table import (
     GroupRow,
@@ -44,14 +45,6 @@ _INKS: dict[Tone, str] = {
 
 # The frame, the style and the words are those of the report of a run.
 _env = pages("chaos.audit")
-
-
-@dataclass(frozen=True)
-class Omission:
-    """Places that were not tried, and the reason."""
-
-    group: str
-    why: str
 
 
 @dataclass(frozen=True)
@@ -142,9 +135,9 @@ def _kind_cells(row: KindRow) -> list[str]:
     return [tried, *map(str, (of.right, of.wrong, of.inconclusive, of.from_scratch))]
 
 
-def omissions(card: Card) -> tuple[Omission, ...]:
-    """Return the places that were not tried, by group, in numbers."""
-    return tuple(Omission(row.group, why) for row in group_rows(card) if (why := _why(row, card)))
+def omissions(card: Card) -> dict[Group, str]:
+    """Return the number of places that were not tried, and the reason, by group."""
+    return {row.group: why for row in group_rows(card) if (why := _why(row, card))}
 
 
 def _why(row: GroupRow, card: Card) -> str | None:
@@ -219,7 +212,8 @@ def card_in_markdown(card: Card) -> str:
         lines += _section(cause)
     left = omissions(card)
     if left:
-        lines += ["## Not tried", "", *(f"- {o.group}: {plain(o.why)}" for o in left), ""]
+        groups = [f"- {group}: {plain(why)}" for group, why in left.items()]
+        lines += ["## Not tried", "", *groups, ""]
     return fitted("\n".join([*lines, code(card.command), ""]))
 
 

@@ -176,12 +176,9 @@ def _killer(epoch: int, first: int, rank: int) -> Callable[[int], tuple[Op, ...]
 
 
 def _moments(profile: JobProfile) -> Iterator[PlaceGroup]:
-    reports = [(epoch, rank) for epoch in profile.epochs for rank in profile.ranks]
+    places = profile.moments
     for moment, group in _MOMENTS.items():
-        places = {"saving": profile.halves, "renaming": tuple(profile.renamings)}
-        places |= {"upload_begin": profile.uploads, "upload_end": profile.uploads}
-        places["validating"] = tuple(profile.validations)
-        for epoch, rank in places.get(moment, reports):
+        for epoch, rank in places[moment]:
             at = AtMoment(epoch=epoch, moment=moment, rank=rank)
             yield _single(group, _kills(at))
 
@@ -293,17 +290,14 @@ def _recoveries(profile: JobProfile, *, seed: int) -> Iterator[PlaceGroup]:
             continue
         for stage in stages:
             yield _single("during the recovery", _again(at, stage, profile.ranks[again]))
-        for rank in profile.loads if _follows_a_save(profile, at) else ():
+        after = at.step if isinstance(at, AtStep) else inf
+        follows_a_save = profile.points and (epoch, after) > profile.points[0]
+        for rank in profile.loads if follows_a_save else ():
             yield _single(LOADS, _again(at, "loading", rank))
 
 
 def _again(at: Trigger, stage: Stage, rank: int) -> tuple[Op, ...]:
     return _kills(at, AtRecovery(recovering_from=0, stage=stage, rank=rank))
-
-
-def _follows_a_save(profile: JobProfile, at: AtStep | AtMoment) -> bool:
-    after = at.step if isinstance(at, AtStep) else inf
-    return bool(profile.points) and (at.epoch, after) > profile.points[0]
 
 
 def _tried_epochs(profile: JobProfile) -> list[int]:

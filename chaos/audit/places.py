@@ -18,7 +18,7 @@ from chaos.audit.group import (
 )
 from chaos.audit.job_profile import JobProfile
 from chaos.audit.place_groups import FaultPlace, PlaceGroup, place_groups
-from chaos.audit.queue import evenly, resumes_from
+from chaos.audit.queue import evenly, in_rounds, resumes_from
 from chaos.audit.run_row import RunRow
 from chaos.audit.table import by_column
 from chaos.words import plural
@@ -52,7 +52,7 @@ def kill_map(
         for of_group in by_group.values()
         if of_group
     ]
-    places = [*_in_rounds(queues, limit=max(limit, len(queues)))]
+    places = [*islice(in_rounds(queues), max(limit, len(queues)))]
     if loads:
         share = max(1, limit // max(1, len(queues)))
         places += islice(_drawn(loads, profile, seed=seed, limit=limit), share)
@@ -133,18 +133,6 @@ def _spread(of_group: Sequence[PlaceGroup], *, shift: float) -> list[PlaceGroup]
         if turn < len(rows[n])
     )
     return [row[index] for row, index in picked]
-
-
-def _in_rounds(queues: Sequence[Iterator[FaultPlace]], *, limit: int) -> Iterator[FaultPlace]:
-    waiting, given = list(queues), 0
-    while waiting and given < limit:
-        for queue in list(waiting):
-            place = next(queue, None)
-            if place is None:
-                waiting.remove(queue)
-            elif given < limit:
-                given += 1
-                yield place
 
 
 def _why_left_out(group: Group, profile: JobProfile) -> str:

@@ -8,7 +8,7 @@ before the first commit come last.
 import random
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
 from typing import TypeAlias
@@ -77,7 +77,7 @@ def in_order(
         queue.remove(more)
         first.append(more)
     first += [queue.pop(0) for group, queue in scratch.items() if group not in queues]
-    return Order(tuple(first), (*_in_rounds(queues), *_in_rounds(scratch)))
+    return Order(tuple(first), (*in_rounds(queues.values()), *in_rounds(scratch.values())))
 
 
 def resumes_from(place: FaultPlace, profile: JobProfile) -> Place | None:
@@ -129,9 +129,9 @@ def _spread(places: Sequence[FaultPlace], *, seed: int) -> list[FaultPlace]:
     return [places[n] for n in evenly(len(places), shift=shift)]
 
 
-def _in_rounds(queues: Mapping[Group, Sequence[FaultPlace]]) -> Iterator[FaultPlace]:
-    """Return an iterator of one place of each group in turn."""
-    turns = zip_longest(*queues.values())
+def in_rounds(queues: Iterable[Iterable[FaultPlace]]) -> Iterator[FaultPlace]:
+    """Return an iterator of one place of each queue in turn."""
+    turns = zip_longest(*queues)
     return (place for place in chain.from_iterable(turns) if place is not None)
 
 

@@ -12,6 +12,9 @@ from chaos.plan.make import make_plan
 from chaos.scenario_file.load import load_scenario
 from chaos.scenario_file.text import scenario_text
 
+# What is expected of the run with the faults is expected of its reproduction as well.
+_KEPT = ("band", "align", "accept", "sampling", "loss_tolerance", "ignore_metrics")
+
 
 def repro_text(
     plan: Plan, *, check: str, folder: Path, headline: str, besides: Sequence[str] = ()
@@ -23,18 +26,8 @@ def repro_text(
     expect: dict[str, Any] = {"verdict": "fail", "check": check}
     if besides:
         expect["besides"] = list(besides)
-    if plan.expect.band is not None:
-        expect["band"] = plan.expect.band
-    if plan.expect.align == "steps":
-        expect["align"] = plan.expect.align
-    if plan.expect.accept:
-        expect["accept"] = list(plan.expect.accept)
-    if plan.expect.sampling != "exactly_once":
-        expect["sampling"] = plan.expect.sampling
-    if plan.expect.loss_tolerance is not None:
-        expect["loss_tolerance"] = plan.expect.loss_tolerance.model_dump(exclude_defaults=True)
-    if plan.expect.ignore_metrics:
-        expect["ignore_metrics"] = list(plan.expect.ignore_metrics)
+    stated = plan.expect.model_dump(mode="json", exclude_defaults=True)
+    expect |= {name: stated[name] for name in _KEPT if name in stated}
     return scenario_text(plan, folder=folder, comment=(headline,), expect=expect)
 
 

@@ -223,29 +223,17 @@ def lost_steps(runs: Sequence[RunRow]) -> list[int]:
 
 
 def check_rows(card: Card) -> tuple[CheckTally, ...]:
-    """Return one row per check, in the order in which they judge."""
-    rows = []
-    for name in _checks(card):
-        with_evidence = sum(name in run.evidence for run in card.runs)
-        inconclusive = sum(name in run.undecided for run in card.runs)
-        broken = sum(any(d.check == name for d in run.defects) for run in card.runs)
-        rows.append(
-            CheckTally(
-                name,
-                with_evidence,
-                len(card.runs) - with_evidence - inconclusive,
-                broken,
-                inconclusive,
-            )
-        )
+    """Return one row per check, in the order in which they judge; those of other packages last."""
+    runs, rows = card.runs, []
+    judged = {name for run in runs for name in (*run.evidence, *run.undecided)}
+    judged |= {defect.check for run in runs for defect in run.defects}
+    for name in dict.fromkeys([*(check.NAME for check in CHECKS), *sorted(judged)]):
+        with_evidence = sum(name in run.evidence for run in runs)
+        inconclusive = sum(name in run.undecided for run in runs)
+        broken = sum(any(defect.check == name for defect in run.defects) for run in runs)
+        nothing_due = len(runs) - with_evidence - inconclusive
+        rows.append(CheckTally(name, with_evidence, nothing_due, broken, inconclusive))
     return tuple(rows)
-
-
-def _checks(card: Card) -> dict[str, None]:
-    """Return the names of the checks that judged, those of other packages last."""
-    judged = (name for run in card.runs for name in (*run.evidence, *run.undecided))
-    broken = (defect.check for run in card.runs for defect in run.defects)
-    return dict.fromkeys([*(check.NAME for check in CHECKS), *sorted({*judged, *broken})])
 
 
 def _width(epochs: int) -> int:

@@ -23,31 +23,28 @@ from chaos.audit.run_row import RunRow, gist
 from chaos.audit.table import columns
 from chaos.model.masked import masked
 from chaos.report.ci import render as render_junit
-from chaos.report.outcome import SuiteRow, versions
+from chaos.report.outcome import SuiteRow, row_of, versions
 from chaos.words import plural
 
 _OURS = {"name": "one of each run's own", "storage_path": "the folder of each run"}
 _BUDGETS = ("max_failures", "max_preemption_failures")
 
 
-def replaced(profile: JobProfile, places: Sequence[FaultPlace]) -> tuple[Replaced, ...]:
-    """Return the settings that were replaced in clean runs, and retries that were raised."""
-    return (*_in_all(profile), *_retries(profile, places))
-
-
-def _in_all(profile: JobProfile) -> Iterator[Replaced]:
+def replaced(profile: JobProfile, places: Sequence[FaultPlace]) -> Iterator[Replaced]:
+    """Yield the settings that were replaced in clean runs, and retries that were raised."""
     for name, before in profile.replaced.items():
         if before is None or _is_rays(name, str(before)) or name in _BUDGETS:
             continue
         now = _OURS.get(name, profile.settings.get(name, "as an audit needs it"))
         yield Replaced(name=name, before=str(before), now=str(now))
+    yield from _retries(profile, places)
 
 
 def _is_rays(name: str, before: str) -> bool:
     """Return whether a setting's value is of Ray 2.60, since the script names none."""
-    defaults = {"name": before.startswith("ray_train_run-")}
-    defaults["storage_path"] = before.endswith("/ray_results")
-    return defaults.get(name, False)
+    if name == "name":
+        return before.startswith("ray_train_run-")
+    return name == "storage_path" and before.endswith("/ray_results")
 
 
 def _retries(profile: JobProfile, places: Sequence[FaultPlace]) -> Iterator[Replaced]:
@@ -105,7 +102,7 @@ class CardWriter:
             accept=clean.plan.expect.accept,
             sampling=clean.plan.expect.sampling,
             has_tolerance=clean.plan.expect.loss_tolerance is not None,
-            replaced=replaced(profile, _as_run(runs)),
+            replaced=tuple(replaced(profile, _as_run(runs))),
             columns=columns(profile.epochs_seen),
             run_count=self.queue.runs,
             retries=self.retries,
@@ -146,7 +143,7 @@ class CardWriter:
         return render_junit(rows, name="chaos audit")
 
     def _suite_row(self, run: RunRow) -> SuiteRow:
-        row = self.folder.suite_row(run.number, self.clean.baseline, seconds=run.seconds)
+        row = row_of(self.folder.finished(run.number, self.clean.baseline, seconds=run.seconds))
         verdict = row.verdict
         if verdict is not None and verdict.status != run.status:  # it was wrong only once
             told = {"status": run.status, "headline": run.headline}

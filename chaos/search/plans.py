@@ -38,16 +38,7 @@ class JobPlaces:
     @classmethod
     def of(cls, profile: JobProfile) -> "JobPlaces":
         """Return the places that a run without faults has shown."""
-        moments: dict[Moment, Sequence[EpochRank]] = {
-            "saving": profile.halves,
-            "renaming": tuple(profile.renamings),
-            "validating": tuple(profile.validations),
-        }
-        if "reports" in profile.facts.has:
-            reports = [EpochRank(epoch, rank) for epoch in profile.epochs for rank in profile.ranks]
-            moments |= {"upload_begin": profile.uploads, "upload_end": profile.uploads}
-            moments |= {"reported": reports, "committed": reports}
-        return cls(profile.steps, moments, profile.launcher)
+        return cls(profile.steps, profile.moments, profile.launcher)
 
     @classmethod
     def even(cls, *, epochs: int, steps: int, workers: int, launcher: Launcher) -> "JobPlaces":

@@ -25,7 +25,6 @@ from chaos.audit.place_groups import FaultPlace
 from chaos.audit.plans import plan_of
 from chaos.audit.repro import repro_text
 from chaos.audit.run_row import Defect, RunRow, run_row
-from chaos.check.injections import Injection
 from chaos.model.event import ControllerState
 from chaos.model.plan import Op, Plan
 from chaos.model.trigger import AtMoment, AtRecovery, AtStep
@@ -113,7 +112,7 @@ class _StopError(BaseException):
 
 @dataclass
 class _Best:
-    """The smallest failing run of a cause so far."""
+    """The smallest failing run of a cause so far; its fields are those of `FoundCause`."""
 
     row: RunRow
     first_faults: int
@@ -291,6 +290,10 @@ class Search:
         rows = [*self._rows.values()]
         right = [row for row in rows if row.is_right]
         seconds = seconds_since(self._start, self.clock)
+        best = {best.row.number: best for best in self._best.values()}
+        # Of those that an audit would call one, the smallest.
+        distinct = findings([one.row for one in best.values()])
+        causes = [best[finding.smallest.number] for finding in distinct]
         result = SearchResult(
             script=Path(self.plan.file).name,
             command=self.command,
@@ -304,19 +307,13 @@ class Search:
             met=len(self._met),
             seconds=seconds,
             limit=self.budget.named(seconds=seconds, runs=self._runs),
-            found=tuple(self._found(best, may_repeat=may_repeat) for best in self._distinct()),
+            found=tuple(self._found(one, may_repeat=may_repeat) for one in causes),
             most=self.most,
             right_now=tuple(self._right_now),
             undecided_now=tuple(self._undecided_now),
         )
         self.folder.write(RESULT, result.model_dump_json(indent=2))
         return result
-
-    def _distinct(self) -> list[_Best]:
-        """Return the causes, of those that an audit would call one the smallest."""
-        by_row = {best.row.number: best for best in self._best.values()}
-        grouped = findings([best.row for best in self._best.values()])
-        return [by_row[finding.smallest.number] for finding in grouped]
 
     def _found(self, best: _Best, *, may_repeat: bool) -> FoundCause:
         """Repeat the smallest plan of a cause, and write its scenario and its report."""
@@ -333,15 +330,9 @@ class Search:
         seconds, baseline = row.seconds, self._clean.baseline
         self.folder.save_report(row.number, baseline, seconds=seconds, scenario=text)
         return FoundCause(
+            **vars(best),
             cause=defect,
-            row=row,
-            first_faults=best.first_faults,
-            first_plan=best.first_plan,
-            is_smallest=best.is_smallest,
-            plans=best.plans,
-            seconds=best.seconds,
             is_repeated=is_repeated,
-            was_known=best.was_known,
             file=str(file),
             report=f"{self.folder.shown}/runs/{row.number}/report.html",
         )
@@ -364,7 +355,8 @@ def cause_of(row: RunRow) -> Cause | None:
 def combinations(run: FinishedRun) -> set[tuple[str, ...]]:
     """Return what a run has met: of each fault its kind, its place, and the controller's state.
 
-    And each change of the controller's state with the fault before it.
+    And each change of the controller's state with the fault before it, and faults that follow each
+    other.
     """
     states = [(number, event.state) for number, event in run.history.of(ControllerState)]
     landed = [injection for injection in run.analysis.injections if injection.landed]
@@ -375,13 +367,8 @@ def combinations(run: FinishedRun) -> set[tuple[str, ...]]:
         attempt = "first" if not injection.hit else "later"
         found.add((injection.op.kind, kind_of_place(injection.op), state, attempt))
         found |= {(injection.op.kind, "then", state) for number, state in states if number > at}
-    return found | _neighbours(landed)
-
-
-def _neighbours(landed: Sequence[Injection]) -> set[tuple[str, ...]]:
-    """Return the kinds and places of faults that follow each other."""
     named = [(one.op.kind, kind_of_place(one.op)) for one in landed]
-    return {(*one, *other) for one, other in pairwise(named)}
+    return found | {(*one, *other) for one, other in pairwise(named)}
 
 
 def kind_of_place(op: Op) -> str:

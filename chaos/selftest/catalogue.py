@@ -39,10 +39,6 @@ class Layout:
     def reports(self) -> int:
         return len(self.steps)
 
-    def steps_before(self, epoch: int) -> int:
-        """Count the optimizer steps before an epoch, from the start of training."""
-        return sum(self.steps[:epoch])
-
     def passed(self, at: Trigger) -> tuple[int, int, int]:
         """Return the key that sorts the places of one rank in the order of training."""
         if not isinstance(at, AtMoment):
@@ -63,18 +59,6 @@ class Layout:
         if self.saves == "in its own directory":
             return at.epoch - 1 if at.moment == "saving" else at.epoch
         return at.epoch + 1 if at.moment == "committed" else at.epoch
-
-
-def layout(saves: Saves, variant: Variant, *, epochs_max: int | None = None) -> Layout:
-    """Return the layout of a job with these saves; `epochs_max`: it stops early."""
-    epochs = min(variant.epochs, epochs_max or variant.epochs)
-    length, cadence = variant.steps_per_epoch, variant.steps_per_epoch
-    if saves == "every few steps":
-        cadence = variant.cadence
-    whole, rest = divmod(length, cadence)
-    parts = (cadence,) * whole + ((rest,) if rest else ())
-    ended = (False,) * (len(parts) - 1) + (True,)
-    return Layout(saves, parts * epochs, ended * epochs)
 
 
 # -- faults that reveal a bug -------------------------------------------------------------------
@@ -111,7 +95,7 @@ def inside_a_save(layout: Layout, op: Op) -> bool:
 
 def after_more_digits(layout: Layout, op: Op) -> bool:
     """Return whether the newest state, named by its step, comes earlier in the order of text."""
-    saved = [layout.steps_before(epoch) for epoch in range(1, layout.resumes_at(op) + 1)]
+    saved = [sum(layout.steps[:epoch]) for epoch in range(1, layout.resumes_at(op) + 1)]
     return bool(saved) and max(saved, key=str) != max(saved)
 
 
@@ -181,7 +165,14 @@ class Exhibit:
 
     def layout(self, variant: Variant) -> Layout:
         """Return its reports and steps with these choices."""
-        return layout(self.saves, variant, epochs_max=self.stops_after)
+        epochs = min(variant.epochs, self.stops_after or variant.epochs)
+        length = cadence = variant.steps_per_epoch
+        if self.saves == "every few steps":
+            cadence = variant.cadence
+        whole, rest = divmod(length, cadence)
+        parts = (cadence,) * whole + ((rest,) if rest else ())
+        ended = (False,) * (len(parts) - 1) + (True,)
+        return Layout(self.saves, parts * epochs, ended * epochs)
 
     def is_revealed_by(self, variant: Variant, ops: Sequence[Op]) -> bool:
         """Return whether one of these faults can show the bug."""

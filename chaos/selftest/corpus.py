@@ -138,7 +138,7 @@ def answer_of(job: CorpusJob, card: Card) -> CorpusAnswer:
         named_by.append((first.defect.check, first.defect.parts, first.headline))
     return CorpusAnswer(
         job=job.name,
-        verdict=("pass", "fail", "inconclusive")[card.exit_code],
+        verdict=card.word,
         sentence=card.sentence if first is None else first.headline,
         named=any(job.is_named_by(*one) for one in named_by),
         severity=card.severity,
@@ -216,18 +216,15 @@ class CorpusScore:
         return 2 if dishonest or self.found.count < self.found.total else 0
 
     def to_json(self) -> str:
-        shares = {
-            "found": self.found,
-            "named": self.named,
-            "blamed": self.blamed,
-            "undecided": self.undecided,
-            "false_alarms": self.false_alarms,
-        }
         return json.dumps(
             {
                 "exit_code": self.exit_code,
                 "seconds": self.seconds,
-                **{name: share.to_json() for name, share in shares.items()},
+                "found": self.found.to_json(),
+                "named": self.named.to_json(),
+                "blamed": self.blamed.to_json(),
+                "undecided": self.undecided.to_json(),
+                "false_alarms": self.false_alarms.to_json(),
                 "green_without_resume": list(self.green_without_resume),
                 "skipped": self.skipped,
                 "answers": [answer.model_dump(mode="json") for answer in self.answers],
@@ -264,10 +261,10 @@ class CorpusAudits:
 
     def answers(self, jobs: Sequence[CorpusJob]) -> Iterator[CorpusAnswer]:
         """Return one answer per job, as they come."""
-        yield from (self._answer(job) for job in jobs)
+        return map(self._answer, jobs)
 
     def _answer(self, job: CorpusJob) -> CorpusAnswer:
-        states_size, plan = "call" in FACTS[job.launcher].has, self._plan(job)
+        plan = self._plan(job)
         folder = AuditFolder.create(self.reports, job.name, plan, self.env)
         confined = Confined(folder=str(folder.path))
         plan = plan.model_copy(update={"confined": confined})
@@ -281,9 +278,9 @@ class CorpusAudits:
                     self.clock,
                     Choice(self.seed) if plan.job.facts.has_spare_nodes else of_crashes,
                     Budget(self.seconds, self.runs),
-                    follows_script=states_size,
+                    follows_script="call" in FACTS[job.launcher].has,
                     retries=job.retries,
-                    lanes=self._lanes,
+                    lanes=lambda n: self.lanes or lanes_for(usable_cpus(), workers=n),
                 ).run()
         except ChaosError as error:
             return CorpusAnswer(job=job.name, verdict="refused", sentence=str(error))
@@ -302,9 +299,6 @@ class CorpusAudits:
             workers=None if "call" in FACTS[job.launcher].has else job.workers,
         )
         return under_launcher(plan, job.launcher, job.args)
-
-    def _lanes(self, workers: int) -> int:
-        return self.lanes or lanes_for(usable_cpus(), workers=workers)
 
 
 # -- in a terminal ------------------------------------------------------------------------------

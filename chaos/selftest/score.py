@@ -147,8 +147,7 @@ def _bug_words(score: BugScore) -> dict[str, object]:
 
 # -- in a terminal ------------------------------------------------------------------------------
 
-_MARKS = {EXIT_GOOD: ("✓", "green"), EXIT_UNKNOWN: ("?", "yellow")}
-_BAD = ("✗", "bold red")
+_MARKS = (("✓", "green"), ("✗", "bold red"), ("?", "yellow"))  # by exit code
 
 
 def show_score(score: Score) -> RenderableType:
@@ -164,7 +163,7 @@ def show_score(score: Score) -> RenderableType:
 
 def answer(score: Score) -> Text:
     """Return the figures of the self-test in a few lines, with their intervals."""
-    mark, style = _MARKS.get(score.exit_code, _BAD)
+    mark, style = _MARKS[score.exit_code]
     caught = f"{score.caught.count} of {score.caught.total} bugs caught wherever they show"
     if score.misnamed:
         caught += f"; misnamed: {', '.join(score.misnamed)}"

@@ -5,7 +5,7 @@ import random
 import re
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
@@ -64,9 +64,10 @@ def cases(
     `controls` runs are divided among all controls, chosen or not.
     """
     found: list[Case] = []
+    whole, rest = divmod(controls, len(CONTROLS))
     for exhibit in exhibits:
         if exhibit.is_control:
-            runs = _share(controls, CONTROLS.index(exhibit))
+            runs = whole + (CONTROLS.index(exhibit) < rest)
             found += _of(exhibit, seed=seed, runs=runs, per_variant=CONTROL_RUNS_PER_VARIANT)
         else:
             found += _of(exhibit, seed=seed, runs=runs_per_bug, per_variant=BUG_RUNS_PER_VARIANT)
@@ -82,11 +83,6 @@ def sample(drawn: Sequence[Case]) -> tuple[Case, ...]:
             if shows and case.exhibit.id not in found:
                 found[case.exhibit.id] = Case(case.exhibit, case.variant, (ops,))
     return tuple(found.values())
-
-
-def _share(controls: int, place: int) -> int:
-    whole, rest = divmod(controls, len(CONTROLS))
-    return whole + (place < rest)
 
 
 def _of(exhibit: Exhibit, *, seed: int, runs: int, per_variant: int) -> Iterator[Case]:
@@ -124,75 +120,57 @@ def _bug_ops(exhibit: Exhibit, variant: Variant, draws: random.Random, number: i
 
 def _killed_or_lost(exhibit: Exhibit, layout: Layout, draws: random.Random) -> Ops:
     place = _place(exhibit, layout, draws)
-    if draws.random() < NODES_LOST:
-        return (Op(index=0, at=place, kill_node=KillNode()),)
-    return (Op(index=0, at=place, kill_worker=KillWorker()),)
+    return _node_lost(place) if draws.random() < NODES_LOST else _killed(place)
+
+
+CONTROL_FAULTS = (
+    "killed",
+    "the other rank killed",
+    "killed twice",
+    "killed again at the same step",
+    "node lost",
+    "node preempted",
+)
 
 
 def _control_ops(exhibit: Exhibit, variant: Variant, draws: random.Random, number: int) -> Ops:
     """Return faults of each kind in turn, so that every control gets all kinds."""
     layout = exhibit.layout(variant)
-    drawn = list(CONTROL_FAULTS.values())[number % len(CONTROL_FAULTS)]
-    return drawn(lambda: _place(exhibit, layout, draws), layout, draws)
+    match CONTROL_FAULTS[number % len(CONTROL_FAULTS)]:
+        case "killed":
+            how = draws.choice((KillWorker(), KillWorker(signal="TERM"), KillWorker(via="ray")))
+            return (Op(index=0, at=_place(exhibit, layout, draws), kill_worker=how),)
+        case "the other rank killed":
+            at = _place(exhibit, layout, draws)
+            assert at.rank is not None
+            return (Op(index=0, at=at, kill_worker=KillWorker(rank=(at.rank + 1) % WORKERS)),)
+        case "killed twice":
+            return _killed_twice(exhibit, layout, draws)
+        case "killed again at the same step":  # an op fires once, so the second waits
+            at = _step(layout, draws)
+            return _killed(at, at)
+        case "node lost":
+            return _node_lost(_place(exhibit, layout, draws))
+        case _:  # in the first half: a notice must end before training does
+            at = _step(layout, draws, epochs=max(1, layout.reports // 2))
+            notice = PreemptNode(notice_s=round(draws.uniform(*NOTICE_S), 3))
+            return (Op(index=0, at=at, preempt_node=notice),)
 
 
-Draw: TypeAlias = Callable[[], Trigger]
+def _killed(*places: Trigger) -> Ops:
+    return tuple(Op(index=n, at=at, kill_worker=KillWorker()) for n, at in enumerate(places))
 
 
-def _killed(place: Draw, layout: Layout, draws: random.Random) -> Ops:
-    del layout
-    how = draws.choice((KillWorker(), KillWorker(signal="TERM"), KillWorker(via="ray")))
-    return (Op(index=0, at=place(), kill_worker=how),)
-
-
-def _killed_beside(place: Draw, layout: Layout, draws: random.Random) -> Ops:
-    """Return a kill of the rank that is not at the place."""
-    del layout, draws
-    at = place()
-    assert at.rank is not None
-    return (Op(index=0, at=at, kill_worker=KillWorker(rank=(at.rank + 1) % WORKERS)),)
-
-
-def _killed_twice(place: Draw, layout: Layout, draws: random.Random) -> Ops:
+def _killed_twice(exhibit: Exhibit, layout: Layout, draws: random.Random) -> Ops:
     """Return kills at two places of one rank, in the order of training."""
-    del draws
-    first, second = place(), place()
+    first, second = (_place(exhibit, layout, draws) for _ in range(2))
     while second.rank != first.rank or second == first:
-        second = place()
-    return tuple(
-        Op(index=n, at=at, kill_worker=KillWorker())
-        for n, at in enumerate(sorted((first, second), key=layout.passed))
-    )
+        second = _place(exhibit, layout, draws)
+    return _killed(*sorted((first, second), key=layout.passed))
 
 
-def _killed_again(place: Draw, layout: Layout, draws: random.Random) -> Ops:
-    """Return kills at the same step of two attempts: an op fires once, so the second waits."""
-    del place
-    at = _step(layout, draws)
-    return tuple(Op(index=n, at=at, kill_worker=KillWorker()) for n in range(2))
-
-
-def _node_lost(place: Draw, layout: Layout, draws: random.Random) -> Ops:
-    del layout, draws
-    return (Op(index=0, at=place(), kill_node=KillNode()),)
-
-
-def _preempted(place: Draw, layout: Layout, draws: random.Random) -> Ops:
-    """Return a preemption in the first half of training: its notice must end before training."""
-    del place
-    at = _step(layout, draws, epochs=max(1, layout.reports // 2))
-    notice = PreemptNode(notice_s=round(draws.uniform(*NOTICE_S), 3))
-    return (Op(index=0, at=at, preempt_node=notice),)
-
-
-CONTROL_FAULTS: Mapping[str, Callable[[Draw, Layout, random.Random], Ops]] = {
-    "killed": _killed,
-    "the other rank killed": _killed_beside,
-    "killed twice": _killed_twice,
-    "killed again at the same step": _killed_again,
-    "node lost": _node_lost,
-    "node preempted": _preempted,
-}
+def _node_lost(place: Trigger) -> Ops:
+    return (Op(index=0, at=place, kill_node=KillNode()),)
 
 
 def _place(exhibit: Exhibit, layout: Layout, draws: random.Random) -> Trigger:
@@ -342,8 +320,7 @@ class Trials:
     def run(self, cases: Sequence[Case], lanes: Sequence[Backend]) -> tuple[Judged, ...]:
         """Run all cases, and return their rows."""
         starts = itertools.accumulate((len(case.runs) for case in cases), initial=0)
-        numbered = list(zip(starts, cases, strict=False))
-        for _ in side_by_side(self._case, numbered, lanes):
+        for _ in side_by_side(self._case, zip(starts, cases, strict=False), lanes):
             pass
         return self.in_order
 
@@ -354,11 +331,11 @@ class Trials:
 
     # -- inside ----------------------------------------------------------------------------
 
-    def _case(self, backend: Backend, item: tuple[int, Case]) -> None:
-        first, case = item
+    def _case(self, backend: Backend, numbered: tuple[int, Case]) -> None:
+        first, case = numbered
         clean = self._clean(backend, case, first)
         for number, ops in enumerate(case.runs, first):
-            row = self._injection(backend, case, (number, ops), clean)
+            row = self._injection(backend, case, number, ops, clean)
             with self._one_at_a_time:
                 self.rows.append(row)
                 if self.show is not None:
@@ -366,7 +343,7 @@ class Trials:
 
     def _clean(self, backend: Backend, case: Case, number: int) -> History:
         """Return the baseline, after a check that the job's layout is that of the catalogue."""
-        directory, run = self._execute(backend, self._plan(case, ()), None, ("clean", number))
+        directory, run = self._execute(backend, case, number, (), None)
         if run.verdict.status != "pass":
             raise why_the_job_failed(run.plan, run, log=directory.logs / "driver.log")
         seen, due = job_profile(run.history), case.exhibit.layout(case.variant)
@@ -379,10 +356,9 @@ class Trials:
         return run.history
 
     def _injection(
-        self, backend: Backend, case: Case, job: tuple[int, Ops], clean: History
+        self, backend: Backend, case: Case, number: int, ops: Ops, clean: History
     ) -> Judged:
-        number, ops = job
-        directory, run = self._execute(backend, self._plan(case, ops), clean, ("runs", number))
+        directory, run = self._execute(backend, case, number, ops, clean)
         row = judged(number, case, ops, run)
         self.folder.prune(directory, keep_logs=row.is_worth_a_look)
         if not row.is_worth_a_look:
@@ -391,11 +367,9 @@ class Trials:
         directory.save_baseline(clean)
         return row.model_copy(update={"folder": run.directory})
 
-    def _plan(self, case: Case, ops: Ops) -> Plan:
-        return plan_of(case, ops, backend=self.backend, cwd=self.cwd)
-
     def _execute(
-        self, backend: Backend, plan: Plan, clean: History | None, place: tuple[str, int]
+        self, backend: Backend, case: Case, number: int, ops: Ops, clean: History | None
     ) -> tuple[RunDirectory, FinishedRun]:
-        directory = self.folder.new_run(*place, plan)
+        plan = plan_of(case, ops, backend=self.backend, cwd=self.cwd)
+        directory = self.folder.new_run("runs" if ops else "clean", number, plan)
         return directory, self.folder.execute(backend, plan, directory, clean, self.clock)

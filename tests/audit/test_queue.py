@@ -48,7 +48,7 @@ def test_what_the_last_run_shows_is_struck_after_it(tmp_path: Path) -> None:
 def test_a_job_that_is_not_seen_to_load_has_no_such_place(tmp_path: Path) -> None:
     card = audit_of(tmp_path, FakeBackend(epochs=3, steps=2)).run()
 
-    [why] = [row.why for row in omissions(card) if row.group == LOADS]
+    why = omissions(card)[LOADS]
     assert why.startswith("not in this job: no run with a fault was seen to read a file")
 
 
