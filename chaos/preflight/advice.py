@@ -198,19 +198,23 @@ def _proposals(question: Question, curve: Curve) -> Iterator[tuple[str, dict[str
 
 def _of_notices(question: Question) -> Iterator[tuple[str, dict[str, Any]]]:
     settings = question.settings
-    watch = {} if settings.preemption_watcher else {"settings.preemption_watcher": True}
+    saves = {} if settings.preemption_watcher else {"settings.preemption_watcher": True}
+    saves["job.saves_on_notice"] = True
     if not question.job.saves_on_notice:
-        yield "save on notice", {**watch, "job.saves_on_notice": True}
+        yield "save on notice", saves
     short_s = question.notice_save_s - question.market.notice.seconds
     is_relaxed = settings.relax_collectives_on_preemption
     if short_s > 0 and (settings.preemption_grace_s < short_s or not is_relaxed):
         grace_s = float(math.ceil(short_s))
         text = f"save on notice, with preemption_grace_s {grace_s:g} and relaxed collectives"
-        relaxed = {
-            "settings.preemption_grace_s": grace_s,
-            "settings.relax_collectives_on_preemption": True,
-        }
-        yield text, {**watch, "job.saves_on_notice": True, **relaxed}
+        yield (
+            text,
+            saves
+            | {
+                "settings.preemption_grace_s": grace_s,
+                "settings.relax_collectives_on_preemption": True,
+            },
+        )
 
 
 def kept_up(question: Question, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -254,8 +258,8 @@ def improved(question: Question, effort: Effort, advised: Counsel, curve: Curve)
     """
     sets = [kept_up(question, stage) for stage in advised.stages]
     sets += [mix for mix in _mixes(question, advised) if mix not in sets]
-    seen = [forecast(*tried) for tried in _tried(question, sets, effort)]
-    few = list(zip(sets, seen, strict=True))
+    forecasts = [forecast(*one) for one in _tried(question, sets, effort)]
+    few = list(zip(sets, forecasts, strict=True))
     # Few runs sort out; what is answered has been simulated with all. Where no set meets the goals,
     # the nearest is the answer, and it is not always the first.
     need = question.goal.confidence

@@ -89,11 +89,14 @@ def calibration_runs(
         alone = plan_without_faults(subject, words, backend)
         clean = harness.baseline(alone)
         plan = with_own_workers(alone, job_profile(clean))
+        failure = plan.job.failure or FailureBudget(max_failures=RETRIES)
+        job = plan.job.model_copy(update={"failure": failure})
         kind = "kill_worker" if settings.losses == "kills" else "kill_node"
         for at in struck_places(job_profile(clean), count=STRUCK[backend], seed=settings.seed):
             ops = (Op.model_validate({"index": 0, "at": at, kind: {}}),)
             made = next((analysis for analysis in known if analysis.plan.ops == ops), None)
-            yield made or harness.run_plan(_with_loss(plan, ops[0])).analysis
+            struck = plan.model_copy(update={"ops": ops, "job": job})
+            yield made or harness.run_plan(struck).analysis
 
 
 def plan_without_faults(subject: Path, words: Sequence[str], backend: BackendName) -> Plan:
@@ -133,12 +136,6 @@ def struck_places(job: JobProfile, *, count: int, seed: int) -> Iterator[AtStep]
         place = draws.choice(later)
         step = draws.randint(1, job.steps[place])
         yield AtStep(epoch=place.epoch, step=step, rank=place.rank)
-
-
-def _with_loss(plan: Plan, op: Op) -> Plan:
-    failure = plan.job.failure or FailureBudget(max_failures=RETRIES)
-    job = plan.job.model_copy(update={"failure": failure})
-    return plan.model_copy(update={"ops": (op,), "job": job})
 
 
 # -- validation ---------------------------------------------------------------------------------

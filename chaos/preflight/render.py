@@ -71,9 +71,7 @@ def show_answer(answer: Answer, *, page: str | None = None) -> RenderableType:
 
 def _figures(answer: Answer) -> Table:
     """Return the forecast as rows of 5, 50 and 95 %, with the median after the changes."""
-    columns = (
-        ("5 %", "50 %", "95 %") if answer.after is None else ("5 %", "50 %", "95 %", "changed")
-    )
+    columns = ["5 %", "50 %", "95 %", *(["changed"] if answer.after is not None else [])]
     table = _table("", *columns)
     for name, *cells in figure_rows(answer):
         table.add_row(Text(name), *cells[: len(columns)])

@@ -19,8 +19,7 @@ CONFIRMED_S = 600.0  # RAY_TRAIN_NCCL_RAS_CONFIRM_DURATION_S: before it the dete
     good={"settings.health_check_timeout_s": 180.0},
 )
 def _health(question: Question) -> str | None:
-    name, timeout_s = "health_check_timeout_s", question.settings.health_check_timeout_s
-    return _long(name, timeout_s, question, "a worker process that is frozen")
+    return _long(question, "health_check_timeout_s", "a worker process that is frozen")
 
 
 @wastes(
@@ -33,18 +32,15 @@ def _health(question: Question) -> str | None:
     good={"settings.collective_timeout_s": 200.0},
 )
 def _collective(question: Question) -> str | None:
-    name, timeout_s = "collective_timeout_s", question.settings.collective_timeout_s
-    return _long(name, timeout_s, question, "a rank that hangs in the train function")
+    return _long(question, "collective_timeout_s", "a rank that hangs in the train function")
 
 
-def _long(name: str, timeout_s: float, question: Question, who: str) -> str | None:
-    if question.costs is None:
-        return None
-    allowed_s = max(MANY * question.costs.restart_s, 120.0)
-    if timeout_s <= allowed_s:
+def _long(question: Question, name: str, who: str) -> str | None:
+    costs, timeout_s = question.costs, getattr(question.settings, name)
+    if costs is None or timeout_s <= max(MANY * costs.restart_s, 120.0):
         return None
     return (
-        f"{name} is {in_s(timeout_s)}; a restart takes {in_s(question.costs.restart_s)}, so that "
+        f"{name} is {in_s(timeout_s)}; a restart takes {in_s(costs.restart_s)}, so that "
         f"{who} costs more than many losses"
     )
 
@@ -133,6 +129,14 @@ def _slow_places(question: Question) -> str | None:
     )
 
 
+_WITHIN = (  # what runs, and the time-out that it runs under
+    ("health_check_interval_s", "health_check_timeout_s"),
+    ("step_s", "collective_timeout_s"),
+    ("save_s", "collective_timeout_s"),
+    ("step_s", "report_timeout_s"),
+)
+
+
 @stops(
     "timeout-order",
     reason="Each time-out must be longer than what runs under it, or the outer one fires "
@@ -142,19 +146,13 @@ def _slow_places(question: Question) -> str | None:
     good={"settings.collective_timeout_s": 60.0},
 )
 def _order(question: Question) -> str | None:
-    settings, costs = question.settings, question.costs
-    pairs = [
-        (
-            *("health_check_interval_s", settings.health_check_interval_s),
-            *("health_check_timeout_s", settings.health_check_timeout_s),
-        ),
-    ]
-    if costs is not None:
-        collective = ("collective_timeout_s", settings.collective_timeout_s)
-        pairs += [("step_s", costs.step_s, *collective), ("save_s", costs.save_s, *collective)]
-        if settings.report_timeout_s is not None:
-            pairs.append(("step_s", costs.step_s, "report_timeout_s", settings.report_timeout_s))
-    wrong = [f"{a} ({in_s(x)}) is not below {b} ({in_s(y)})" for a, x, b, y in pairs if x >= y]
+    known = question.settings.model_dump() | (question.costs.model_dump() if question.costs else {})
+    pairs = ((inner, outer) for inner, outer in _WITHIN if known.get(inner) and known[outer])
+    wrong = (
+        f"{inner} ({in_s(known[inner])}) is not below {outer} ({in_s(known[outer])})"
+        for inner, outer in pairs
+        if known[inner] >= known[outer]
+    )
     return "; ".join(wrong) or None
 
 
