@@ -222,7 +222,5 @@ def _bins(outcomes: Outcomes, count: int = 40) -> tuple[tuple[float, float, int]
     low, top = float(hours.min()), float(np.quantile(hours, 0.995))
     span = (low, max(top, low * 1.02))  # if all runs take the same time, a bar is still drawn
     counts, edges = np.histogram(np.minimum(hours, top), bins=count, range=span)
-    return tuple(
-        (float(since), float(until), int(n))
-        for since, until, n in zip(edges, edges[1:], counts, strict=False)
-    )
+    since = edges.tolist()
+    return tuple(zip(since, since[1:], counts.tolist(), strict=False))

@@ -3,7 +3,7 @@
 import json
 import math
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from rich.console import Group as Lines
@@ -222,42 +222,36 @@ def _table(head: str, *columns: str) -> Table:
 
 def render_summary(answer: Answer) -> str:
     """Return verdict, figures, findings and changes as Markdown."""
-    return "\n".join([*_lines(answer), ""])
+    return "\n\n".join(_paragraphs(answer)) + "\n"
 
 
-def _lines(answer: Answer) -> Iterator[str]:
+def _paragraphs(answer: Answer) -> Iterator[str]:
+    question = answer.question
     yield f"### {LOOKS[answer.word].emoji} preflight: {answer.word}"
-    yield ""
-    yield f"{_cell(answer.question.preflight)} on the market {_cell(answer.question.market.name)}."
-    yield f"{_cell(answer.why)}."
+    yield (
+        f"{_cell(question.preflight)} on the market {_cell(question.market.name)}.\n"
+        f"{_cell(answer.why)}."
+    )
     if answer.forecast is not None:
-        yield from _figure_lines(answer, answer.forecast)
+        yield _table_of(("", "5 %", "50 %", "95 %"), [row[:4] for row in figure_rows(answer)])
+        yield "\n".join(_below_figures(answer, answer.forecast))
     yield from _found("what is wrong", answer.findings)
     if answer.ignored:
-        yield ""
         yield f"Ignored: {', '.join(answer.ignored)}."
     if answer.changes:
-        yield ""
         yield f"{changes_head(answer).capitalize()}:"
-        yield ""
         yield f"```\n{pasted(answer.changes)}\n```"
     yield from _found("to look at with the changes", answer.new_findings)
     if answer.by_hand:
-        yield ""
         yield f"To mend by hand: {', '.join(f'`{one.rule}`' for one in answer.by_hand)}."
     for held in answer.validation:
-        yield ""
-        yield from _validation_lines(held)
+        yield f"Compared with {_cell(held.what)}:"
+        yield _comparison(held)
     for note in answer.notes:
-        yield ""
         yield f"Note: {_cell(note)}."
 
 
-def _figure_lines(answer: Answer, seen: Forecast) -> Iterator[str]:
-    rows = [row[:4] for row in figure_rows(answer)]
-    yield ""
-    yield from markdown_table(("", "5 %", "50 %", "95 %"), map(_cells, rows))
-    yield ""
+def _below_figures(answer: Answer, seen: Forecast) -> Iterator[str]:
     yield f"Time goes: {where_time_goes(seen)}. "
     yield f"{seen.runs} simulated runs, seed {answer.effort.seed}."
     yield from (f"{note} " for note in figure_notes(answer))
@@ -267,21 +261,17 @@ def _figure_lines(answer: Answer, seen: Forecast) -> Iterator[str]:
 
 def _found(head: str, findings: Sequence[RuleFinding]) -> Iterator[str]:
     if findings:
-        yield ""
-        rows = ((f"`{one.rule}`", one.text) for one in findings)
-        yield from markdown_table(("setting", head), map(_cells, rows))
+        yield _table_of(("setting", head), [(f"`{one.rule}`", one.text) for one in findings])
 
 
-def _validation_lines(held: Validation) -> Iterator[str]:
-    yield f"Compared with {_cell(held.what)}:"
-    yield ""
+def _comparison(held: Validation) -> str:
     marked = [("✅" if row.agrees else "❌", *_compared_cells(row)) for row in held.rows]
-    rows = [_cells((f"{mark} {name}", *cells)) for mark, name, *cells in marked]
-    yield from markdown_table(("mean, 95 % interval", "predicted", "measured", "off by"), rows)
+    rows = [(f"{mark} {name}", *cells) for mark, name, *cells in marked]
+    return _table_of(("mean, 95 % interval", "predicted", "measured", "off by"), rows)
 
 
-def _cells(texts: Sequence[str]) -> list[str]:
-    return [_cell(text) for text in texts]
+def _table_of(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return "\n".join(markdown_table(head, ([_cell(text) for text in row] for row in rows)))
 
 
 def _cell(text: str) -> str:

@@ -1,11 +1,11 @@
 """The verdict of an answer and its reason, from goals, findings, forecasts and doubts."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Literal, TypeAlias
 
 import numpy as np
 
-from chaos.preflight.estimate import in_hours, in_percent
+from chaos.preflight.estimate import Chance, in_hours, in_percent
 from chaos.preflight.forecast import (
     Effort,
     Forecast,
@@ -52,11 +52,11 @@ def verdict(
         if stops:
             return "go with changes", f"{stops[0].rule}: {stops[0].text}"
         return "go", _met(seen, need) + _unasked(question, seen)
+    why = why_missed(seen, missed, need) if missed else _too_near(seen, open_[0], need)
     if after is not None and reaches(after, need):
-        why = why_missed(seen, missed, need) if missed else _too_near(seen, open_, need)
         return "go with changes", why
     if not missed:
-        return "cannot tell", _too_near(seen, open_, need)
+        return "cannot tell", why
     return _missing(seen, seen if after is None else after, need)
 
 
@@ -79,8 +79,8 @@ def _missing(seen: Forecast, after: Forecast, need: float) -> tuple[Word, str]:
 
 
 def _nearly(why: str, after: Forecast, need: float) -> tuple[Word, str]:
-    left = [name for name, chance in after.meets.items() if chance.low < need]
-    return "cannot tell", f"{why}; with changes {_too_near(after, left, need)}"
+    goal = next(name for name, chance in after.meets.items() if chance.low < need)
+    return "cannot tell", f"{why}; with changes {_too_near(after, goal, need)}"
 
 
 def reaches(seen: Forecast, need: float) -> bool:
@@ -93,8 +93,8 @@ def missed_goals(seen: Forecast, need: float) -> list[str]:
     return [name for name, chance in seen.meets.items() if chance.high < need]
 
 
-def _too_near(seen: Forecast, goals: Sequence[str], need: float) -> str:
-    goal, chance = goals[0], seen.meets[goals[0]]
+def _too_near(seen: Forecast, goal: str, need: float) -> str:
+    chance = seen.meets[goal]
     return (
         f"{goal}: {chance.share:.1%} of runs ({chance.low:.1%} to {chance.high:.1%}), "
         f"{in_percent(need)} needed: {seen.runs} runs do not tell"
@@ -103,11 +103,14 @@ def _too_near(seen: Forecast, goals: Sequence[str], need: float) -> str:
 
 def _at_best(seen: Forecast, after: Forecast) -> str:
     """Return in words the result of the best changes that were tried, if it is better."""
-    worst = min(after.meets, key=lambda name: after.meets[name].share)
-    share = after.meets[worst].share
-    if share <= min(chance.share for chance in seen.meets.values()):
+    goal, chance = _least(after)
+    if chance.share <= _least(seen)[1].share:
         return ""
-    return f"; with the best changes that were tried {worst}: {share:.1%}"
+    return f"; with the best changes that were tried {goal}: {chance.share:.1%}"
+
+
+def _least(seen: Forecast) -> tuple[str, Chance]:
+    return min(seen.meets.items(), key=lambda goal: goal[1].share)
 
 
 def why_impossible(question: Question) -> str | None:
@@ -133,9 +136,8 @@ def why_impossible(question: Question) -> str | None:
 
 
 def _met(seen: Forecast, need: float) -> str:
-    least = min(seen.meets, key=lambda name: seen.meets[name].share)
-    share = seen.meets[least].share
-    return f"{least}: {share:.1%} of {seen.runs} runs, {in_percent(need)} needed"
+    goal, chance = _least(seen)
+    return f"{goal}: {chance.share:.1%} of {seen.runs} runs, {in_percent(need)} needed"
 
 
 def _unasked(question: Question, seen: Forecast) -> str:

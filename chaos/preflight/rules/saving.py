@@ -171,9 +171,8 @@ def _upload_blocks(question: Question) -> str | None:
 def _upload_once(question: Question) -> str | None:
     path = question.settings.storage_path or ""
     scheme, sign, _ = path.partition("://")
-    if question.settings.checkpoint_upload_mode == "no_upload" or not sign:
-        return None
-    if scheme in ("s3", "file"):
+    is_uploaded = question.settings.checkpoint_upload_mode != "no_upload"
+    if not (is_uploaded and sign) or scheme in ("s3", "file"):
         return None
     return f"Ray tries an upload to S3 up to three times, and one to {scheme}:// once"
 
