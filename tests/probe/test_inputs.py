@@ -306,6 +306,8 @@ def test_validation_is_a_call_in_evaluation_mode_without_gradients(seen: Seen) -
         assert not validations
         with torch.inference_mode():
             net(ROWS)
+            net.requires_grad_(False)
+            net(ROWS)  # the teacher of a later phase
     finally:
         roots.end_search()
 

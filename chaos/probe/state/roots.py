@@ -164,7 +164,7 @@ class Roots:
     def _is_root(self, module: Any) -> bool:
         if any(module is known for known in self._averaged()):
             return False
-        return any(parameter.requires_grad for parameter in module.parameters())
+        return _is_trainable(module)
 
     def _add(self, module: Any) -> "RootHook":
         # Outer modules are often called later than inner ones: a part is tried out first, or a
@@ -224,7 +224,7 @@ class RootHook:
             return
         self._begun = None
         has_gradients = torch.is_grad_enabled()
-        if not module.training and not has_gradients:
+        if not module.training and not has_gradients and _is_trainable(module):
             self._validates()  # may raise an injected error, which is meant for the job
         if not module.training or not has_gradients:
             return
@@ -246,6 +246,11 @@ class RootHook:
     def __reduce__(self) -> tuple[type["NoHook"], tuple[()]]:
         """Return a hook that does nothing, for copies and pickles."""
         return NoHook, ()
+
+
+def _is_trainable(module: Any) -> bool:
+    """Return whether a module can be trained: one that was, and is frozen now, is a teacher."""
+    return any(parameter.requires_grad for parameter in module.parameters())
 
 
 class ReturnHook:
