@@ -56,13 +56,13 @@ def check_artifacts(analysis: RunAnalysis) -> CheckResult:
 
 def notes(analysis: RunAnalysis) -> tuple[str, ...]:
     """Return notes on the job's files that are no findings, one sentence per file."""
-    outside = sorted(outside_storage(analysis.history, analysis.run.attempts))
+    outside = list(outside_storage(analysis.run.files))
     more = f" and {len(outside) - 1} more" if len(outside) > 1 else ""
-    lies = (
-        f"a restart went on from {outside[0]}{more}, outside the run's storage: on a cluster it "
+    lies = [
+        f"a restart went on from {path}{more}, outside the run's storage: on a cluster it "
         "must lie on a disk that all nodes share, for a lost node takes its own along"
-        for _ in outside[:1]
-    )
+        for path in outside[:1]
+    ]
     is_due = analysis.plan.ops and analysis.allowance.is_exact and not analysis.is_by_steps
     if analysis.reference is None or not is_due:
         return tuple(lies)
@@ -70,8 +70,7 @@ def notes(analysis: RunAnalysis) -> tuple[str, ...]:
         p for p in _Beside.of(analysis, analysis.reference).differing if _severity(p) is None
     ]
     differ = (
-        f"{_named(pairs)} in {name} {_differ(pairs)} from the baseline's after the fault, "
-        "which a right job may do"
+        f"{_differ(name, pairs)} from the baseline's after the fault, which a right job may do"
         for name, pairs in _by_file(harmless).items()
     )
     return (*lies, *differ)
@@ -107,7 +106,8 @@ class _Beside:
                 # the best is written where the best was, at no place that a baseline shares.
                 if pair.mine.is_table or _CHOSEN.search(pair.mine.name)
             )
-            missing = [kept for kept in contents.missing() if _holds_numbers(kept)]
+            left = ((kept, kept.what.parts) for kept in contents.missing())
+            missing += (kept for kept, parts in left if any(p.kind == "numbers" for p in parts))
         was_seen = bool(pairs) or parted is not None or not _lacks_saves(analysis, reference)
         return cls(analysis, pairs, missing, was_seen)
 
@@ -185,10 +185,6 @@ def _lacks_saves(analysis: RunAnalysis, reference: RunTables) -> bool:
     return analysis.run.ending.is_finished and any(place > at for place in due for at in since)
 
 
-def _holds_numbers(kept: WrittenFile) -> bool:
-    return any(part.kind == "numbers" for part in kept.what.parts)
-
-
 def _severity(pair: EntryPair) -> Severity | None:
     """Return the severity of a difference; None where a right job may show it."""
     ours, due = pair.ours, pair.theirs
@@ -250,13 +246,10 @@ def _size(part: SavedPart) -> str:
     return f"{part.size:.4g}" if isinstance(part.size, int | float) else str(part.size)
 
 
-def _named(pairs: Sequence[EntryPair]) -> str:
+def _differ(name: str, pairs: Sequence[EntryPair]) -> str:
     names = sorted({f"`{p.theirs.name}`" if p.theirs.name else "the content" for p in pairs})
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")  # noqa: PLR2004
-
-
-def _differ(pairs: Sequence[EntryPair]) -> str:
-    return "differ" if len({pair.theirs.name for pair in pairs}) > 1 else "differs"
+    named = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")  # noqa: PLR2004
+    return f"{named} in {name} {'differ' if len(names) > 1 else 'differs'}"
 
 
 def _where(kept: WrittenFile) -> str:

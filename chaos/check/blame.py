@@ -13,10 +13,9 @@ what is shipped.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
-from typing import TypeAlias
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.divergence import divergence, divergence_place, left_before
@@ -26,7 +25,6 @@ from chaos.check.restarts import Restart
 from chaos.check.state_at_resume import SHIPPED, Row, group_of
 from chaos.check.state_snapshots import counterparts, holds_nothing, is_rng, parts_of, place_of
 from chaos.model.diagnosis import GROUPS
-from chaos.model.event import StateSeen
 from chaos.model.places import AttemptRank, RankName
 
 _AT_ONCE, _WITH_LR, _BY_SCHEDULE = 1, 2, 3
@@ -138,9 +136,13 @@ def _blamed(seen: "Later", without_effect: frozenset[RankName]) -> Blame:
     return Blame(after, tuple(causes), (*without_consequence, *quiet), tuple(suspects))
 
 
+def _broken(analysis: RunAnalysis, restart: Restart) -> list[Row]:
+    return [r for r in analysis.components if r.attempt == restart.attempt.index and r.is_broken]
+
+
 def random_rows(analysis: RunAnalysis, restart: Restart) -> list[Row]:
     """Return the generators that did not come back, if numbers are seen to depend on them."""
-    mine = [r for r in analysis.components if r.attempt == restart.attempt.index and r.is_broken]
+    mine = _broken(analysis, restart)
     solid = [r for r in mine if not is_rng(r.component) and not _is_moved_a_little(analysis, r)]
     return _random(analysis, restart, aftermath(analysis, restart), solid)
 
@@ -160,19 +162,14 @@ _LATE = 3  # steps, after which any part of the state can have moved a loss
 def aftermath(analysis: RunAnalysis, restart: Restart) -> Aftermath:
     """Return the first difference in the work of one attempt."""
     first, index = divergence(analysis), restart.attempt.index
-    losses, until = None, (math.inf, math.inf)
-    if first is not None:
-        until = first.place
+    losses, until = None, (math.inf, math.inf) if first is None else first.place
     if first is not None and first.attempt == index:
         start = restart.attempt.starts.get(first.rank)
         place = restart.attempt.place if start is None else start.place
-        is_near = first.step is not None and place is not None and place[0] == first.epoch
-        # Within a tolerance, the first loss that differs by too much does not show the cause.
         losses = math.inf
-        if is_near and analysis.allowance.is_exact:
-            assert first.step is not None
-            assert place is not None
-            losses = first.step - place[1]
+        # Within a tolerance, the first loss that differs by too much does not show the cause.
+        if first.step is not None and place is not None and analysis.allowance.is_exact:
+            losses = first.step - place.step if place.epoch == first.epoch else math.inf
     inputs = analysis.inputs
     fed = inputs.apart if inputs is not None and inputs.repeat else ()
     fed = tuple(a for a in fed if a.first.attempt == index)
@@ -193,8 +190,7 @@ class Later:
     @cached_property
     def broken(self) -> Sequence[Row]:
         """The parts that did not come back as the attempt entered."""
-        index = self.restart.attempt.index
-        return [r for r in self.analysis.components if r.attempt == index and r.is_broken]
+        return _broken(self.analysis, self.restart)
 
     @cached_property
     def after(self) -> Aftermath:
@@ -210,7 +206,7 @@ class Later:
         """Return whether anything that the attempt did may follow from a part."""
         if self.after.losses is not None or self.after.inputs:
             return True
-        if any(trace(self.analysis, self.restart, row) for trace in TRACES):
+        if _is_saved_otherwise(self.analysis, self.restart, row):
             return True
         return not all(same for _, _, same in self._shipped(row.rank))
 
@@ -245,15 +241,13 @@ class Later:
             first = entry.get(AttemptRank(index, seen.rank))
             if seen.attempt != index or first is None or number <= first[0]:
                 continue
-            for name, group, same in self._beside(seen, due_at.get(place_of(seen))):
+            for ours, part in counterparts(seen, due_at.get(place_of(seen))):
+                name, group = part.name, group_of(part.name)
+                if group not in SHIPPED or name in self.analysis.unstable or ours is None:
+                    continue
+                same = ours.digest == part.digest
                 if not same or seen.rank == rank:
                     yield name, group, same
-
-    def _beside(self, seen: StateSeen, due: StateSeen | None) -> Iterator[tuple[str, str, bool]]:
-        for ours, part in counterparts(seen, due):
-            group = group_of(part.name)
-            if group in SHIPPED and part.name not in self.analysis.unstable and ours is not None:
-                yield part.name, group, ours.digest == part.digest
 
     def _has_equal_losses(self, row: Row) -> bool:
         """Return whether a loss that any part can have changed is the baseline's."""
@@ -278,8 +272,8 @@ def _random(
     from the sampler. Inputs that the baseline never saw were drawn by generators, if every rank
     with such a generator has them.
     """
-    mine = [r for r in analysis.components if r.attempt == restart.attempt.index and r.is_broken]
-    rows = [r for r in mine if is_rng(r.component) and _moves(analysis, r)]
+    broken = _broken(analysis, restart)
+    rows = [r for r in broken if is_rng(r.component) and _moves(analysis, r)]
     if not rows:
         return []
     if after.inputs:
@@ -417,11 +411,6 @@ def _is_saved_otherwise(analysis: RunAnalysis, restart: Restart, row: Row) -> bo
         return False
     return any(
         other.mine.what.attempt == restart.attempt.index
-        and other.name.rpartition(".")[2] in ("last_epoch", "_step_count")
+        and other.entry[1].rpartition(".")[2] in ("last_epoch", "_step_count")
         for other in contents_of(analysis).other_counts()
     )
-
-
-# Signs that a part has an effect, beside losses, metrics, inputs and the state.
-Trace: TypeAlias = Callable[[RunAnalysis, Restart, Row], bool]
-TRACES: tuple[Trace, ...] = (_is_saved_otherwise,)

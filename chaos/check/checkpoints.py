@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from chaos.check.analysis import RunAnalysis, RunTables
+from chaos.check.analysis import RunAnalysis
 from chaos.check.attempt import Attempt, Commit
 from chaos.check.file_contents import FileContents, contents_of
 from chaos.check.files import is_own
@@ -57,13 +57,12 @@ def check_checkpoints(analysis: RunAnalysis) -> CheckResult:
     looks = list(_looks(stored_checkpoints(analysis.run), seen))
     anomalies = [*_damaged(looks), *_unfinished(analysis), *_unreadable(analysis)]
     anomalies += [] if anomalies else _raised_after_a_load(analysis)
-    due = (
-        _baseline_storage(analysis.reference) if analysis.reference is not None else (False, False)
-    )
-    if not anomalies and due[0] and not seen:
-        return inconclusive(CHECKPOINTS, "the storage was not looked at")
-    if not anomalies and due[1] and not parts and analysis.run.lineage.commits:
-        return inconclusive(CHECKPOINTS, "what was uploaded was not seen")
+    baseline = None if analysis.reference is None else analysis.reference.history
+    if baseline is not None and not anomalies:
+        if baseline.count(StorageSeen) and not seen:
+            return inconclusive(CHECKPOINTS, "the storage was not looked at")
+        if baseline.count(PartUploaded) and not parts and analysis.run.lineage.commits:
+            return inconclusive(CHECKPOINTS, "what was uploaded was not seen")
     loaded = sum(len(loads) for loads in analysis.run.files.loads.values())
     looked = len(seen) if looks or parts else 0
     if not anomalies and not looked and not loaded:
@@ -105,7 +104,7 @@ def _count_doubts(beside: FileContents | None) -> Iterator[str]:
     saved = first.mine.what
     place = f"epoch {saved.epoch}" + (f", step {saved.step}" if saved.step else "")
     yield (
-        f"`{first.name}` in {first.mine.name} is {first.ours} where rank {saved.rank} "
+        f"`{first.entry[1]}` in {first.mine.name} is {first.ours} where rank {saved.rank} "
         f"saved it at {place}, {first.due} in the baseline: a restart from it may go on elsewhere, "
         "and none was seen; inject a fault after it, or name it in `expect.ignore_metrics` if the "
         "job counts from its last start"
@@ -118,12 +117,6 @@ def _other_bytes_note(beside: FileContents | None) -> str:
         return ""
     named = ", ".join(f"{name} (since epoch {epoch})" for name, epoch in sorted(other.items()))
     return f"; {named} hold other bytes than in the baseline, which alone proves nothing"
-
-
-def _baseline_storage(reference: RunTables) -> tuple[bool, bool]:
-    """Return whether the baseline's storage was examined, and whether uploads were seen there."""
-    looked = reference.history.count(StorageSeen) > 0
-    return looked, reference.history.count(PartUploaded) > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,14 +289,12 @@ def check_retention(analysis: RunAnalysis) -> CheckResult:
     if not commits:
         return nothing_due(RETENTION, "no checkpoint was committed")
     if kept is None and not gone:
-        looked = analysis.reference is not None and kept_at_the_end(analysis.reference) is not None
-        if looked:
+        if analysis.reference is not None and kept_at_the_end(analysis.reference) is not None:
             return inconclusive(RETENTION, "what was kept at the end was not seen")
         return nothing_due(RETENTION, "what storage holds was not watched, and nothing was removed")
     settings = {} if called is None else called.settings
     anomalies = list(_removed_too_early(analysis, commits, gone, settings))
-    if kept is not None:
-        anomalies += _left_wrong(analysis, commits, kept, settings)
+    anomalies += () if kept is None else _left_wrong(analysis, commits, kept, settings)
     left = "" if kept is None else f", {len(kept[1])} left at the end"
     return conclude(
         RETENTION,
@@ -322,7 +313,7 @@ def _removed_too_early(
     for at, deleted in gone:
         there = [c for c in commits if c.number < at]
         followed = _is_followed(analysis.history, at, is_over=analysis.run.ending.is_over)
-        if "num_to_keep" in settings and settings["num_to_keep"] is None:
+        if settings.get("num_to_keep", 0) is None:
             yield Anomaly(
                 message=f"{deleted.checkpoint} was removed, although all are to be kept",
                 events=(at,),
@@ -367,20 +358,15 @@ def _left_wrong(
             message=f"{newest.checkpoint} (epoch {newest.epoch}), the newest, was not left",
             events=(newest.number, at),
         )
-    best = _best_commit(commits, score, _score_order(analysis, settings))
+    planned, order = analysis.plan.job.checkpoint, settings.get("checkpoint_score_order")
+    if planned is not None:
+        order = planned.checkpoint_score_order
+    best = _best_commit(commits, score, order)
     if best is not None and best.checkpoint not in names:
         yield Anomaly(
             message=f"{best.checkpoint} (epoch {best.epoch}), the best by `{score}`, was not left",
             events=(best.number, at),
         )
-
-
-def _score_order(analysis: RunAnalysis, settings: dict[str, Any]) -> str | None:
-    retention = analysis.plan.job.checkpoint
-    if retention is not None:
-        return retention.checkpoint_score_order
-    order: str | None = settings.get("checkpoint_score_order")
-    return order
 
 
 def _best_commit(commits: Sequence[Commit], score: str | None, order: str | None) -> Commit | None:
@@ -424,7 +410,8 @@ def check_ack(analysis: RunAnalysis) -> CheckResult:
         for attempt in settled
         if reports[attempt.index] and not attempt.commits
     ]
-    evidence = sum(len(of) for of in reports.values()) + (returned is not None)
+    count = sum(map(len, reports.values()))
+    evidence = count + (returned is not None)
     if not evidence and not anomalies and (analysis.error_was_expected or not settled):
         return nothing_due(ACK, "no attempt ended by itself, so nothing relied on what was saved")
     return conclude(
@@ -432,8 +419,7 @@ def check_ack(analysis: RunAnalysis) -> CheckResult:
         anomalies=anomalies,
         doubts=doubts,
         evidence=evidence,
-        summary=f"{plural(sum(len(of) for of in reports.values()), 'report')} of the attempt that "
-        "ended by itself, each committed",
+        summary=f"{plural(count, 'report')} of the attempt that ended by itself, each committed",
     )
 
 
@@ -442,11 +428,8 @@ def _ended_by_itself(analysis: RunAnalysis, attempt: Attempt) -> bool:
         return False
     if attempt is analysis.run.attempts[-1] and analysis.run.ending.is_finished:
         return True
-    ended = {
-        e.rank
-        for _, e in analysis.history.of(TrainFnEnded)
-        if e.attempt == attempt.index and e.error is None
-    }
+    ends = (e for _, e in analysis.history.of(TrainFnEnded) if e.attempt == attempt.index)
+    ended = {e.rank for e in ends if e.error is None}
     return bool(attempt.places) and ended == {place.rank for place in attempt.places}
 
 
@@ -473,9 +456,9 @@ def _lost_reports(attempt: Attempt, reports: Mapping[int, tuple[int, ...]]) -> I
 
 
 def _returned_uncommitted(analysis: RunAnalysis) -> Iterator[Anomaly]:
-    if analysis.run.ending.returned is None or analysis.run.ending.returned[1].checkpoint is None:
+    number, returned = analysis.run.ending.returned or (0, None)
+    if returned is None or returned.checkpoint is None:
         return
-    number, returned = analysis.run.ending.returned
     names = {c.checkpoint for a in analysis.run.attempts for c in (*a.early, *a.commits)}
     kept = kept_at_the_end(analysis.run)
     if names and returned.checkpoint not in names:

@@ -103,28 +103,27 @@ class OtherCount:
     ours: int
     due: int
 
-    @property
-    def name(self) -> str:
-        """The number's name in the file."""
-        return self.entry[1]
-
 
 @dataclass(frozen=True)
 class FileContents:
     """The files of a run and its baseline's."""
 
-    run: RunTables
+    analysis: RunAnalysis
     reference: RunTables
-    #: the first fault's event number
-    began: int
-    #: other clean runs
-    repeats: Sequence[RunTables] = ()
-    #: the attempts without a counterpart
-    resized: frozenset[int] = frozenset()
-    ignore: tuple[str, ...] = ()
-    #: from here on, the first step that may be repeated (at least once), nothing need be the
-    #: baseline's
-    until: float = math.inf
+
+    @property
+    def run(self) -> RunTables:
+        return self.analysis.run
+
+    @cached_property
+    def repeats(self) -> Sequence[RunTables]:
+        """The other clean runs."""
+        return [tables for tables in self.analysis.repeats if tables.ending.is_finished]
+
+    @cached_property
+    def until(self) -> float:
+        """The first step that may be repeated; from there on nothing need be the baseline's."""
+        return min((again.since for again in self.analysis.repeated_steps), default=math.inf)
 
     # -- entries -------------------------------------------------------------------------------
 
@@ -139,13 +138,13 @@ class FileContents:
         others = [_last_of(surviving(run)) for run in self.repeats]
         for file, kept in mine.items():
             there = due.get(file)
-            if there is None or kept.key == there.key or kept.number < self.began:
+            if there is None or kept.key == there.key or kept.number < self.analysis.began:
                 continue
             # Left out: a table in a new folder, which a logger began anew, and a file whose last
             # place differs between clean runs.
             places = {other[file].place for other in others if file in other}
             if not (kept.is_table and kept.folder != there.folder) and (
-                kept.what.attempt not in self.resized and places <= {there.place}
+                kept.what.attempt not in self.analysis.resized and places <= {there.place}
             ):
                 yield from self._proven_pairs(kept, there, is_last=True)
 
@@ -153,7 +152,7 @@ class FileContents:
         """Yield the files that all of several clean runs left, and this run never wrote."""
         ours = {kept.file for kept in self._written}
         theirs = [{kept.file for kept in written(run)} for run in self.repeats]
-        if theirs and not self.resized:
+        if theirs and not self.analysis.resized:
             for file, kept in _last_of(self._due.values()).items():
                 if file not in ours and all(file in of for of in theirs):
                     yield kept
@@ -235,7 +234,8 @@ class FileContents:
             for entry, of in values.items()
             if len(of) > 1 and all(one < other for one, other in pairwise(of))
         }
-        named = {entry for entry in growing if not is_below(entry[1], self.ignore)}
+        ignored = self.analysis.plan.expect.ignore_metrics
+        named = {entry for entry in growing if not is_below(entry[1], ignored)}
         return self._repeating(self._early, lambda kept: kept.counts) & named
 
     # -- checkpoints ---------------------------------------------------------------------------
@@ -245,12 +245,12 @@ class FileContents:
 
         Only files that had the baseline's bytes before the fault, and never other ones there.
         """
-        pairs = list(self._uploads())
-        same = {file for number, file, _, is_same in pairs if is_same and number < self.began}
-        loose = {file for number, file, _, is_same in pairs if not is_same and number < self.began}
+        pairs, began = list(self._uploads()), self.analysis.began
+        same = {file for number, file, _, is_same in pairs if is_same and number < began}
+        loose = {file for number, file, _, is_same in pairs if not is_same and number < began}
         found: dict[str, int] = {}
         for number, file, epoch, is_same in pairs:
-            if not is_same and number >= self.began and file in same - loose:
+            if not is_same and number >= began and file in same - loose:
                 found[file.name] = min(epoch, found.get(file.name, epoch))
         return found
 
@@ -259,7 +259,7 @@ class FileContents:
         mine, theirs = stored_checkpoints(self.run).parts, stored_checkpoints(self.reference).parts
         epochs = {c.epoch: c.checkpoint for c in self.reference.lineage.commits}
         for commit in self.run.lineage.commits:
-            if commit.attempt in self.resized:
+            if commit.attempt in self.analysis.resized:
                 continue
             due = {part.rank: part for part in theirs.get(epochs.get(commit.epoch) or "", ())}
             for part in mine.get(commit.checkpoint or "", ()):
@@ -278,7 +278,7 @@ class FileContents:
 
     @property
     def _early(self) -> Iterator[WrittenFile]:
-        return (kept for kept in self._written if kept.number < self.began)
+        return (kept for kept in self._written if kept.number < self.analysis.began)
 
     @cached_property
     def _ours(self) -> Sequence[WrittenFile]:
@@ -292,8 +292,9 @@ class FileContents:
         """Yield the files of surviving work since the fault, each with the baseline's."""
         for mine in self._ours:
             due = self._due.get(mine.key)
-            is_after = mine.number >= self.began and mine.what.attempt not in self.resized
-            if due is not None and is_after:
+            if due is None or mine.what.attempt in self.analysis.resized:
+                continue
+            if mine.number >= self.analysis.began:
                 yield mine, due
 
     def _repeating(
@@ -314,25 +315,16 @@ class FileContents:
 def contents_of(analysis: RunAnalysis) -> FileContents:
     """Return the files of a run that has a whole baseline, beside the baseline's."""
     assert analysis.reference is not None
-    return FileContents(
-        analysis.run,
-        analysis.reference,
-        analysis.began,
-        [tables for tables in analysis.repeats if tables.ending.is_finished],
-        analysis.resized,
-        analysis.plan.expect.ignore_metrics,
-        min((again.since for again in analysis.repeated_steps), default=math.inf),
-    )
+    return FileContents(analysis, analysis.reference)
 
 
 def written(tables: RunTables) -> Iterator[WrittenFile]:
     """Yield every file that was written, under its final name."""
     renames = list(tables.history.of(FileRenamed))
-    found: list[tuple[int, FileSaved | FileWritten]] = []
-    found += tables.history.of(FileSaved)
-    found += tables.history.of(FileWritten)
     nths: Counter[object] = Counter()
-    for number, what in sorted(found, key=lambda item: item[0]):
+    for number in tables.history.numbers_of(FileSaved, FileWritten):
+        what = tables.history[number].what
+        assert isinstance(what, FileSaved | FileWritten)
         path = PurePath(_final(number, what, renames))
         file = RankName(what.rank, _TEMPORARY.sub("tmp#", series_of(path.name)))
         place = (what.attempt, file, what.epoch, what.step)

@@ -112,14 +112,13 @@ class Files:
     @cached_property
     def loads(self) -> Mapping[AttemptRank, Sequence[tuple[int, FileLoaded]]]:
         """The files that each rank of each attempt read before its first step."""
-        first = {a.index: a.first_steps for a in self.attempts}
         found: dict[AttemptRank, list[tuple[int, FileLoaded]]] = {}
         for number, e in self.history.of(FileLoaded):
-            until = first.get(e.attempt, {}).get(e.rank)
+            reader = AttemptRank(e.attempt, e.rank)
             # What a rank reads after its first step is data or an evaluation, and says nothing of
             # its resume.
-            if until is None or number < until:
-                found.setdefault(AttemptRank(e.attempt, e.rank), []).append((number, e))
+            if number < self._first_steps.get(reader, math.inf):
+                found.setdefault(reader, []).append((number, e))
         return found
 
     def loads_of(self, attempt: int, rank: int) -> Sequence[tuple[int, FileLoaded]]:
@@ -128,7 +127,6 @@ class Files:
 
     @cached_property
     def _last_signs(self) -> Mapping[AttemptRank, int]:
-        """The last step or report of each rank of each attempt."""
         found: dict[AttemptRank, int] = {}
         for attempt in self.attempts:
             for steps in attempt.steps.by_epoch.values():
@@ -149,18 +147,13 @@ class Files:
         unseen = math.inf if self._first_steps else -1  # of a job whose steps are not watched
         for save in self.saves:
             of = AttemptRank(save.attempt, save.rank)
-            if (
-                save.number < before
-                and save.digest is not None
-                and (self._first_steps.get(of, unseen) < save.number < self._last_signs.get(of, -1))
-            ):
+            until = min(before, self._last_signs.get(of, -1))
+            if save.digest is not None and self._first_steps.get(of, unseen) < save.number < until:
                 yield save
 
     @cached_property
     def _first_steps(self) -> Mapping[AttemptRank, int]:
-        """The first step of each rank of each attempt."""
-        firsts = ((a.index, rank, n) for a in self.attempts for rank, n in a.first_steps.items())
-        return {AttemptRank(index, rank): number for index, rank, number in firsts}
+        return {AttemptRank(a.index, r): n for a in self.attempts for r, n in a.first_steps.items()}
 
     @cached_property
     def seen(self) -> Mapping[int, Mapping[int, Mapping[str, SeenFile]]]:
@@ -177,9 +170,7 @@ class Files:
         that was saved counts as there.
         """
         saves = list(self.published(before=before))
-        if attempt not in self.seen:
-            return saves
-        return self._found_there(saves, attempt)
+        return self._found_there(saves, attempt) if attempt in self.seen else saves
 
     def left_last(self, attempt: int, *, before: int) -> list[Save]:
         """Return the saves that were there, and that their ranks had left as the last they did.
@@ -188,13 +179,9 @@ class Files:
         been next. So it counts only under a name of files that were in use.
         """
         names = {series_of(save.name) for save in self.published(before=before)}
+        whole = (s for s in self.saves if s.digest is not None and s.number < before)
         first = self._first_steps
-        last = [
-            save
-            for save in self.saves
-            if save.digest is not None
-            and first.get(AttemptRank(save.attempt, save.rank), math.inf) < save.number < before
-        ]
+        last = [s for s in whole if first.get(AttemptRank(s.attempt, s.rank), math.inf) < s.number]
         return [s for s in self._found_there(last, attempt) if series_of(s.name) in names]
 
     def _found_there(self, saves: Sequence[Save], attempt: int) -> list[Save]:
@@ -216,11 +203,8 @@ class Files:
 
     def torn(self, path: str, *, before: int) -> Save | None:
         """Return the last save of a path, if its end was never seen."""
-        last = None
-        for save in self.saves:
-            if save.number < before and save.path == path:
-                last = save
-        return last if last is not None and last.digest is None else None
+        saves = [save for save in self.saves if save.number < before and save.path == path]
+        return saves[-1] if saves and saves[-1].digest is None else None
 
     def origin(self, load: FileLoaded) -> Save | None:
         """Return the save that wrote the file which was read."""
@@ -255,35 +239,31 @@ class Files:
         """Return the youngest file of each series that a rank read before its first step."""
         found: dict[str, tuple[int, FileLoaded]] = {}
         for number, load in self.loads_of(attempt, rank):
-            series = series_of(load.path)
-            if is_own(load) and (
-                series not in found or place_of(load) > place_of(found[series][1])
-            ):
-                found[series] = number, load
+            known = found.get(series_of(load.path))
+            if is_own(load) and (known is None or place_of(load) > place_of(known[1])):
+                found[series_of(load.path)] = number, load
         return found
 
 
-def outside_storage(history: History, attempts: Sequence[Attempt]) -> Iterator[str]:
+def outside_storage(files: Files) -> Iterator[str]:
     """Yield the files outside storage that a later attempt read and an earlier one had written.
 
     The working directory is a session's, and every node has one of its own (Ray 2.60).
     """
-    storage = next((called.storage_path for _, called in history.of(FitCalled)), None)
-    written = {saved.path for _, saved in history.of(FileSaved)}
-    written |= {moved.to for _, moved in history.of(FileRenamed)}
-    yielded = set[str]()
-    for loads in Files(history, attempts).loads.values():
-        for _, load in loads:
-            is_one = load.saved_attempt is not None and load.saved_attempt < load.attempt
-            if is_one and load.path in written - yielded and not _is_stored(load.path, storage):
-                yielded.add(load.path)
-                yield load.path
-
-
-def _is_stored(path: str, storage: str | None) -> bool:
-    if storage is None or not path.startswith(f"{storage}/"):
-        return storage is None
-    return not path.startswith(f"{storage}/.session/")
+    storage = next((called.storage_path for _, called in files.history.of(FitCalled)), None)
+    if storage is None:
+        return
+    written = {saved.path for _, saved in files.history.of(FileSaved)}
+    written |= {moved.to for _, moved in files.history.of(FileRenamed)}
+    loads = (load for of in files.loads.values() for _, load in of)
+    read = {
+        load.path
+        for load in loads
+        if load.saved_attempt is not None and load.saved_attempt < load.attempt
+    }
+    for path in sorted(read & written):
+        if not path.startswith(f"{storage}/") or path.startswith(f"{storage}/.session/"):
+            yield path
 
 
 def series_of(path: str) -> str:

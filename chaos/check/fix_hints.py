@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 from chaos.check.analysis import RunAnalysis
-from chaos.check.restructured import structure_words
 from chaos.check.saved_model import is_in_file, saved_wrong
 from chaos.check.state_at_resume import Row
 from chaos.check.state_snapshots import holds_nothing
-from chaos.model.event import Component
+from chaos.model.event import Component, ParametersNamed
+from chaos.model.history import History
 from chaos.model.launcher import LauncherWords
-from chaos.words import ranks
+from chaos.words import plural, ranks
 
 _NORMS = ("model", "buffers", "gradients", "optimizer", "averaged model")
 _COUNTED = {"model.trees": "rounds", "optimizer.iterations": "steps"}
@@ -60,6 +60,8 @@ _RESHARDED = (
     "tensor, as `torch.distributed.checkpoint` does, and the last one may be shorter"
 )
 
+_SHOWN = 3  # of the names of parameters
+
 
 def sentence(rows: Sequence[Row], terms: LauncherWords, remedy: str | None = None) -> str:
     """Return in words the defect and its likely reason, by the rows of one cause, nearest first.
@@ -88,13 +90,45 @@ def sentence(rows: Sequence[Row], terms: LauncherWords, remedy: str | None = Non
 def remedy(analysis: RunAnalysis, row: Row) -> str | None:
     """Return the reason that the files show for a model that did not come back; None without."""
     if row.is_restructured:
-        return structure_words(analysis, row)
+        return _structure_words(analysis, row)
     if row.group != "model":
         return None
     saved = saved_wrong(analysis, row)  # of several files, what came back is that of this one
-    if saved is None and is_in_file(analysis, row):
+    if saved is None and is_in_file(analysis, row, row.due):
         return f"the file that was read holds it: {_FIXES['model']}"
     return saved
+
+
+def _structure_words(analysis: RunAnalysis, row: Row) -> str:
+    """Return in words which parameters a model has after a resume, and which it had, by name."""
+    ours = _parameters(analysis.history, row.attempt, row.rank)
+    due = _parameters(analysis.counterpart, 0, row.rank)
+    gone, new = sorted(due - ours), sorted(ours - due)
+    for tied in gone:
+        names = tied.split(" = ")
+        if len(names) > 1 and set(names) <= set(new):
+            return (
+                f"{' and '.join(f'`{name}`' for name in names)} were one parameter, and are "
+                f"{len(names)} now: tie them again after the checkpoint is loaded"
+            )
+    if gone or new:
+        changed = [f"without {_few(gone)}"] if gone else []
+        changed += [f"with {_few(new)}"] if new else []
+        return f"it trains {plural(len(ours), 'parameter')}, {' and '.join(changed)}"
+    count = (0 if part is None else part.count for part in (row.ours, row.due))
+    here, there = (plural(each, "parameter") for each in count)
+    return f"it trains {here} (in the baseline {there}), of other shapes or types"
+
+
+def _few(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(f"`{name}`" for name in names[:_SHOWN]) + more
+
+
+def _parameters(history: History | None, attempt: int, rank: int) -> frozenset[str]:
+    records = () if history is None else history.of(ParametersNamed)
+    found = (e.names for _, e in records if (e.attempt, e.rank) == (attempt, rank))
+    return frozenset(next(found, ()))
 
 
 def values(row: Row, terms: LauncherWords) -> str:

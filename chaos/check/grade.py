@@ -20,7 +20,7 @@ from chaos.check.progress import LOST_WORK, RECOVERY
 from chaos.check.restarts import Restart
 from chaos.check.resume import RESUME_POINT, START_DECISION
 from chaos.check.samples import SAMPLE_ORDER, SAMPLES
-from chaos.check.saved_model import is_as_saved
+from chaos.check.saved_model import is_in_file
 from chaos.check.state_at_resume import Row
 from chaos.check.state_snapshots import is_rng, parts_of
 from chaos.check.trajectory import TRAJECTORY, states_of
@@ -44,8 +44,17 @@ _DRAWN = (SAMPLE_ORDER, SAMPLES)
 
 def graded(analysis: RunAnalysis, results: Sequence[CheckResult]) -> tuple[CheckResult, ...]:
     """Return the results with the severity of lost work, and of a trajectory that differs."""
-    only_costs = _only_costs(results)
-    return tuple(_graded(analysis, results, result, only_costs=only_costs) for result in results)
+    broken = {result.check for result in results if result.status == "fail"}
+    right = any(r.check == TRAJECTORY and r.status == "pass" and r.evidence for r in results)
+    severities: dict[str, Severity] = {}
+    if TRAJECTORY in broken:
+        severities[TRAJECTORY] = _of_trajectory(analysis, results)
+    if right and broken <= {*_COSTLY, RECOVERY}:  # all that is broken is the cost of a resume
+        severities |= dict.fromkeys(_COSTLY, "work lost")
+    return tuple(
+        _with(result, severities[result.check]) if result.check in severities else result
+        for result in results
+    )
 
 
 def accepted(
@@ -66,21 +75,6 @@ def accepted(
         return tuple(results), ()
     notes = tuple(f"{ACCEPTED}{r.severity}: {r.check}: {r.summary}" for r in broken)
     return tuple(_let_pass(r) if r in broken else r for r in results), notes
-
-
-def _graded(
-    analysis: RunAnalysis, results: Sequence[CheckResult], result: CheckResult, *, only_costs: bool
-) -> CheckResult:
-    if result.check == TRAJECTORY and result.status == "fail":
-        return _with(result, _of_trajectory(analysis, results))
-    return _with(result, "work lost") if only_costs and result.check in _COSTLY else result
-
-
-def _only_costs(results: Sequence[CheckResult]) -> bool:
-    """Return whether all that is broken is the cost of a resume, and the result is right."""
-    broken = {result.check for result in results if result.status == "fail"}
-    right = any(r.check == TRAJECTORY and r.status == "pass" and r.evidence for r in results)
-    return right and broken <= {*_COSTLY, RECOVERY}
 
 
 def _let_pass(result: CheckResult) -> CheckResult:
@@ -120,9 +114,7 @@ def only_random(analysis: RunAnalysis, results: Sequence[CheckResult]) -> bool:
     ):
         return False
     started = [restart for restart in analysis.restarts if restart.attempt.first_steps]
-    if not all(_came_back(analysis, restart) for restart in started):
-        return False
-    return any(
+    return all(_came_back(analysis, restart) for restart in started) and any(
         _parts_by_chance(analysis, restart, order)
         for restart in started
         if restart.attempt.index == first.attempt
@@ -142,9 +134,7 @@ def _came_back(analysis: RunAnalysis, restart: Restart) -> bool:
     """Return whether every part of each rank but its generators was seen to be right."""
     rows = [row for row in analysis.components if row.attempt == restart.attempt.index]
     solid = [row for row in rows if not is_rng(row.component)]
-    models = {
-        row.rank for row in solid if row.group == "model" and _is_right(analysis, restart, row)
-    }
+    models = {row.rank for row in solid if row.group == "model"}
     return models >= set(restart.attempt.first_steps) and all(
         _is_right(analysis, restart, row) for row in solid
     )
@@ -164,4 +154,4 @@ def _is_right(analysis: RunAnalysis, restart: Restart, row: Row) -> bool:
     own = parts_of(left).get(row.component)
     if own is not None:
         return own.digest == row.ours.digest
-    return row.group != "model" or is_as_saved(analysis, row)
+    return row.group != "model" or is_in_file(analysis, row, row.ours)

@@ -126,8 +126,7 @@ class _Sources:
     def _newest(self, pools: list[list[Save]], load: FileLoaded) -> Save | None:
         """Return the newest save that is whole in all series: of its files, the one like `load`."""
         whole = [self._whole_places(pool) for pool in pools]
-        places = set.intersection(*whole) if whole else set()
-        newest = max(places, default=None)
+        newest = max(set[Place].intersection(*whole), default=None) if whole else None
         at = [save for pool in pools for save in pool if save.place == newest]
         series = series_of(load.path)
         alike = sorted(at, key=lambda s: (s.rank == load.saved_rank, series_of(s.name) == series))
@@ -161,7 +160,7 @@ class _Sources:
         if self._index not in self.files.seen:
             return None
         newest = self._newest_of(list(self.files.published(before=self.since)), whole=False)
-        if newest is None or self._lies_there(newest):
+        if newest is None or "there" in self._states(newest):
             return None  # nothing was kept, or a part of a save that never became whole
         message = f"{head}: {newest.name} of {_at(newest.place)} {self._lack(newest)}"
         return Anomaly(message=f"{message}{self._again(None)}", events=(newest.number, *events))
@@ -202,7 +201,6 @@ class _Sources:
 
     @cached_property
     def _compared(self) -> tuple[RunTables, ...]:
-        """The run, and its baseline."""
         reference = self.analysis.reference
         return (self.analysis.run,) if reference is None else (self.analysis.run, reference)
 
@@ -257,9 +255,6 @@ class _Sources:
         return {place: set(files.values()) for place, files in found.items()}
 
     # -- words ---------------------------------------------------------------------------------
-
-    def _lies_there(self, save: Save) -> bool:
-        return "there" in self._states(save)
 
     def _states(self, save: Save) -> set[str]:
         """Return how the ranks found the files with a save's bytes."""

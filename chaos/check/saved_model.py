@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from chaos.check.analysis import RunAnalysis
 from chaos.check.state_at_resume import Row
 from chaos.check.state_snapshots import parts_of
-from chaos.model.event import FileSaved, SavedPart
+from chaos.model.event import Component, FileSaved, SavedPart
 
 _IN_FEWER_BITS = (
     "the file holds it rounded: saved as {dtype}, trained as float32; save the parameters as they "
@@ -23,15 +23,9 @@ _OTHER_WEIGHTS = (
 )
 
 
-def is_in_file(analysis: RunAnalysis, row: Row) -> bool:
-    """Return whether a file that was read holds the model that was due."""
-    digest = None if row.due is None else row.due.digest
-    return bool(digest) and any(digest in _digests(part) for part in _read(analysis, row))
-
-
-def is_as_saved(analysis: RunAnalysis, row: Row) -> bool:
-    """Return whether what came back is what the file holds that was read."""
-    digest = None if row.ours is None else row.ours.digest
+def is_in_file(analysis: RunAnalysis, row: Row, model: Component | None) -> bool:
+    """Return whether a file that was read holds a model: the one due, or the one that came back."""
+    digest = None if model is None else model.digest
     return bool(digest) and any(digest in _digests(part) for part in _read(analysis, row))
 
 

@@ -1,6 +1,6 @@
 """The content of storage, compared with the commits."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
@@ -26,11 +26,6 @@ class StoredCheckpoints:
             found.setdefault(part.checkpoint, []).append(part)
         return found
 
-    @cached_property
-    def deleted(self) -> Mapping[str, int]:
-        """The checkpoints that Ray removed, each with its event's number."""
-        return {gone.checkpoint: number for number, gone in self.history.of(CheckpointDeleted)}
-
     def due(self, before: int, seen: StorageSeen) -> list[Commit]:
         """Return the commits that a look at storage must have found, oldest first.
 
@@ -40,27 +35,30 @@ class StoredCheckpoints:
         there = [c for c in self.commits if c.number < before and c.checkpoint is not None]
         newest = there[-1].checkpoint if there else None
         since_ns = seen.began_ns
-        found = []
-        for commit in there:
+        if since_ns is not None:
             # A look takes its time. A commit that came while it went on may be missed by it: a
             # random plan (seed 2002) gave a false alarm so.
-            if since_ns is not None and self.history.time_ns(commit.number) > since_ns:
-                continue
-            gone_at = self.deleted.get(commit.checkpoint or "")
-            if gone_at is None or (commit.checkpoint == newest and gone_at > before):
-                found.append(commit)
-        return found
+            there = [c for c in there if self.history.time_ns(c.number) <= since_ns]
+        gone_at = {gone.checkpoint: number for number, gone in self.history.of(CheckpointDeleted)}
+        newest_is_there = gone_at.get(newest or "", before) > before
+        return [
+            c
+            for c in there
+            if c.checkpoint not in gone_at or (c.checkpoint == newest and newest_is_there)
+        ]
 
     def damage(self, commit: Commit, seen: StorageSeen) -> str | None:
         """Return the damage of a checkpoint as storage holds it; None without any."""
         assert commit.checkpoint is not None
         files = files_in(seen, commit.checkpoint)
-        if files is None and not self._is_empty(commit.checkpoint):
+        parts = self.parts.get(commit.checkpoint, ())
+        # Where nothing was uploaded none is there: a bucket has no directory without a file.
+        if files is None and (not parts or any(part.files for part in parts)):
             return "is gone"
         files = files or {}
         due: dict[str, set[str]] = {}
         others: set[str] = set()
-        for part in self.parts.get(commit.checkpoint, ()):
+        for part in parts:
             # A checkpoint of the same name by an earlier attempt was never committed. Its files in
             # this one's folder are a mixture, which no file's digest alone shows.
             if part.attempt != commit.attempt:
@@ -106,30 +104,25 @@ class StoredCheckpoints:
 
     def sharded(self, commit: Commit) -> Sequence[ShardedPart]:
         """Return the parts of a checkpoint that are sharded."""
-        parts = self.parts.get(commit.checkpoint or "", ())
-        own = (part.sharded for part in parts if part.attempt == commit.attempt)
-        return [part for part in own if part is not None]
+        return [part.sharded for part in self._own(commit) if part.sharded is not None]
 
     def uploaders(self, commit: Commit) -> frozenset[int]:
         """Return the ranks that were seen to upload a part of a checkpoint."""
+        return frozenset(part.rank for part in self._own(commit))
+
+    def _own(self, commit: Commit) -> Iterator[PartUploaded]:
         parts = self.parts.get(commit.checkpoint or "", ())
-        return frozenset(part.rank for part in parts if part.attempt == commit.attempt)
+        return (part for part in parts if part.attempt == commit.attempt)
 
     def keys(self, commit: Commit) -> frozenset[str]:
         """Return the names of the entries of a sharded checkpoint; none where they are unknown."""
         return frozenset(key for part in self.sharded(commit) for key in part.keys)
 
-    def _is_empty(self, checkpoint: str) -> bool:
-        """Return whether nothing was uploaded: a bucket has no directory without a file."""
-        parts = self.parts.get(checkpoint, ())
-        return bool(parts) and not any(part.files for part in parts)
-
 
 def stored_checkpoints(tables: RunTables) -> StoredCheckpoints:
     """Return the checkpoints of a course."""
     every = (c for a in tables.attempts for c in (*a.early, *a.commits))
-    commits = sorted(every, key=lambda c: c.number)
-    return StoredCheckpoints(tables.history, commits)
+    return StoredCheckpoints(tables.history, sorted(every, key=lambda c: c.number))
 
 
 def files_in(seen: StorageSeen, checkpoint: str) -> dict[str, str] | None:
@@ -160,9 +153,8 @@ def kept_at_the_end(tables: RunTables) -> tuple[int, Mapping[str, int]] | None:
     None: storage was not examined, or not all the places where they may lie.
     """
     last = [(n, seen) for n, seen in tables.history.of(StorageSeen) if seen.op is None]
-    every = (c for a in tables.attempts for c in (*a.early, *a.commits))
-    epochs = {c.checkpoint: c.epoch for c in every if c.checkpoint}
-    if not last or any(is_elsewhere(name) for name in epochs):
+    if not last or any(map(is_elsewhere, tables.committed)):
         return None
     number, seen = last[-1]
-    return number, {name: at for name, at in epochs.items() if files_in(seen, name) is not None}
+    there = {name: c for name, c in tables.committed.items() if files_in(seen, name) is not None}
+    return number, {name: commit.epoch for name, commit in there.items()}
