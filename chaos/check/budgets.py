@@ -43,14 +43,15 @@ def check_retry_budget(analysis: RunAnalysis) -> CheckResult:
     doubts = [*_unknown_limits(analysis)]
     if expected is None:
         anomalies += made.misplaced()
-        open_ = [f"what {s.op} came to is not known" for s in analysis.injections if s.is_in_doubt]
-        doubts += open_
-        if not open_:
+        in_doubt = _in_doubt(analysis)
+        doubts += in_doubt
+        if not in_doubt:
             anomalies += [*made.surplus(), *made.missing()]
     else:
         for budget in SETTINGS:
-            anomalies += made.differing(budget, getattr(expected, budget))
-            doubts += made.excused(budget, getattr(expected, budget))
+            found = made.differing(budget, getattr(expected, budget))
+            anomalies += [found] if isinstance(found, Anomaly) else []
+            doubts += [found] if isinstance(found, str) else []
     if not analysis.run.ending.is_over:
         doubts.append("the run was not seen to its end")
     counts = {budget: len(made.to(budget)) for budget in (*SETTINGS, "controller")}
@@ -67,20 +68,23 @@ def check_retry_budget(analysis: RunAnalysis) -> CheckResult:
 
 
 def _broken_limits(analysis: RunAnalysis) -> Iterator[Anomaly]:
-    again, gave_up = (f"and {analysis.terms.name} {did}" for did in ("tried again", "gave up"))
     for charge in charges(analysis):
-        what = f"{plural(charge.spent, charge.event.charged.removesuffix('s'))} charged"
-        is_open = charge.limit == UNLIMITED
-        limit = f"`{charge.setting}` " + (
-            "is without limit" if is_open else f"allows {charge.limit}"
+        if charge.limit is None:
+            continue
+        event, is_open = charge.event, charge.limit == UNLIMITED
+        is_beyond = not is_open and charge.limit < charge.spent
+        if event.decision != ("RETRY" if is_beyond else "RAISE"):
+            continue
+        limit = "is without limit" if is_open else f"allows {charge.limit}"
+        did, why = "tried again", ""
+        if not is_beyond:
+            did, why = "gave up", f": {_first_error(analysis, event.attempt)}"
+        yield Anomaly(
+            message=f"{plural(charge.spent, event.charged.removesuffix('s'))} charged, "
+            f"`{charge.setting}` {limit}, and {analysis.terms.name} {did} after attempt "
+            f"{event.attempt}{why}",
+            events=(charge.number,),
         )
-        if charge.is_overrun:
-            message = f"{what}, {limit}, {again} after attempt {charge.event.attempt}"
-            yield Anomaly(message=message, events=(charge.number,))
-        if charge.was_given_up:
-            message = f"{what}, {limit}, {gave_up} after attempt {charge.event.attempt}"
-            why = _first_error(analysis, charge.event.attempt)
-            yield Anomaly(message=f"{message}: {why}", events=(charge.number,))
 
 
 def _unknown_limits(analysis: RunAnalysis) -> Iterator[str]:
@@ -141,32 +145,26 @@ class _Charges:
     def by_itself(self) -> Iterator[Anomaly]:
         """Yield the failures of Ray's controller that no fault explains."""
         for number, event in self.to("controller"):
-            due = self._waits_for_room(event) or self._was_struck_in_its_start(event)
-            if not self.analysis.error_was_expected and not due:
+            if not self.analysis.error_was_expected and not self._had_no_group(event):
                 message = f"{self.terms.controller} itself failed in attempt {event.attempt}"
                 yield Anomaly(message=f"{message}: {event.error}", events=(number,))
 
-    def _waits_for_room(self, event: FailureDecided) -> bool:
-        """Return whether workers could not be placed in time because nodes had been lost.
+    def _had_no_group(self, event: FailureDecided) -> bool:
+        """Return whether a fault explains that a group did not come up, which costs no budget.
 
-        Ray 2.60 asks for as many workers as before until it knows of the loss. A start that times
-        out costs none of the two budgets.
+        Ray 2.60 asks for as many workers as before until it knows of the loss of a node, so that
+        the start times out; or a fault took a worker while its group was still being started.
         """
+        hits = self.analysis.hits
         lost_nodes = any(
-            injection.op.fault.nodes_lost and attempt <= event.attempt
-            for attempt, hits in self.analysis.hits.items()
-            for injection in hits
+            injection.op.fault.nodes_lost
+            for attempt, of in hits.items()
+            for injection in of
+            if attempt <= event.attempt
         )
-        return lost_nodes and event.decision == "RETRY" and START_TIMEOUT in event.error
-
-    def _was_struck_in_its_start(self, event: FailureDecided) -> bool:
-        """Return whether a fault took a worker while its group was still being started.
-
-        To Ray 2.60 a group that cannot be started is a failure of its controller, which costs none
-        of the two budgets.
-        """
-        was_hit = event.attempt in self.analysis.hits
-        return was_hit and event.decision == "RETRY" and START_FAILED in event.error
+        timed_out = lost_nodes and START_TIMEOUT in event.error
+        was_struck = event.attempt in hits and START_FAILED in event.error
+        return event.decision == "RETRY" and (timed_out or was_struck)
 
     def misplaced(self) -> Iterator[Anomaly]:
         """Yield the charges to the wrong one of the two budgets."""
@@ -238,36 +236,27 @@ class _Charges:
         The policy of an elastic job may find a node gone before the loss of its worker is known. It
         then resizes, which costs no budget (Ray 2.60).
         """
-        resizings = [
-            n for n, e in self.analysis.history.of(ControllerState) if e.state == "RESIZING"
-        ]
-        pairs = pairwise(self.analysis.run.attempts)
+        states = self.analysis.history.of(ControllerState)
+        resizings = [number for number, e in states if e.state == "RESIZING"]
         return {
-            attempt.index
-            for attempt, after in pairs
-            if not attempt.decisions
-            and after.size != attempt.size
-            and any(
-                (attempt.group_started or 0) < n < (after.group_started or 0) for n in resizings
-            )
+            one.index
+            for one, after in pairwise(self.analysis.run.attempts)
+            if not one.decisions and after.size != one.size
+            if any((one.group_started or 0) < n < (after.group_started or 0) for n in resizings)
         }
 
-    def differing(self, budget: str, due: int) -> Iterator[Anomaly]:
-        """Compare one budget's total with the total that the plan expects."""
-        found = self.to(budget)
-        is_short = self.analysis.run.ending.is_over and self.analysis.excuse is None
-        if len(found) > due or (len(found) < due and is_short):
-            events = tuple(number for number, _ in found)
-            yield Anomaly(message=self._count(budget, due), events=events)
+    def differing(self, budget: str, due: int) -> Anomaly | str | None:
+        """Return the difference of one budget's total from the total that the plan expects.
 
-    def excused(self, budget: str, due: int) -> Iterator[str]:
-        """Yield a doubt about a missing charge, where the fault that it belongs to failed."""
-        if len(self.to(budget)) < due and self.analysis.excuse is not None:
-            yield f"{self._count(budget, due)}, but {self.analysis.excuse}"
-
-    def _count(self, budget: str, due: int) -> str:
-        count = plural(len(self.to(budget)), "charge")
-        return f"{count} to {self.settings[budget]}, {due} expected"
+        As a doubt where the fault that a missing charge belongs to failed.
+        """
+        charged = self.to(budget)
+        text = f"{plural(len(charged), 'charge')} to {self.settings[budget]}, {due} expected"
+        if len(charged) < due and self.analysis.excuse is not None:
+            return f"{text}, but {self.analysis.excuse}"
+        if len(charged) > due or (len(charged) < due and self.analysis.run.ending.is_over):
+            return Anomaly(message=text, events=tuple(number for number, _ in charged))
+        return None
 
 
 def _first_error(analysis: RunAnalysis, attempt: int) -> str:
@@ -303,27 +292,17 @@ def check_attempts(analysis: RunAnalysis) -> CheckResult:
     if not started:
         return inconclusive(ATTEMPTS, "no worker group was seen")
     due = _due_attempts(analysis)
-    doubts = []
-    if analysis.plan.expect.attempts is None:
-        doubts += [
-            f"what {s.op} came to is not known" for s in analysis.injections if s.is_in_doubt
-        ]
-    anomalies = list(_too_many(analysis, started, due)) if len(started) > due and not doubts else []
+    head = f"{plural(len(started), 'attempt')} instead of {due}"
+    doubts = [] if analysis.plan.expect.attempts is not None else _in_doubt(analysis)
+    anomalies = list[Anomaly]()
+    if len(started) > due and not doubts:
+        anomalies += _too_many(analysis, head, started, due)
     anomalies += _wrong_sizes(analysis, started)
     if not analysis.run.ending.is_over:
         doubts.append("the run was not seen to its end")
-    if (
-        len(started) < due
-        and analysis.plan.expect.attempts is not None
-        and analysis.excuse is not None
-    ):
-        doubts.append(f"{_attempts_words(started, due)}, but {analysis.excuse}")
-    if len(started) < due and analysis.unmet is not None:
-        doubts.append(f"{_attempts_words(started, due)}: {analysis.unmet}")
-    if len(started) == due - 1 and (cut := _cut_short(analysis, started[-1])):
-        doubts.append(f"{_attempts_words(started, due)}: {cut}")
-    if len(started) < due and not doubts:
-        anomalies.append(_too_few(analysis, started, due))
+    if len(started) < due:
+        doubts += _excuses(analysis, head, last=started[-1] if len(started) == due - 1 else None)
+        anomalies += () if doubts else [_too_few(analysis, head, started)]
     return conclude(
         ATTEMPTS,
         anomalies=anomalies,
@@ -342,6 +321,20 @@ def _due_attempts(analysis: RunAnalysis) -> int:
     return 1 + len(analysis.hits) + by_itself - raised
 
 
+def _in_doubt(analysis: RunAnalysis) -> list[str]:
+    return [f"what {s.op} came to is not known" for s in analysis.injections if s.is_in_doubt]
+
+
+def _excuses(analysis: RunAnalysis, head: str, *, last: Attempt | None) -> Iterator[str]:
+    """Yield why attempts may be missing; `last`: the one that alone has no successor."""
+    if analysis.plan.expect.attempts is not None and analysis.excuse is not None:
+        yield f"{head}, but {analysis.excuse}"
+    if analysis.unmet is not None:
+        yield f"{head}: {analysis.unmet}"
+    if last is not None and (cut := _cut_short(analysis, last)):
+        yield f"{head}: {cut}"
+
+
 def _cut_short(analysis: RunAnalysis, last: Attempt) -> str:
     """Return in words that the run was ended at its limit within a recovery; else an empty text."""
     deadline, hits = analysis.run.ending.deadline, analysis.hits.get(last.index, ())
@@ -354,12 +347,9 @@ def _cut_short(analysis: RunAnalysis, last: Attempt) -> str:
     return f"the run was ended at its limit {waited_s:.0f} s after the last fault"
 
 
-def _attempts_words(started: list[Attempt], due: int) -> str:
-    return f"{plural(len(started), 'attempt')} instead of {due}"
-
-
-def _too_many(analysis: RunAnalysis, started: list[Attempt], due: int) -> Iterator[Anomaly]:
-    head = _attempts_words(started, due)
+def _too_many(
+    analysis: RunAnalysis, head: str, started: list[Attempt], due: int
+) -> Iterator[Anomaly]:
     found = [
         (attempt, before)
         for before, attempt in pairwise(started)
@@ -402,8 +392,7 @@ def _asked_workers(analysis: RunAnalysis) -> tuple[int, int]:
             return job.min_workers or job.workers, job.workers
 
 
-def _too_few(analysis: RunAnalysis, started: list[Attempt], due: int) -> Anomaly:
-    head = _attempts_words(started, due)
+def _too_few(analysis: RunAnalysis, head: str, started: list[Attempt]) -> Anomaly:
     indexes = {attempt.index for attempt in started}
     for index, hits in sorted(analysis.hits.items()):
         if index + 1 not in indexes:
@@ -432,20 +421,6 @@ class Charge:
     limit: int | None
     #: the name of the setting that sets the limit
     setting: str
-
-    @property
-    def is_beyond(self) -> bool:
-        return self.limit is not None and UNLIMITED != self.limit < self.spent
-
-    @property
-    def is_overrun(self) -> bool:
-        """Whether Ray tried again beyond the budget."""
-        return self.is_beyond and self.event.decision == "RETRY"
-
-    @property
-    def was_given_up(self) -> bool:
-        """Whether Ray gave up though the budget had a retry left."""
-        return self.limit is not None and not self.is_beyond and self.event.decision == "RAISE"
 
 
 def charges(analysis: RunAnalysis) -> Iterator[Charge]:

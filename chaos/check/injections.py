@@ -74,6 +74,11 @@ class Injection:
         return bool(self.invoked) and [e.status for _, e in self.ended] == ["ok"]
 
     @property
+    def failed(self) -> bool:
+        """Whether it certainly did no harm."""
+        return [e.status for _, e in self.ended] == ["fail"]
+
+    @property
     def spares(self) -> bool:
         """Whether it landed and ended no attempt, as is usual for its kind."""
         return self.landed and self.hit is None and _is_sparing(self.op)
@@ -226,8 +231,7 @@ def _with_effect(
     broke = any(a.index == struck and a.decisions for a in attempts)
     if not injection.landed:
         # A fault that certainly failed did no harm, unless the attempt broke all the same.
-        failed = [event.status for _, event in injection.ended] == ["fail"]
-        return replace(injection, is_in_doubt=broke or not failed)
+        return replace(injection, is_in_doubt=broke or not injection.failed)
     if injection.is_preemption:
         hit = _hit_at_deadline(injection, history, attempts, ending)
         too_late = hit is None and _was_over(injection, history, attempts, ending)
@@ -256,8 +260,7 @@ def _came_after_training(
 def _in_storage(injection: Injection, history: History, attempts: Sequence[Attempt]) -> Injection:
     """Return a storage fault with the attempts that its effects ended, if it had any."""
     if not injection.effects:
-        failed = [event.status for _, event in injection.ended] == ["fail"]
-        return replace(injection, is_in_doubt=not failed)
+        return replace(injection, is_in_doubt=not injection.failed)
     hits = harmed(injection.effects, history, attempts)
     if not hits:
         return replace(injection, harm_ns=history.time_ns(injection.effects[0][0]))
@@ -313,7 +316,12 @@ def _hit_at_deadline(
         return None  # Ray ends the attempt at the deadline, or believes the node that stays
     # Without a decision of Ray's, it hit the attempt that was open when the node went, if that had
     # workers there, had not failed before, and is not the one in which the job finished.
-    begun = [a for a in attempts if _opened_ns(a, history) <= injection.harm_ns]
+    begun = [
+        attempt
+        for attempt in attempts
+        if attempt.group_started is None
+        or history.time_ns(attempt.group_started) <= injection.harm_ns
+    ]
     if not begun:
         return None
     last = begun[-1]
@@ -351,10 +359,6 @@ def _forestalled(
     return replace(injection, hit=None) if by_another else injection
 
 
-def _opened_ns(attempt: Attempt, history: History) -> int:
-    return 0 if attempt.group_started is None else history.time_ns(attempt.group_started)
-
-
 # -- after training --------------------------------------------------------------------------------
 
 
@@ -376,11 +380,8 @@ def training_was_over(op: Op, struck: Attempt, history: History, *, invoked: int
         return False
     since = struck.group_started or 0
     was_over = any(since < n < invoked and e.state in OVER for n, e in history.of(ControllerState))
-    returned = {
-        e.rank
-        for n, e in history.of(TrainFnEnded)
-        if n < invoked and e.attempt == struck.index and e.error is None
-    }
+    ends = (e for n, e in history.of(TrainFnEnded) if n < invoked and e.error is None)
+    returned = {e.rank for e in ends if e.attempt == struck.index}
     return is_meant_for_the_end(op) or was_over or 0 < struck.size <= len(returned)
 
 
@@ -403,13 +404,10 @@ def harmed(
     for number, effect in effects:
         if effect.rank is None or effect.effect in ("delayed", "cut"):
             continue
-        ends = [(n, e) for n, e in ended if _is_of(e, effect)]
+        who = effect.attempt, effect.rank
+        ends = [(n, e) for n, e in ended if (e.attempt, e.rank) == who]
         raised = any(n > number and e.error is not None for n, e in ends)
         unseen = not ends and any(n > number for n in failed.get(effect.attempt, ()))
         if effect.effect == "killed" or raised or unseen:
             hits.setdefault(effect.attempt, history.time_ns(number))
     return hits
-
-
-def _is_of(ended: TrainFnEnded, effect: StorageFaulted) -> bool:
-    return (ended.attempt, ended.rank) == (effect.attempt, effect.rank)

@@ -7,8 +7,9 @@ from pathlib import PurePath
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.attempt import Attempt
+from chaos.check.drivers import TwoDrivers
 from chaos.check.files import series_of
-from chaos.check.injections import EARLY_NS, Injection
+from chaos.check.injections import EARLY_NS
 from chaos.check.result import conclude, inconclusive, nothing_due, own_check
 from chaos.check.time_limits import longest_ns
 from chaos.model.event import (
@@ -59,28 +60,22 @@ def check_single_writer(analysis: RunAnalysis) -> CheckResult:
     if not analysis.run.attempts:
         return inconclusive(SINGLE_WRITER, "no attempt was seen")
     anomalies = [*_stragglers(analysis), *_beside(analysis), *_twins(analysis)]
-    if not anomalies and analysis.drivers is not None:
-        # What the other driver did is hidden from all checks, its end with it. So it is said here,
-        # or a verdict would look as if there had been one driver.
-        evidence = len(analysis.run.attempts)
-        return conclude(SINGLE_WRITER, evidence=evidence, summary=_one_at_a_time(analysis))
-    if not anomalies and len(analysis.run.attempts) == 1:
+    count = len(analysis.run.attempts)
+    if analysis.drivers is None and not anomalies and count == 1:
         return nothing_due(
             SINGLE_WRITER, "there was one attempt, and one process for each of its ranks"
         )
-    return conclude(
-        SINGLE_WRITER,
-        anomalies=anomalies,
-        evidence=len(analysis.run.attempts),
-        summary=f"each of {plural(len(analysis.run.attempts), 'attempt')} was silent once the next "
-        "was there",
-    )
+    summary = f"each of {plural(count, 'attempt')} was silent once the next was there"
+    if analysis.drivers is not None:
+        summary = _one_at_a_time(analysis, analysis.drivers)
+    return conclude(SINGLE_WRITER, anomalies=anomalies, evidence=count, summary=summary)
 
 
-def _one_at_a_time(analysis: RunAnalysis) -> str:
-    assert analysis.drivers is not None
-    other = "first" if analysis.drivers.leads else "second"
-    left_out = (analysis.history[n].what for n in sorted(analysis.drivers.hidden))
+def _one_at_a_time(analysis: RunAnalysis, drivers: TwoDrivers) -> str:
+    # What the other driver did is hidden from all checks, its end with it. So it is said here, or a
+    # verdict would look as if there had been one driver.
+    other = "first" if drivers.leads else "second"
+    left_out = (analysis.history[n].what for n in sorted(drivers.hidden))
     ends = [what.code for what in left_out if isinstance(what, DriverExited)]
     code = f" (code {ends[0]})" if ends else ""
     return f"one of two drivers wrote at a time; how the {other} one ended{code} is not judged"
@@ -205,11 +200,7 @@ def check_bystanders(analysis: RunAnalysis) -> CheckResult:
     return conclude(
         BYSTANDERS,
         anomalies=anomalies,
-        doubts=[
-            *_uncounted(made, trials=len(alone) + 1),
-            *_bystander_doubts(alone, seen),
-            *_elsewhen(analysis.history, seen),
-        ],
+        doubts=[*_bystander_doubts(made, alone, seen), *_elsewhen(analysis.history, seen)],
         evidence=sum(event.steps for _, event in seen.values()),
         summary=f"{plural(len(seen), 'other trial')} undisturbed, "
         f"{'with the losses of the baseline' if exact else 'losses not compared'}",
@@ -244,17 +235,16 @@ def _elsewhen(history: History, seen: dict[int, tuple[int, BystanderSeen]]) -> I
             yield f"trial {n} was not under way when a fault was injected"
 
 
-def _uncounted(made: list[int], *, trials: int) -> Iterator[str]:
-    """Yield a doubt about a baseline that lacks trials which Ray Tune reports to have made."""
+def _bystander_doubts(
+    made: list[int],
+    alone: dict[int, tuple[int, BystanderSeen]],
+    seen: dict[int, tuple[int, BystanderSeen]],
+) -> Iterator[str]:
+    count = len(alone) + 1
     if not made:
         yield "Ray Tune did not say how many trials it made in the baseline"
-    elif made[-1] != trials:
-        yield f"Ray Tune made {plural(made[-1], 'trial')} in the baseline, and {trials} were seen"
-
-
-def _bystander_doubts(
-    alone: dict[int, tuple[int, BystanderSeen]], seen: dict[int, tuple[int, BystanderSeen]]
-) -> Iterator[str]:
+    elif made[-1] != count:
+        yield f"Ray Tune made {plural(made[-1], 'trial')} in the baseline, and {count} were seen"
     for n in sorted({*alone} - {*seen}):
         yield f"trial {n} was not seen"
     for n in sorted({*seen} - {*alone}):
@@ -377,7 +367,10 @@ def check_drain(analysis: RunAnalysis) -> CheckResult:
         return inconclusive(DRAIN, "the run was not seen to its end")
     if not windows:
         return inconclusive(DRAIN, "no notice was seen")
-    anomalies = [a for window in windows for a in _drain_anomalies(analysis, window)]
+    anomalies = list[Anomaly]()
+    for window in windows:
+        anomalies += [*_new_work(analysis, window), *_stood_still(analysis, window)]
+        anomalies += _not_saved(analysis, window) if analysis.plan.expect.jit_checkpoint else ()
     return conclude(
         DRAIN,
         anomalies=anomalies,
@@ -387,9 +380,7 @@ def check_drain(analysis: RunAnalysis) -> CheckResult:
 
 
 def _windows(analysis: RunAnalysis) -> Iterator[_NoticeWindow]:
-    injections: dict[int, Injection] = {
-        injection.op.index: injection for injection in analysis.injections
-    }
+    injections = {injection.op.index: injection for injection in analysis.injections}
     for number, notice in analysis.history.of(NoticeGiven):
         injection = injections[notice.op]
         if injection.invoked:
@@ -397,13 +388,6 @@ def _windows(analysis: RunAnalysis) -> Iterator[_NoticeWindow]:
             attempt = injection.invoked[0][1].attempt
             until_ns = min(notice.deadline_ns, injection.harm_ns or notice.deadline_ns)
             yield _NoticeWindow(number, notice, since_ns, until_ns, attempt)
-
-
-def _drain_anomalies(analysis: RunAnalysis, window: _NoticeWindow) -> Iterator[Anomaly]:
-    yield from _new_work(analysis, window)
-    yield from _stood_still(analysis, window)
-    if analysis.plan.expect.jit_checkpoint:
-        yield from _not_saved(analysis, window)
 
 
 def _new_work(analysis: RunAnalysis, window: _NoticeWindow) -> Iterator[Anomaly]:
@@ -429,8 +413,7 @@ def _stood_still(analysis: RunAnalysis, window: _NoticeWindow) -> Iterator[Anoma
         a.index > window.attempt and _is_before(analysis, a.group_started, window)
         for a in analysis.run.attempts
     )
-    over = analysis.run.ending.returned
-    if moved_on or _is_before(analysis, None if over is None else over[0], window):
+    if moved_on or _has_finished(analysis, window):
         return
     signs = (StepDone, ReportBegun, Committed, FileSaved)
     times = [analysis.history.time_ns(n) for n in analysis.history.numbers_of(*signs)]
@@ -449,6 +432,11 @@ def _is_before(analysis: RunAnalysis, number: int | None, window: _NoticeWindow)
     return number is not None and analysis.history.time_ns(number) < window.until_ns
 
 
+def _has_finished(analysis: RunAnalysis, window: _NoticeWindow) -> bool:
+    returned = analysis.run.ending.returned
+    return returned is not None and _is_before(analysis, returned[0], window)
+
+
 def _longest_pause_ns(analysis: RunAnalysis) -> int:
     assert analysis.reference is not None
     found = longest_ns(analysis.reference.history, analysis.reference.attempts)
@@ -456,37 +444,24 @@ def _longest_pause_ns(analysis: RunAnalysis) -> int:
 
 
 def _not_saved(analysis: RunAnalysis, window: _NoticeWindow) -> Iterator[Anomaly]:
-    if analysis.reference is None:
+    if analysis.reference is None or _has_finished(analysis, window):
         return
-    if window.until_ns - window.since_ns < 2 * _SLACK * _longest_pause_ns(analysis):
+    notice_ns, attempt = window.until_ns - window.since_ns, window.attempt
+    if notice_ns < 2 * _SLACK * _longest_pause_ns(analysis):
         return
-    began = {
-        e.epoch
-        for n, e in analysis.history.of(ReportBegun)
-        if e.attempt == window.attempt and n > window.number
-    }
-    in_time = [
-        n
-        for n, e in analysis.history.of(Committed)
-        if e.attempt == window.attempt and e.checkpoint is not None and e.epoch in began
-    ]
+    reports = (e for n, e in analysis.history.of(ReportBegun) if n > window.number)
+    began = {e.epoch for e in reports if e.attempt == attempt}
+    commits = [(n, e) for n, e in analysis.history.of(Committed) if e.attempt == attempt]
+    saved = [n for n, e in commits if e.checkpoint is not None and e.epoch in began]
     # Any file that `torch.save` wrote after the notice was enough once: notes, or a part of a
     # checkpoint that was never committed.
-    kept = _kinds_of_checkpoints(analysis, window.attempt)
-    in_time += [
-        n
-        for n, e in analysis.history.of(FileSaved)
-        if e.attempt == window.attempt and series_of(e.path) in kept
-    ]
-    over = analysis.run.ending.returned
-    finished = over is not None and _is_before(analysis, over[0], window)
-    if not finished and not any(
-        n > window.number and _is_before(analysis, n, window) for n in in_time
-    ):
-        seconds = (window.until_ns - window.since_ns) / 1e9
+    kept = _kinds_of_checkpoints(analysis, attempt)
+    files = [(n, e) for n, e in analysis.history.of(FileSaved) if e.attempt == attempt]
+    saved += [n for n, e in files if series_of(e.path) in kept]
+    if not any(n > window.number and _is_before(analysis, n, window) for n in saved):
         yield Anomaly(
-            message=f"{seconds:.1f} s of notice passed, and nothing that was done after it was "
-            "saved before the node went",
+            message=f"{notice_ns / 1e9:.1f} s of notice passed, and nothing that was done after it "
+            "was saved before the node went",
             events=(window.number,),
         )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from chaos.check.analysis import NO_STEPS, RunAnalysis, RunTables
 from chaos.check.attempt import Attempt
 from chaos.check.own_saves import took_all_there_was
-from chaos.check.restarts import Restart
+from chaos.check.restarts import Phases, Restart
 from chaos.check.result import (
     Measures,
     conclude,
@@ -62,7 +62,7 @@ def check_recovery(analysis: RunAnalysis) -> CheckResult:
         doubts=doubts,
         evidence=len(took),
         summary=_recovery_summary(slowest, len(took), allowed),
-        measures=_recovery_measures(slowest),
+        measures=None if slowest is None else _recovery_measures(slowest.phases),
     )
 
 
@@ -89,13 +89,9 @@ def _recovery_summary(slowest: Restart | None, count: int, allowed: TimeLimit) -
     return summary if allowed.own_s is None else f"{summary}; {allowed}"
 
 
-def _recovery_measures(slowest: Restart | None) -> Measures:
-    if slowest is None:
-        return {}
-    total = {"recovery_s_max": slowest.phases.total_s}
-    return {
-        k: None if s is None else round(s, 3) for k, s in (total | slowest.phases.seconds).items()
-    }
+def _recovery_measures(phases: Phases) -> Measures:
+    seconds = {"recovery_s_max": phases.total_s, **phases.seconds}
+    return {name: None if s is None else round(s, 3) for name, s in seconds.items()}
 
 
 # -- lost-work -------------------------------------------------------------------------------------
@@ -147,15 +143,14 @@ def _lost_most(restart: Restart) -> int:
 
 
 def _too_much_lost(restart: Restart, analysis: RunAnalysis) -> Iterator[Anomaly]:
+    starts = restart.attempt.starts
     for rank, lost in sorted(restart.lost_steps.items()):
         bound = _lost_bound(restart, analysis, rank)
         if lost > bound and lost == _lost_most(restart):
             yield Anomaly(
                 message=f"attempt {restart.attempt.index} threw away "
                 f"{plural(lost, 'finished step')} of rank {rank}; {bound:g} are allowed",
-                events=(restart.attempt.starts[rank].number,)
-                if rank in restart.attempt.starts
-                else (),
+                events=tuple(s.number for s in starts.values() if s.rank == rank),
             )
             return
 
@@ -254,9 +249,10 @@ def check_progress(analysis: RunAnalysis) -> CheckResult:
     patience = StallLimit.of(analysis)
     long = _long_pauses(analysis, patience) if analysis.plan.ops else []
     steps = sum(len(attempt.steps) for attempt in analysis.run.attempts)
-    anomalies = [a for pause in long for a in _stalls(analysis, patience, pause)]
+    found = [_stall(analysis, patience, pause) for pause in long]
+    anomalies = [stall for stall in found if isinstance(stall, Anomaly)]
     anomalies += [*_hung_at_the_end(analysis, patience), *_in_circles(analysis)]
-    doubts = [doubt for pause in long for doubt in _stall_doubts(analysis, patience, pause)]
+    doubts = [stall for stall in found if isinstance(stall, str)]
     ended_by_itself = analysis.run.ending.is_finished or analysis.error_was_expected
     if not steps and not anomalies and ended_by_itself:
         return nothing_due(PROGRESS, "no step was watched, and the job ended by itself")
@@ -274,37 +270,22 @@ def _long_pauses(analysis: RunAnalysis, patience: StallLimit) -> list[Pause]:
     return list(pauses(analysis.history, analysis.run.attempts, over_ns=over_ns))
 
 
-def _stalls(analysis: RunAnalysis, patience: StallLimit, pause: Pause) -> Iterator[Anomaly]:
-    if analysis.reference is None or pause.seconds <= _most_seconds(patience, pause):
-        return
-    yield Anomaly(
-        message=f"{_pause_words(analysis, pause)}; {patience.with_(pause)}",
-        events=(pause.since, pause.until),
-    )
-
-
-def _stall_doubts(analysis: RunAnalysis, patience: StallLimit, pause: Pause) -> Iterator[str]:
-    if pause.seconds <= patience.with_(pause).seconds:
-        return
+def _stall(analysis: RunAnalysis, patience: StallLimit, pause: Pause) -> Anomaly | str | None:
+    """Return a pause that is too long, as a doubt where the baseline does not show that it is."""
+    limit, at_most = patience.with_(pause), patience.at_most(pause.attempt)
+    if pause.seconds <= limit.seconds:
+        return None
+    last = last_sign(analysis.history, pause.since + 1)
+    text = f"nothing was done for {pause.seconds:.0f} s" + (f" after {last[1]}" if last else "")
     if analysis.reference is None:
-        seen = _pause_words(analysis, pause)
-        yield f"{seen}; {analysis.no_reference} to say whether it always does so"
-    elif pause.seconds <= _most_seconds(patience, pause):
+        return f"{text}; {analysis.no_reference} to say whether it always does so"
+    if pause.seconds <= at_most.seconds:
         longest_s = max(patience.own_s.values())
-        yield (
-            f"{_pause_words(analysis, pause)}, {pause.where}; the baseline stands still for "
-            f"{longest_s:.0f} s as well, but elsewhere"
+        return (
+            f"{text}, {pause.where}; the baseline stands still for {longest_s:.0f} s as well, but "
+            "elsewhere"
         )
-
-
-def _most_seconds(patience: StallLimit, pause: Pause) -> float:
-    return max(patience.with_(pause).seconds, patience.at_most(pause.attempt).seconds)
-
-
-def _pause_words(analysis: RunAnalysis, pause: Pause) -> str:
-    what = last_sign(analysis.history, pause.since + 1)
-    after = f" after {what[1]}" if what else ""
-    return f"nothing was done for {pause.seconds:.0f} s{after}"
+    return Anomaly(message=f"{text}; {limit}", events=(pause.since, pause.until))
 
 
 def _stall_summary(analysis: RunAnalysis, patience: StallLimit, long: list[Pause]) -> str:
@@ -320,15 +301,13 @@ def _hung_at_the_end(analysis: RunAnalysis, patience: StallLimit) -> Iterator[An
     ended = analysis.run.ending.deadline
     if ended is None or held_by_us(analysis) is not None:
         return
-    last = last_sign(analysis.history, ended[0])
-    since_ns = analysis.history[0].time_ns if last is None else analysis.history.time_ns(last[0])
-    idle_s = (analysis.history.time_ns(ended[0]) - since_ns) / 1e9
+    last, idle_s = _last_progress(analysis, ended[0])
     attempt = analysis.run.attempts[-1].index if analysis.run.attempts else 0
     if idle_s > patience.at_most(attempt).seconds:
         what = "no progress was seen" if last is None else f"the last progress was {last[1]}"
         yield Anomaly(
             message=f"hung: {what}, {idle_s:.0f} s before the limit of {ended[1].limit_s:g} s",
-            events=(*(() if last is None else (last[0],)), ended[0]),
+            events=(*(() if last is None else last[:1]), ended[0]),
         )
 
 
@@ -355,7 +334,7 @@ def _in_circles(analysis: RunAnalysis) -> Iterator[Anomaly]:
         message=f"it goes in circles: attempts {failed[0].index} to {failed[-1].index} each failed "
         f"and {analysis.terms.saved} nothing, up to the limit of "
         f"{analysis.run.ending.deadline[1].limit_s:g} s; the last one of {last.event.error}",
-        events=(*(attempt.decisions[-1].number for attempt in failed),),
+        events=tuple(attempt.decisions[-1].number for attempt in failed),
     )
 
 
@@ -384,18 +363,22 @@ def check_terminates(analysis: RunAnalysis) -> CheckResult:
         if held is not None:
             why = f"the limit of {limit_s:g} s passed while rank {held} was held by us"
             return inconclusive(TERMINATES, why)
-        if analysis.epochs_vary and _idle_s(analysis, ending.deadline[0]) < limit_s * STILL:
+        last, idle_s = _last_progress(analysis, ending.deadline[0])
+        if analysis.epochs_vary and last is not None and idle_s < limit_s * STILL:
             return inconclusive(
                 TERMINATES,
                 f"it was still training at its limit of {limit_s:g} s, and clean runs differ in "
                 "how many epochs they train",
             )
-        return conclude(
-            TERMINATES,
-            anomalies=[_not_over(analysis, ending.deadline[0], limit_s)],
-            evidence=1,
-            summary="",
-        )
+        message = f"hung: no progress was seen in {limit_s:g} s"
+        if last is not None:
+            message = (
+                f"not over at its limit of {limit_s:g} s: the last progress was {last[1]}, "
+                f"{idle_s:.0f} s before"
+            )
+        events = (*(() if last is None else last[:1]), ending.deadline[0])
+        hung = Anomaly(message=message, events=events)
+        return conclude(TERMINATES, anomalies=[hung], evidence=1, summary="")
     if ending.ended is not None and ending.ended[1].interrupted:
         return inconclusive(TERMINATES, "the run was interrupted")
     over = ending.exited is not None and ending.ended is not None
@@ -416,21 +399,8 @@ def held_by_us(analysis: RunAnalysis) -> int | None:
     return None
 
 
-def _idle_s(analysis: RunAnalysis, number: int) -> float:
-    """Return the time from the last progress to an event; infinite without any."""
-    last = last_sign(analysis.history, number)
-    if last is None:
-        return math.inf
-    return (analysis.history.time_ns(number) - analysis.history.time_ns(last[0])) / 1e9
-
-
-def _not_over(analysis: RunAnalysis, number: int, limit_s: float) -> Anomaly:
-    last = last_sign(analysis.history, number)
-    if last is None:
-        return Anomaly(message=f"hung: no progress was seen in {limit_s:g} s", events=(number,))
-    idle_s = _idle_s(analysis, number)
-    return Anomaly(
-        message=f"not over at its limit of {limit_s:g} s: the last progress was {last[1]}, "
-        f"{idle_s:.0f} s before",
-        events=(last[0], number),
-    )
+def _last_progress(analysis: RunAnalysis, until: int) -> tuple[tuple[int, str] | None, float]:
+    """Return the last sign of life before an event, and the seconds since, or since the start."""
+    last = last_sign(analysis.history, until)
+    since = 0 if last is None else last[0]
+    return last, (analysis.history.time_ns(until) - analysis.history.time_ns(since)) / 1e9

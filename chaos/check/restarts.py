@@ -97,7 +97,9 @@ def restarts(
     for attempt in attempts:
         if attempt.index > 0:
             since = before.index if before else 0
-            hits = tuple(s for s in injections if _ended_one(s, since, attempt.index))
+            hits = tuple(
+                s for s in injections if any(since <= hit < attempt.index for hit in s.hits)
+            )
             decision = before.decisions[-1] if before and before.decisions else None
             row = Restart(
                 attempt=attempt,
@@ -146,10 +148,6 @@ def repeated_steps(restarts: Iterable[Restart], reference: Lineage) -> Iterator[
             if restart.attempt.steps and 0 < more <= restart.lost_steps.get(rank, 0):
                 since = restart.attempt.steps[0].number
                 yield RepeatedSteps(restart.attempt.index, rank, start.epoch, more, since)
-
-
-def _ended_one(injection: Injection, since: int, until: int) -> bool:
-    return any(since <= hit < until for hit in injection.hits)
 
 
 def _harm_ns(hits: Sequence[Injection], since: int, until: int) -> int | None:

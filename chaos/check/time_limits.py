@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, TypeAlias
 
-from chaos.check.analysis import RunAnalysis, RunTables
+from chaos.check.analysis import RunAnalysis
 from chaos.check.attempt import Attempt
 from chaos.model.event import (
     AnyEvent,
@@ -227,17 +227,22 @@ class StallLimit:
     stated_s: float
     #: the baseline's longest pauses, by where
     own_s: Mapping[Where, float]
+    #: by attempt, the factor by which the same work takes longer with fewer workers
     sizes: Mapping[int, float]
 
     @classmethod
     def of(cls, analysis: RunAnalysis) -> "StallLimit":
         """Return the limit that follows from the plan and the baseline."""
         stated, reference = analysis.plan.expect.recovery_s, analysis.reference
-        recovery_s = RECOVERY_S if stated is None else stated.max
+        stated_s = max(RECOVERY_S if stated is None else stated.max, analysis.plan.limits.gate_s)
+        if reference is None:
+            return cls(stated_s, {}, {})
+        longest = longest_ns(reference.history, reference.attempts)
+        due = next((a.size for a in reference.attempts), 0)
         return cls(
-            stated_s=max(recovery_s, analysis.plan.limits.gate_s),
-            own_s={} if reference is None else _longest_s(reference),
-            sizes=_sizes(analysis),
+            stated_s,
+            own_s={where: ns / 1e9 for where, ns in longest.items()},
+            sizes={a.index: max(1.0, due / a.size) for a in analysis.run.attempts if a.size},
         )
 
     def with_(self, pause: Pause) -> TimeLimit:
@@ -246,27 +251,9 @@ class StallLimit:
         # By kind: an evaluation of two minutes between epochs says nothing of a pause within one.
         # If no attempt follows a fault, the last pause contains the time to detect it.
         stated_s = max(self.stated_s, RECOVERY_S) if pause.where == "at the end" else self.stated_s
-        return TimeLimit.of(stated_s, own_s and own_s * self._by(pause.attempt))
+        return TimeLimit.of(stated_s, own_s and own_s * self.sizes.get(pause.attempt, 1.0))
 
     def at_most(self, attempt: int) -> TimeLimit:
         """Return the limit of any pause of an attempt, wherever it is."""
         longest_s = max(self.own_s.values(), default=0.0)
-        return TimeLimit.of(self.stated_s, longest_s * self._by(attempt))
-
-    def _by(self, attempt: int) -> float:
-        """Return the factor by which the same work takes longer with fewer workers."""
-        return self.sizes.get(attempt, 1.0)
-
-
-def _longest_s(reference: RunTables) -> Mapping[Where, float]:
-    found = longest_ns(reference.history, reference.attempts)
-    return {where: ns / 1e9 for where, ns in found.items()}
-
-
-def _sizes(analysis: RunAnalysis) -> Mapping[int, float]:
-    due = (
-        analysis.reference.attempts[0].size
-        if analysis.reference and analysis.reference.attempts
-        else 0
-    )
-    return {a.index: max(1.0, due / a.size) for a in analysis.run.attempts if a.size}
+        return TimeLimit.of(self.stated_s, longest_s * self.sizes.get(attempt, 1.0))
