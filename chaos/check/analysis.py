@@ -26,9 +26,8 @@ from chaos.check.tolerance import EXACT, Allowance, Bands
 from chaos.model.event import AgentEnded, EpochEnded, FaultInvoked, MembershipChanged
 from chaos.model.history import Baseline, History
 from chaos.model.launcher import LauncherWords
-from chaos.model.places import AttemptRank, Place
+from chaos.model.places import AttemptRank
 from chaos.model.plan import Plan
-from chaos.model.scenario import Profile
 
 # torch 2.13: an agent that waited for others, and one whose rendezvous another has given up.
 WAITED_IN_VAIN, CLOSED = "RendezvousTimeoutError", "RendezvousClosedError"
@@ -84,9 +83,8 @@ class RunTables:
     @property
     def gives_no_checkpoint(self) -> bool:
         """Whether the job keeps what it resumes from itself, if it does: nothing was Ray's."""
-        carried = any(c.checkpoint for a in self.attempts for c in (*a.early, *a.commits))
-        has_checkpoint = any(s.checkpoint for a in self.attempts for s in a.starts.values())
-        return not carried and not has_checkpoint
+        handed = any(s.checkpoint for a in self.attempts for s in a.starts.values())
+        return not self.committed and not handed
 
     @cached_property
     def reports_nothing(self) -> bool:
@@ -185,9 +183,8 @@ class RunAnalysis:
 
         A job may do without it, as long as it reports none.
         """
-        if self.reference is None or not any(
-            s.spares and s.op.fault.fails_save for s in self.injections
-        ):
+        failed = any(s.spares and s.op.fault.fails_save for s in self.injections)
+        if self.reference is None or not failed:
             return frozenset()
         due, mine = (
             {c.epoch for c in tables.lineage.commits if c.checkpoint is not None}
@@ -263,12 +260,11 @@ class RunAnalysis:
         if expect.band is None or self.too_few_for_a_band is not None:
             return Allowance(expect.loss_tolerance)
         assert self.counterpart is not None
-        bands = self.counterpart.once(f"bands {expect.band}", partial(self._learnt, expect.band))
+        clean = [(tables.lineage, tables.snapshots) for tables in self._clean]
+        learn = partial(Bands.of, expect.band, clean)
+        bands = self.counterpart.once(f"bands {expect.band}", learn)
         firsts = (n for r in self.restarts for n in r.attempt.first_steps.values())
         return Allowance(bands=bands, firsts=frozenset(firsts))
-
-    def _learnt(self, band: Profile) -> Bands:
-        return Bands.of(band, [(tables.lineage, tables.snapshots) for tables in self._clean])
 
     @property
     def too_few_for_a_band(self) -> str | None:
@@ -393,19 +389,18 @@ class RunAnalysis:
         for restart in self.restarts:
             attempt = restart.attempt
             for start in attempt.starts.values() if attempt.steps else ():
+                who = f"rank {start.rank} of attempt {attempt.index}"
                 if start.others:
-                    places = [Place(*place) for place in (*start.others, start.place)]
+                    places = " or ".join(map(str, (*start.others, start.place)))
                     found[attempt.index] = (
-                        f"rank {start.rank} of attempt {attempt.index} may have resumed at "
-                        f"{' or '.join(map(str, places))}: what its steps show fits each"
+                        f"{who} may have resumed at {places}: what its steps show fits each"
                     )
                 elif self._read_unseen(start, attempt.index) or (
                     start.by == "inputs" and self._had_left(attempt)
                 ):
                     found[attempt.index] = (
-                        f"rank {start.rank} of attempt {attempt.index} began with a model that "
-                        "neither the baseline nor an earlier attempt has, and what it read was not "
-                        "seen: where it resumed is not known"
+                        f"{who} began with a model that neither the baseline nor an earlier "
+                        "attempt has, and what it read was not seen: where it resumed is not known"
                     )
         return found
 
@@ -425,10 +420,8 @@ class RunAnalysis:
         run = self.run
         if start.by not in (None, "nothing") or start.checkpoint is not None or run.files.saves:
             return False
-        fresh, (_, entered) = (
-            run.snapshots.fresh(start.rank),
-            run.snapshots.entries.get(AttemptRank(attempt, start.rank), (0, None)),
-        )
+        fresh = run.snapshots.fresh(start.rank)
+        _, entered = run.snapshots.entries.get(AttemptRank(attempt, start.rank), (0, None))
         models = {n: p.digest for n, p in fresh.items() if group_of(n) == "model"}
         ours = {n: p.digest for n, p in parts_of(entered).items() if n in models}
         return bool(models) and bool(ours) and ours != models and not models.keys() & self.unstable
@@ -438,11 +431,8 @@ class RunAnalysis:
         """The indexes of the attempts that trained from scratch though they had to resume."""
         theirs = None if self.reference is None else self.reference.lineage
         rows, run = self.components, self.run.snapshots
-        return frozenset(
-            restart.attempt.index
-            for restart in self.restarts
-            if began_anew(restart, rows, run, theirs)
-        )
+        anew = (r for r in self.restarts if began_anew(r, rows, run, theirs))
+        return frozenset(restart.attempt.index for restart in anew)
 
     @property
     def error_was_expected(self) -> bool:

@@ -68,7 +68,9 @@ def _besides(first: Anomaly, others: Sequence[Anomaly]) -> str:
 def _resume(analysis: RunAnalysis, restart: Restart, results: Sequence[CheckResult]) -> Resume:
     attempt = restart.attempt
     epoch, step = attempt.place or (0, 0)
-    parts = tuple(_in_order(_parts(analysis, restart)))
+    parts = sorted(
+        _parts(analysis, restart), key=lambda p: (GROUPS.index(p.group), p.component, p.rank)
+    )
     broken = _first_broken(restart, results)
     return Resume(
         attempt=attempt.index,
@@ -77,7 +79,7 @@ def _resume(analysis: RunAnalysis, restart: Restart, results: Sequence[CheckResu
         checkpoint=next(iter(restart.checkpoints.values()), None),
         sound=broken is None,
         sentence=_sound(parts) if broken is None else _unsound(analysis, restart, broken),
-        parts=parts,
+        parts=tuple(parts),
         events=tuple(start.number for start in attempt.starts.values()),
         grounds=attempt.grounds,
     )
@@ -88,14 +90,10 @@ def _first_broken(
 ) -> tuple[CheckResult, list[Anomaly]] | None:
     """Return the most specific check with anomalies of this attempt, or of work after it."""
     since = min(start.number for start in restart.attempt.starts.values())
-    until = max((step.number for step in restart.attempt.steps[-1:]), default=since)
+    until = restart.attempt.steps[-1].number if restart.attempt.steps else since
     for result in results:
         if result.check in CAUSES and result.status == "fail":
-            shown = [
-                anomaly
-                for anomaly in result.anomalies
-                if any(since <= number <= until for number in anomaly.events)
-            ]
+            shown = [a for a in result.anomalies if any(since <= n <= until for n in a.events)]
             if shown:
                 return result, shown
     return None
@@ -107,11 +105,8 @@ def _unsound(
     """Return the defect of one resume, with generators that may not matter."""
     result, (first, *others) = broken
     named = {name for anomaly in (first, *others) for name in anomaly.parts}
-    quiet = {
-        row.component
-        for row in blamed(analysis, restart).without_consequence
-        if is_rng(row.component)
-    } - named
+    rows = blamed(analysis, restart).without_consequence
+    quiet = {row.component for row in rows if is_rng(row.component)} - named
     also = f"; {', '.join(sorted(quiet))} did not come back either" if quiet else ""
     return first.message + _consequence(analysis, result) + _besides(first, others) + also
 
@@ -166,14 +161,8 @@ def _is_told_by_others(row: Row, rows: Sequence[Row]) -> bool:
     optimizer, _, name = row.component.rpartition(".")
     if name != "state" or row.group != "optimizer":
         return False
-    inside = [
-        other
-        for other in rows
-        if other.rank == row.rank
-        and other.group == "optimizer"
-        and other.component.rpartition(".")[0] == optimizer
-        and other is not row
-    ]
+    alike = (r for r in rows if r is not row and (r.rank, r.group) == (row.rank, row.group))
+    inside = [other for other in alike if other.component.rpartition(".")[0] == optimizer]
     # It stood beside the kinds of state that say the same, and was counted as one more.
     return any(other.is_broken or not row.is_broken for other in inside)
 
@@ -233,7 +222,3 @@ def _cursor(analysis: RunAnalysis, restart: Restart) -> Iterator[Part]:
             ours=ours,
             baseline=due,
         )
-
-
-def _in_order(parts: Iterator[Part]) -> list[Part]:
-    return sorted(parts, key=lambda p: (GROUPS.index(p.group), p.component, p.rank))

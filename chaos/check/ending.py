@@ -98,7 +98,4 @@ def _last_line(raised: ScriptRaised) -> str:
 
 
 def _last(history: History, kind: type[E]) -> tuple[int, E] | None:
-    found: tuple[int, E] | None = None
-    for row in history.of(kind):
-        found = row
-    return found
+    return next(reversed([*history.of(kind)]), None)

@@ -8,7 +8,6 @@ from chaos.check.attempt import Commit, Start
 from chaos.check.restarts import RepeatedSteps, Restart, surplus_steps
 from chaos.check.result import conclude, inconclusive, nothing_due, own_check, without_restart
 from chaos.model.launcher import LauncherWords
-from chaos.model.places import Place
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.words import plural
 
@@ -41,7 +40,12 @@ def check_cursor(analysis: RunAnalysis) -> CheckResult:
         return nothing_due(
             CURSOR, "after the restart an epoch has another number of workers' steps"
         )
-    anomalies = [a for restart in alike for a in _wrong_places(restart, analysis)]
+    anomalies = [
+        anomaly
+        for restart in alike
+        for anomaly in list(_wrong_first_epochs(restart, analysis, analysis.reference))
+        or _at_another_place(restart, analysis)
+    ]
     counted = sum(_whole_starts(restart, analysis) for restart in alike)
     doubts = [*analysis.unplaced.values(), *_unfinished(alike, analysis)]
     again = analysis.repeated_steps
@@ -62,25 +66,18 @@ def check_cursor(analysis: RunAnalysis) -> CheckResult:
     )
 
 
-def _wrong_places(restart: Restart, analysis: RunAnalysis) -> Iterator[Anomaly]:
-    """Yield the anomalies of a restart, by its first epoch's steps or else by its inputs."""
-    assert analysis.reference is not None
-    wrong = list(_wrong_first_epochs(restart, analysis, analysis.reference))
-    yield from wrong or _at_another_place(restart, analysis)
-
-
 def _whole_starts(restart: Restart, analysis: RunAnalysis) -> int:
     return sum(_is_whole(restart, start, analysis) for start in _starts(restart))
 
 
 def _unfinished(restarts: Sequence[Restart], analysis: RunAnalysis) -> Iterator[str]:
-    """Yield the doubt of a last restart of which no rank finished its first epoch."""
-    for restart in restarts:
-        is_last = restart is analysis.restarts[-1] and not analysis.error_was_expected
-        # One that made no step and ended well had nothing left to train: `epochs` counts them all.
-        is_idle = not restart.attempt.steps and analysis.run.ending.is_finished
-        if is_last and not is_idle and not _whole_starts(restart, analysis):
-            yield f"no rank finished the first epoch of attempt {restart.attempt.index}"
+    last = restarts[-1]
+    if last is not analysis.restarts[-1] or analysis.error_was_expected:
+        return
+    # One that made no step and ended well had nothing left to train: `epochs` counts them all.
+    is_idle = not last.attempt.steps and analysis.run.ending.is_finished
+    if not is_idle and not _whole_starts(last, analysis):
+        yield f"no rank finished the first epoch of attempt {last.attempt.index}"
 
 
 def _made_again(made: Sequence[RepeatedSteps]) -> str:
@@ -92,16 +89,15 @@ def _made_again(made: Sequence[RepeatedSteps]) -> str:
 
 
 def _at_another_place(restart: Restart, analysis: RunAnalysis) -> Iterator[Anomaly]:
-    # Asked only where the number of steps is right (`_wrong_places`): a job that went back by a
+    # Asked only where the number of steps is right (`check_cursor`): a job that went back by a
     # whole epoch has epochs of the right length, and only its inputs show it.
-    by = analysis.input_offsets.get(restart.attempt.index)
-    if by is None or -by in {
-        r.steps for r in analysis.repeated_steps if r.attempt == restart.attempt.index
-    }:
+    index = restart.attempt.index
+    by = analysis.input_offsets.get(index)
+    if by is None or -by in {r.steps for r in analysis.repeated_steps if r.attempt == index}:
         return
     did = "trained again" if by < 0 else "left out"
     yield Anomaly(
-        message=f"attempt {restart.attempt.index} went {'back' if by < 0 else 'ahead'}: at epoch "
+        message=f"attempt {index} went {'back' if by < 0 else 'ahead'}: at epoch "
         f"{restart.epoch} it was given the inputs that the baseline has {plural(abs(by), 'step')} "
         f"{'before' if by < 0 else 'after'} that place; they were {did}",
         events=tuple(start.number for start in _starts(restart)),
@@ -148,7 +144,7 @@ def _resumed(restart: Restart) -> str:
     attempt = restart.attempt
     if attempt.place is None or not attempt.grounds:
         return ""
-    return f"; it resumed at {Place(*attempt.place)}: {attempt.grounds}"
+    return f"; it resumed at {attempt.place}: {attempt.grounds}"
 
 
 # -- epochs ----------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from chaos.model.event import (
 )
 from chaos.model.history import HISTORY, Baseline, History, repeat_name
 from chaos.model.plan import Op, Plan
-from chaos.model.trigger import AtMoment, AtRecovery, AtStart, AtState, AtStep, AtTime, Moment
+from chaos.model.trigger import AtMoment, AtRecovery, AtStart, AtState, AtStep, Moment
 from chaos.model.verdict import CheckResult
 from chaos.words import plural
 
@@ -67,13 +67,13 @@ def check_faults_happened(analysis: RunAnalysis) -> CheckResult:
     """
     if not analysis.plan.ops:
         return nothing_due(FAULTS_HAPPENED, "no fault was planned")
-    doubts = [doubt for s in analysis.injections if (doubt := _doubt(s, analysis.history))]
-    doubts += [
-        doubt for op in analysis.plan.ops if (doubt := _attempts_missing(op, analysis.injections))
-    ]
-    landed = [s for s in analysis.injections if s.landed and not s.came_too_late]
+    found = [_doubt(s, analysis.history) for s in analysis.injections]
+    found += [_attempts_missing(op, analysis.injections) for op in analysis.plan.ops]
+    landed = _landed(analysis)
     details = "; ".join(injection.ended[0][1].detail for injection in landed)
-    return conclude(FAULTS_HAPPENED, doubts=doubts, evidence=len(landed), summary=details)
+    return conclude(
+        FAULTS_HAPPENED, doubts=[*filter(None, found)], evidence=len(landed), summary=details
+    )
 
 
 def nothing_happened(analysis: RunAnalysis) -> bool:
@@ -82,10 +82,11 @@ def nothing_happened(analysis: RunAnalysis) -> bool:
     A finding then is not their effect. Of several faults one is enough: a job that breaks at the
     first never reaches the second.
     """
-    landed = any(
-        injection.landed and not injection.came_too_late for injection in analysis.injections
-    )
-    return bool(analysis.plan.ops) and not landed
+    return bool(analysis.plan.ops) and not _landed(analysis)
+
+
+def _landed(analysis: RunAnalysis) -> list[Injection]:
+    return [s for s in analysis.injections if s.landed and not s.came_too_late]
 
 
 def _doubt(injection: Injection, history: History) -> str | None:
@@ -104,7 +105,6 @@ def _doubt(injection: Injection, history: History) -> str | None:
 
 
 def _attempts_missing(op: Op, injections: Sequence[Injection]) -> str | None:
-    """Return a doubt about attempts that an op was meant for and did not reach."""
     if op.fault.only_attempts is None:
         return None
     struck = {e.attempt for s in injections if s.op == op for _, e in s.invoked}
@@ -135,28 +135,23 @@ def _how_far(injection: Injection, history: History) -> str:
     who = "the rank" if at.rank is None else f"rank {at.rank}"
     if injection.gates:
         return f"{who} was held at its place, and nothing was done to it"
-    if isinstance(at, AtMoment):
-        return _how_far_in_reports(at, who, history)
-    if isinstance(at, AtStep):
-        return _how_far_in_steps(at, who, history)
-    return _how_far_elsewhere(at, who, history)
-
-
-def _how_far_elsewhere(
-    at: AtRecovery | AtStart | AtState | AtTime, who: str, history: History
-) -> str:
     match at:
+        case AtMoment():
+            far = _how_far_in_reports(at, who, history)
+        case AtStep():
+            far = _how_far_in_steps(at, who, history)
         case AtRecovery():
-            return _how_far_in_recovery(at, who, history)
+            far = _how_far_in_recovery(at, who, history)
         case AtStart():
             begun = max((e.attempt for _, e in history.of(WorkerStarted)), default=None)
             last = "none was seen" if begun is None else f"the last one was {begun}"
-            return f"{who} never began attempt {at.starting}; {last}"
+            far = f"{who} never began attempt {at.starting}; {last}"
         case AtState():
             visits = sum(e.state == at.state for _, e in history.of(ControllerState))
-            return f"Ray's controller came to {at.state} {plural(visits, 'time')}"
-        case AtTime():
-            return f"the run was over before {at.seconds:g} s had passed"
+            far = f"Ray's controller came to {at.state} {plural(visits, 'time')}"
+        case _:
+            far = f"the run was over before {at.seconds:g} s had passed"
+    return far
 
 
 def _how_far_in_recovery(at: AtRecovery, who: str, history: History) -> str:

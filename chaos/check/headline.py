@@ -12,7 +12,7 @@ from chaos.check.restarts import Restart
 from chaos.check.resumes import in_words, is_resumed, nothing_was_left, untested
 from chaos.check.trajectory import TRAJECTORY
 from chaos.model.scenario import VerdictStatus
-from chaos.model.trigger import AtMoment, AtRecovery, AtStart, AtState, AtStep, AtTime
+from chaos.model.trigger import AtMoment, AtRecovery, AtStart, AtState, AtStep
 from chaos.model.verdict import CheckResult
 from chaos.words import begun, plural
 
@@ -44,28 +44,21 @@ def headline(
 
     `accepted`: the number of broken promises that the scenario accepts.
     """
-    return as_sentence(_sentence(analysis, results, status, accepted=accepted))
+    if status == "pass":
+        lack = untested(analysis)
+        good = _good(analysis, accepted=accepted)
+        return as_sentence(f"{faults(analysis)}{good}{f'; {lack}' if lack else ''}")
+    if status == "fail":
+        return as_sentence(f"{faults(analysis)}{_bad(analysis, results)}")
+    doubts = (result.summary for result in results if result.status == "inconclusive")
+    broken = [result.check for result in results if result.status == "fail"]
+    besides = f" (broken all the same: {', '.join(broken)})" if broken else ""
+    return as_sentence(f"it is unknown whether the job came out right: {next(doubts)}{besides}")
 
 
 def as_sentence(text: str) -> str:
     """Return a text with a capital and a full stop."""
     return begun(text).removesuffix(".") + "."
-
-
-def _sentence(
-    analysis: RunAnalysis, results: Sequence[CheckResult], status: VerdictStatus, *, accepted: int
-) -> str:
-    if status == "pass":
-        lack = untested(analysis)
-        return f"{faults(analysis)}{_good(analysis, accepted=accepted)}" + (
-            f"; {lack}" if lack else ""
-        )
-    if status == "fail":
-        return f"{faults(analysis)}{_bad(analysis, results)}"
-    doubts = (result.summary for result in results if result.status == "inconclusive")
-    broken = [result.check for result in results if result.status == "fail"]
-    besides = f" (broken all the same: {', '.join(broken)})" if broken else ""
-    return f"it is unknown whether the job came out right: {next(doubts)}{besides}"
 
 
 def faults(analysis: RunAnalysis) -> str:
@@ -87,26 +80,21 @@ def _fault(injection: Injection, times: int) -> str:
     if injection.is_in_storage:  # in the words of storage; the place where it was armed is left out
         details = "; ".join(event.detail for _, event in injection.effects[:1])
         return f"{fault.in_words(injection.rank, '')}: storage {details}"
-    if isinstance(at, AtMoment):
-        place = _PLACES[at.moment]
-    elif isinstance(at, AtStep):
-        place = f"at epoch {at.epoch}, step {at.step}"
-    else:
-        place = _elsewhere(at)
-    again = f" in {times} attempts" if times > 1 else ""
-    return f"{fault.in_words(injection.rank, place.format(epoch=at.epoch))}{again}"
-
-
-def _elsewhere(at: AtRecovery | AtStart | AtState | AtTime) -> str:
     match at:
+        case AtMoment():
+            place = _PLACES[at.moment].format(epoch=at.epoch)
+        case AtStep():
+            place = f"at epoch {at.epoch}, step {at.step}"
         case AtRecovery():
-            return _RECOVERY[at.stage]
+            place = _RECOVERY[at.stage]
         case AtStart():
-            return f"as attempt {at.starting} {'was launched' if at.at_launch else 'began'}"
+            place = f"as attempt {at.starting} {'was launched' if at.at_launch else 'began'}"
         case AtState():
-            return f"as Ray's controller came to {at.state}"
-        case AtTime():
-            return f"{at.seconds:g} s after the start"
+            place = f"as Ray's controller came to {at.state}"
+        case _:
+            place = f"{at.seconds:g} s after the start"
+    again = f" in {times} attempts" if times > 1 else ""
+    return f"{fault.in_words(injection.rank, place)}{again}"
 
 
 def _good(analysis: RunAnalysis, *, accepted: int) -> str:
@@ -189,8 +177,8 @@ def _bad(analysis: RunAnalysis, results: Sequence[CheckResult]) -> str:
 def _right(analysis: RunAnalysis, results: Sequence[CheckResult]) -> str:
     """Return in words the parts that were shown to be right."""
     shown = {result.check for result in results if result.status == "pass" and result.evidence}
-    if {"resume-point", "cursor", "epochs"} <= shown:
-        if not analysis.sees_steps:
-            return "; the checkpoint and the epochs are right"
-        return "; the checkpoint, the epochs and the number of steps are right"
-    return ""
+    if not {"resume-point", "cursor", "epochs"} <= shown:
+        return ""
+    if not analysis.sees_steps:
+        return "; the checkpoint and the epochs are right"
+    return "; the checkpoint, the epochs and the number of steps are right"

@@ -133,33 +133,27 @@ def judge_analysis(analysis: RunAnalysis, others: Others = NO_OTHERS) -> Verdict
         expectation=_expectation(analysis, status, results),
         results=results,
         diagnosis=_diagnosed(analysis, results),
-        notes=(*accepting, *_without_consequence(analysis), *_noted(analysis)),
+        notes=(*accepting, *_notes(analysis)),
         restarts=count_restarts(analysis),
     )
 
 
-def _without_consequence(analysis: RunAnalysis) -> Iterator[str]:
-    """Yield a note on parts that did not come back, and that nothing lasting depends on.
-
-    Generators are left out: most jobs have some that they never draw from.
-    """
+def _notes(analysis: RunAnalysis) -> Iterator[str]:
+    """Yield notes on parts of the state without consequence, on data, on files, and on the end."""
     rows = () if analysis.reference is None else state.rows_without_consequence(analysis)
+    # Generators are left out: most jobs have some that they never draw from.
     named = sorted({row.component for row in rows if not is_rng(row.component)})
     if named:
         yield (
             f"{', '.join(named)} did not come back at a resume; no later loss or metric and no "
             "part of the model shows it"
         )
-
-
-def _noted(analysis: RunAnalysis) -> tuple[str, ...]:
-    """Return notes on the data of a clean run, and on the files of this one."""
     tables = analysis.reference
     if tables is None and not analysis.plan.ops and analysis.run.ending.is_finished:
         tables = analysis.run
-    known = () if tables is None else data_warnings(tables.lineage)
-    late = analysis.run.ending.after_fit
-    return (*known, *artifacts.notes(analysis), *([] if late is None else [late]))
+    yield from () if tables is None else data_warnings(tables.lineage)
+    yield from artifacts.notes(analysis)
+    yield from filter(None, [analysis.run.ending.after_fit])
 
 
 def _diagnosed(analysis: RunAnalysis, results: tuple[CheckResult, ...]) -> tuple[Resume, ...]:
@@ -190,7 +184,10 @@ def _by_cause(analysis: RunAnalysis, results: tuple[CheckResult, ...]) -> tuple[
     `single-writer` is first where two drivers wrote side by side, and `batch` behind the samples
     where it follows from them.
     """
-    results = _by_drivers(analysis, results)
+    if analysis.drivers is not None:
+        writer = next(r for r in results if r.check == processes.SINGLE_WRITER)
+        if writer.status == "fail":
+            results = (writer, *(result for result in results if result is not writer))
     data = (samples.SAMPLE_ORDER, samples.SAMPLES)
     batch = next(result for result in results if result.check == samples.BATCH)
     is_told = any(result.check in data and result.status == "fail" for result in results)
@@ -199,13 +196,6 @@ def _by_cause(analysis: RunAnalysis, results: tuple[CheckResult, ...]) -> tuple[
     rest = [result for result in results if result is not batch]
     behind = [result.check for result in rest].index(samples.SAMPLES) + 1
     return (*rest[:behind], batch, *rest[behind:])
-
-
-def _by_drivers(analysis: RunAnalysis, results: tuple[CheckResult, ...]) -> tuple[CheckResult, ...]:
-    cause = [r for r in results if r.check == processes.SINGLE_WRITER and r.status == "fail"]
-    if analysis.drivers is None or not cause:
-        return results
-    return (*cause, *(result for result in results if result not in cause))
 
 
 def _judged(check: Check, analysis: RunAnalysis) -> CheckResult:
@@ -244,9 +234,7 @@ def _beyond_doubt(result: CheckResult, analysis: RunAnalysis) -> CheckResult:
         why = f"what {cut.source} wrote last was lost with its node"
     elif absent is not None:
         why = f"what was done to the job is not known here: {absent}"
-    elif (
-        result.check in _NEED_PLACES and (unplaced := _without_place(analysis, result)) is not None
-    ):
+    elif result.check in _NEED_PLACES and (unplaced := _without_place(analysis, result)):
         why = unplaced
     elif made_again is not None and min(_events(result), default=-1) >= made_again[0]:
         why = made_again[1]
@@ -350,11 +338,8 @@ def _expectation(
     how = "first named" if expect.verdict == "fail" else "told"
     due = expect.verdict + (f", {how} by {expect.check}" if expect.check else "")
     if _shows_no_defect(analysis, status, results):
-        seen = (
-            f" (seen in {analysis.terms.name} {', '.join(expect.seen_in)})"
-            if expect.seen_in
-            else ""
-        )
+        where = f"{analysis.terms.name} {', '.join(expect.seen_in)}"
+        seen = f" (seen in {where})" if expect.seen_in else ""
         is_news = _is_news(analysis, status, results)
         news = "fixed?" if is_news else "only a cluster can show the defect"
         found = "it passes" if status == "pass" else "it did not show"

@@ -1,7 +1,7 @@
 """Checks of reported values: counters, and what chooses a model or stops training."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -58,13 +58,9 @@ def check_metrics(analysis: RunAnalysis) -> CheckResult:
 
 def counters(analysis: RunAnalysis) -> frozenset[str]:
     """Return the metrics that count training."""
-    is_known = analysis.reference is not None and not analysis.is_by_steps
-    due = (
-        _due_counters(analysis, analysis.reference)
-        if is_known and analysis.reference is not None
-        else {}
-    )
-    return frozenset(name for _, name in due)
+    if analysis.reference is None or analysis.is_by_steps:
+        return frozenset()
+    return frozenset(name for _, name in _due_counters(analysis, analysis.reference))
 
 
 def _due_counters(analysis: RunAnalysis, reference: RunTables) -> _Series:
@@ -75,7 +71,7 @@ def _due_counters(analysis: RunAnalysis, reference: RunTables) -> _Series:
     return {key: series for key, series in due.items() if _agrees(before.get(key, {}), series)}
 
 
-def _whole_numbers(commits: "Iterator[Commit] | Sequence[Commit]") -> _Series:
+def _whole_numbers(commits: Iterable[Commit]) -> _Series:
     found: dict[RankName, dict[int, int]] = {}
     for commit in commits:
         for place, record in enumerate(commit.metrics):
@@ -157,10 +153,12 @@ def check_selection(analysis: RunAnalysis) -> CheckResult:
         return nothing_due(SELECTION, "no fault was planned, so there is nothing to compare")
     if analysis.reference is None:
         return inconclusive(SELECTION, f"{analysis.no_reference} to compare with")
+    ignored = analysis.plan.expect.ignore_metrics
     compared = [
         (commit, theirs, name)
         for commit, theirs in _side_by_side(analysis, analysis.reference)
-        for name in _choosing_names(theirs, analysis.plan.expect.ignore_metrics)
+        for name in _report_values(theirs)
+        if _NAMES.search(name.name) and not is_below(name.name, ignored)
     ]
     kept = _kept_alike(analysis, analysis.reference)
     if not compared and kept is None:
@@ -194,27 +192,17 @@ def _report_values(commit: Commit) -> _Report:
     }
 
 
-def _choosing_names(commit: Commit, ignore: tuple[str, ...]) -> Iterator[RankName]:
-    for key in _report_values(commit):
-        if _NAMES.search(key.name) and not is_below(key.name, ignore):
-            yield key
-
-
 def _other_choice(
     analysis: RunAnalysis, compared: list[tuple[Commit, Commit, RankName]]
 ) -> Iterator[Anomaly]:
     # A value that no report before the fault shows may differ from run to run, and so proves
     # nothing.
     before = [(m, due, name) for m, due, name in compared if m.number < analysis.began]
-    proven = {name for *_, name in before} - {
-        n for m, due, n in before if _choice_differs(m, due, n)
-    }
-    for mine, due, name in compared:
-        if (
-            name not in proven
-            or mine.number < analysis.began
-            or not _choice_differs(mine, due, name)
-        ):
+    loose = {name for mine, due, name in before if _choice_differs(mine, due, name)}
+    proven = {name for *_, name in before} - loose
+    after = [(m, due, name) for m, due, name in compared if m.number >= analysis.began]
+    for mine, due, name in after:
+        if name not in proven or not _choice_differs(mine, due, name):
             continue
         if _numbers_parted_before(analysis, mine, due):
             return
@@ -249,11 +237,9 @@ def _kept_alike(analysis: RunAnalysis, reference: RunTables) -> Anomaly | bool |
     A job that saves more than its baseline, as at a notice, keeps other checkpoints.
     """
     ours, theirs = kept_at_the_end(analysis.run), kept_at_the_end(reference)
-    same_epochs = [c.epoch for c in analysis.run.lineage.commits] == [
-        c.epoch for c in reference.lineage.commits
-    ]
+    made, due = ([c.epoch for c in t.lineage.commits] for t in (analysis.run, reference))
     # The choice is made by the reported values: once they part, other checkpoints are kept rightly.
-    if ours is None or theirs is None or not same_epochs or divergence_place(analysis) is not None:
+    if ours is None or theirs is None or made != due or divergence_place(analysis) is not None:
         return None
     if analysis.unsaved or _saved_epochs(analysis.run) > _saved_epochs(reference):
         return None

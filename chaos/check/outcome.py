@@ -36,11 +36,10 @@ def check_outcome(analysis: RunAnalysis) -> CheckResult:
     and not a survivor.
     """
     anomalies, doubts = _judged_ending(analysis)
-    ending = analysis.run.ending
+    ending, said = analysis.run.ending, "the job finished"
     words = (ending.returned, ending.raised, ending.script_raised, ending.exited, ending.deadline)
-    raised = ending.raised
-    call = analysis.terms.call
-    said = f"{call} raised {raised[1].error}, as expected" if raised else "the job finished"
+    if ending.raised is not None:
+        said = f"{analysis.terms.call} raised {ending.raised[1].error}, as expected"
     if nothing_was_left(analysis):
         said = f"restarted after the end: {in_words(analysis)}"
     return conclude(
@@ -79,7 +78,8 @@ def _finished(analysis: RunAnalysis) -> _Found:
         number, exited = ending.exited
         message = f"{driver} ended with code {exited.code} before {call} returned"
         return [Anomaly(message=message, events=(number,))], []
-    if ending.returned is not None and not _has_trained(analysis):
+    # Boosted trees have commits without a step.
+    if ending.returned is not None and not analysis.history.numbers_of(StepDone, Committed):
         message = f"{call} returned, and not one step was trained"
         return [Anomaly(message=message, events=(ending.returned[0],))], []
     if ending.exited is None:
@@ -98,9 +98,7 @@ def _foreign_result(analysis: RunAnalysis) -> Iterator[Anomaly]:
     if is_other and analysis.run.ending.returned is not None:
         number, returned = analysis.run.ending.returned
         last = analysis.run.lineage.commits[-1] if analysis.run.lineage.commits else None
-        due = (
-            "no report was committed" if last is None else f"the last report, of epoch {last.epoch}"
-        )
+        due = f"the last report, of epoch {last.epoch}" if last else "no report was committed"
         yield Anomaly(
             message=f"fit() returned metrics that are not those of {due}: {returned.metrics}",
             events=(number, *(() if last is None else (last.number,))),
@@ -158,11 +156,6 @@ def _root_causes(analysis: RunAnalysis) -> str | None:
     struck = [(a, s.rank) for a, hits in analysis.hits.items() for s in hits if a in decided]
     named = sum(rank in decided[attempt] for attempt, rank in struck)
     return f"{named} of {len(struck)}" if struck else None
-
-
-def _has_trained(analysis: RunAnalysis) -> bool:
-    """Return whether there was a step or a commit: boosted trees need no optimizer step."""
-    return analysis.history.count(StepDone) + analysis.history.count(Committed) > 0
 
 
 def _failed(analysis: RunAnalysis) -> _Found:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.inputs import InputComparison
+from chaos.model.scenario import VerdictStatus
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.words import plural
 
@@ -40,24 +41,19 @@ def conclude(
     measures: Measures | None = None,
 ) -> CheckResult:
     """Return the judgement: an anomaly fails, a doubt or no evidence is inconclusive."""
-    figures = dict(measures or {})
+    status: VerdictStatus = "pass"
     if anomalies:
         more = f" (and {len(anomalies) - 1} more)" if len(anomalies) > 1 else ""
-        return CheckResult(
-            check=check,
-            status="fail",
-            summary=anomalies[0].message + more,
-            evidence=max(1, evidence),
-            anomalies=tuple(anomalies),
-            measures=figures,
-        )
-    if doubts or evidence == 0:
-        why = "; ".join(doubts) or "nothing was seen to judge by"
-        return CheckResult(
-            check=check, status="inconclusive", summary=why, evidence=evidence, measures=figures
-        )
+        status, summary, evidence = "fail", anomalies[0].message + more, max(1, evidence)
+    elif doubts or evidence == 0:
+        status, summary = "inconclusive", "; ".join(doubts) or "nothing was seen to judge by"
     return CheckResult(
-        check=check, status="pass", summary=summary, evidence=evidence, measures=figures
+        check=check,
+        status=status,
+        summary=summary,
+        evidence=evidence,
+        anomalies=tuple(anomalies),
+        measures=dict(measures or {}),
     )
 
 

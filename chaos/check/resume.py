@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.attempt import Commit, Start
-from chaos.check.files import Save, is_own
+from chaos.check.files import Save, is_own, place_of
 from chaos.check.own_saves import beyond_sight, own_files
 from chaos.check.restarts import Restart
 from chaos.check.result import conclude, own_check, without_restart
@@ -12,7 +12,7 @@ from chaos.check.state_at_resume import group_of
 from chaos.check.state_snapshots import parts_of
 from chaos.check.state_snapshots import place_of as seen_at
 from chaos.model.event import CheckpointRead, FileLoaded, FitCalled, PartUploaded
-from chaos.model.places import START, Place
+from chaos.model.places import START
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.words import plural
 
@@ -58,9 +58,8 @@ def _taken_for_a_first_run(analysis: RunAnalysis, restart: Restart) -> Iterator[
         failed = _last_failure(analysis, attempt.index, rank)
         if failed is None or rank not in attempt.first_steps:
             continue
-        if not _was_saved(analysis, restart, before=start.number):
-            continue
-        if not _is_from_scratch(analysis, attempt.index, start):
+        was_saved = _was_saved(analysis, restart, before=start.number)
+        if not was_saved or not _is_from_scratch(analysis, attempt.index, start):
             continue
         number, load = failed
         yield Anomaly(
@@ -99,12 +98,8 @@ def _is_from_scratch(analysis: RunAnalysis, attempt: int, start: Start) -> bool:
 
 
 def _is_reset(analysis: RunAnalysis, attempt: int, rank: int) -> bool:
-    models = [
-        row
-        for row in analysis.components
-        if (row.attempt, row.rank, row.group) == (attempt, rank, "model")
-    ]
-    return bool(models) and all(row.standing == "reset" for row in models)
+    mine = (row for row in analysis.components if (row.attempt, row.rank) == (attempt, rank))
+    return {row.standing for row in mine if row.group == "model"} == {"reset"}
 
 
 def _last_failure(analysis: RunAnalysis, attempt: int, rank: int) -> tuple[int, FileLoaded] | None:
@@ -178,13 +173,9 @@ def _read_uncommitted(analysis: RunAnalysis, restart: Restart) -> Iterator[Anoma
     checkpoints = set(restart.checkpoints.values())
     for number, read in analysis.history.of(CheckpointRead):
         first = restart.attempt.first_steps.get(read.rank, len(analysis.history))
-        if (
-            read.attempt != restart.attempt.index
-            or number > first
-            or read.checkpoint in checkpoints
-        ):
-            continue
-        if not _is_known(read.checkpoint, restart, analysis.run.committed):
+        is_early = read.attempt == restart.attempt.index and number <= first
+        is_known = _is_known(read.checkpoint, restart, analysis.run.committed)
+        if is_early and read.checkpoint not in checkpoints and not is_known:
             yield Anomaly(
                 message=f"rank {read.rank} of attempt {read.attempt} was given {read.checkpoint}, "
                 "which was never committed",
@@ -254,8 +245,8 @@ def _grounds(analysis: RunAnalysis) -> str:
 
 def _different_starts(analysis: RunAnalysis, restart: Restart) -> Anomaly | None:
     starts = dict(sorted(restart.attempt.starts.items()))
-    checkpoints = {rank: _checkpoint_name(start.checkpoint) for rank, start in starts.items()}
-    places = {r: f"epoch {s.epoch}, step {s.step}" for r, s in starts.items() if s.settled}
+    checkpoints = {rank: start.checkpoint or "nothing" for rank, start in starts.items()}
+    places = {r: str(start.place) for r, start in starts.items() if start.settled}
     events = tuple(start.number for start in starts.values())
     if len(set(checkpoints.values())) > 1:
         who, named = f"attempt {restart.attempt.index}", _by_rank(checkpoints)
@@ -281,10 +272,7 @@ def _different_files(analysis: RunAnalysis, restart: Restart) -> Anomaly | None:
         ages = [analysis.run.files.ages(load) for _, load in newest.values()]
         if set.intersection(*ages) or _is_no_matter(analysis, restart, ranks=set(newest)):
             continue
-        told = {
-            rank: f"{load.path} of epoch {load.saved_epoch}, step {load.saved_step}"
-            for rank, (_, load) in newest.items()
-        }
+        told = {r: f"{load.path} of {place_of(load)}" for r, (_, load) in newest.items()}
         return Anomaly(
             message=f"the ranks of attempt {index} read files of different ages: {_by_rank(told)}; "
             "ranks must agree on the newest save that all of them have",
@@ -335,10 +323,6 @@ def _by_rank(by_rank: Mapping[int, str]) -> str:
     return ", ".join(f"rank {rank} {what}" for rank, what in by_rank.items())
 
 
-def _checkpoint_name(checkpoint: str | None) -> str:
-    return "nothing" if checkpoint is None else checkpoint
-
-
 # -- resume-point ----------------------------------------------------------------------------------
 
 
@@ -373,15 +357,11 @@ def check_resume_point(analysis: RunAnalysis) -> CheckResult:
             or list(_went_back(analysis, restart))
         )
         anomalies += found or list(own_files(analysis, restart))
-    doubts = [
-        f"no rank of attempt {restart.attempt.index} said which checkpoint it was handed"
-        for restart in analysis.restarts
-        if not restart.checkpoints
-    ]
+    unheard = [r.attempt.index for r in analysis.restarts if not r.checkpoints]
     return conclude(
         RESUME_POINT,
         anomalies=anomalies,
-        doubts=doubts,
+        doubts=[f"no rank of attempt {i} said which checkpoint it was handed" for i in unheard],
         evidence=sum(len(restart.checkpoints) for restart in analysis.restarts),
         summary=f"{plural(len(analysis.restarts), 'restart')} from the newest "
         f"{analysis.terms.save} on every rank",
@@ -437,8 +417,8 @@ def _went_back(analysis: RunAnalysis, restart: Restart) -> Iterator[Anomaly]:
             continue
         yield Anomaly(
             message=f"rank {rank} of attempt {restart.attempt.index} was handed "
-            f"{start.checkpoint}, whose files were saved at {Place(*saved.place)}, and resumed at "
-            f"{Place(*start.place)}: {restart.attempt.grounds}",
+            f"{start.checkpoint}, whose files were saved at {saved.place}, and resumed at "
+            f"{start.place}: {restart.attempt.grounds}",
             events=(start.number, saved.number),
         )
         return

@@ -16,9 +16,10 @@ or the numbers do not repeat, the place is inferred: from Ray's commit, from the
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Self
 
 from chaos.check.attempt import Resumed
@@ -96,17 +97,13 @@ class Index:
 
     def heads(self) -> "Index":
         """Return the index with the end of each epoch as the head of the next one."""
-        ends = {Place(p.epoch - 1, q.step + 1) for (q, _), (p, _) in self._borders()}
-        known = {end: Place(end.epoch + 1, 0) for end in ends}
+        borders = ((q, p) for (q, _), (p, _) in pairwise(self.steps) if p.epoch == q.epoch + 1)
+        known = {Place(q.epoch, q.step + 1): Place(p.epoch, 0) for q, p in borders}
 
         def moved(places: Mapping[str, set[Place]]) -> dict[str, set[Place]]:
             return {key: {known.get(p, p) for p in of} for key, of in places.items()}
 
         return replace(self, models=moved(self.models), optimizers=moved(self.optimizers))
-
-    def _borders(self) -> Iterator[tuple[tuple[Place, Seen], tuple[Place, Seen]]]:
-        pairs = zip(self.steps, self.steps[1:], strict=False)
-        return (pair for pair in pairs if pair[1][0].epoch == pair[0][0].epoch + 1)
 
     def as_fields(self, *, ranks: int) -> dict[str, Any]:
         """Return the index, of one of so many ranks, as JSON can hold it."""
@@ -154,11 +151,11 @@ def saved_indexes(baseline: History | None) -> Mapping[int, str]:
     """Return the index of each rank as a file holds it."""
     if baseline is None:
         return {}
-    return baseline.once("saved resume places", lambda: _saved(indexes(baseline)))
-
-
-def _saved(found: Mapping[int, Index]) -> dict[int, str]:
-    return {r: json.dumps(index.as_fields(ranks=len(found))) for r, index in found.items()}
+    found = indexes(baseline)
+    return baseline.once(
+        "saved resume places",
+        lambda: {r: json.dumps(index.as_fields(ranks=len(found))) for r, index in found.items()},
+    )
 
 
 def seen_of(step: Step) -> Seen:

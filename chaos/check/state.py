@@ -1,6 +1,6 @@
 """Checks of the job's state at a resume: each part came back, and ranks stay what they were."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
 from chaos.check.analysis import RunAnalysis
@@ -37,8 +37,7 @@ def check_state(analysis: RunAnalysis) -> CheckResult:
     """
     if not analysis.restarts:
         return without_restart(STATE, analysis)
-    theirs = analysis.reference is not None and bool(analysis.reference.snapshots.names)
-    unseen = blind(STATE, analysis, "state", ours=bool(analysis.run.snapshots.names), theirs=theirs)
+    unseen = _unseen(STATE, analysis, "state")
     if unseen is not None:
         return unseen
     if analysis.why_no_step_was_due is not None:
@@ -70,6 +69,16 @@ def check_state(analysis: RunAnalysis) -> CheckResult:
     )
 
 
+def _unseen(
+    check: str, analysis: RunAnalysis, what: str, is_one: Callable[[str], bool] = bool
+) -> CheckResult | None:
+    ours, theirs = (
+        tables is not None and any(map(is_one, tables.snapshots.names))
+        for tables in (analysis.run, analysis.reference)
+    )
+    return blind(check, analysis, what, ours=ours, theirs=theirs)
+
+
 def broken_rows(analysis: RunAnalysis) -> tuple[Row, ...]:
     """Return the rows that are findings, the likely cause of each resume first."""
     return tuple(row for restart in analysis.restarts for row in blamed(analysis, restart).rows)
@@ -77,11 +86,8 @@ def broken_rows(analysis: RunAnalysis) -> tuple[Row, ...]:
 
 def rows_without_consequence(analysis: RunAnalysis) -> tuple[Row, ...]:
     """Return the rows that did not come back, and that no observation depends on."""
-    return tuple(
-        row
-        for restart in analysis.restarts
-        for row in blamed(analysis, restart).without_consequence
-    )
+    blames = (blamed(analysis, restart) for restart in analysis.restarts)
+    return tuple(row for blame in blames for row in blame.without_consequence)
 
 
 def _state_anomalies(analysis: RunAnalysis) -> Iterator[Anomaly]:
@@ -175,11 +181,7 @@ def check_rank_randomness(analysis: RunAnalysis) -> CheckResult:
     """
     if not analysis.restarts:
         return without_restart(RANK_RANDOMNESS, analysis)
-    ours = any(is_rng(name) for name in analysis.run.snapshots.names)
-    theirs = analysis.reference is not None and any(
-        is_rng(name) for name in analysis.reference.snapshots.names
-    )
-    unseen = blind(RANK_RANDOMNESS, analysis, "generators", ours=ours, theirs=theirs)
+    unseen = _unseen(RANK_RANDOMNESS, analysis, "generators", is_one=is_rng)
     if unseen is not None:
         return unseen
     compared = [row for row in analysis.components if is_rng(row.component)]
@@ -266,20 +268,17 @@ def check_replicas(analysis: RunAnalysis) -> CheckResult:
     rate, and equal gradients make unequal models). A part that is not equal on all ranks in the
     baseline, such as a shard, or before the fault, is no replica.
     """
-    theirs = analysis.reference is not None and bool(analysis.reference.snapshots.names)
-    unseen = blind(
-        REPLICAS, analysis, "state", ours=bool(analysis.run.snapshots.names), theirs=theirs
-    )
+    unseen = _unseen(REPLICAS, analysis, "state")
     if unseen is not None:
         return unseen
     assert analysis.reference is not None
     due = analysis.reference.snapshots.all
-    copied = _copied_names(due) - set(_unequal_parts(due))
+    names = {part.name for _, seen in due for part in seen.components}
+    copied = {name for name in names if group_of(name) in _COPIED} - set(_unequal_parts(due))
     # A part that ranks hold unequal without any fault (shards, a stage of a pipeline) is no
     # replica, whatever its group.
-    copied -= set(
-        _unequal_parts((n, s) for n, s in analysis.run.snapshots.all if n < analysis.began)
-    )
+    before = [(n, seen) for n, seen in analysis.run.snapshots.all if n < analysis.began]
+    copied -= set(_unequal_parts(before))
     if len(analysis.reference.lineage.ranks) < 2 or not copied:  # noqa: PLR2004
         return nothing_due(REPLICAS, "no part of the state is held by several ranks alike")
     parted = _unequal_parts(analysis.run.snapshots.all, only=copied)
@@ -318,15 +317,6 @@ def _carried_words(analysis: RunAnalysis, place: _Meeting) -> str:
     return f"; committed with it: the checkpoints of {ranks(carried.values(), 'epoch')}"
 
 
-def _copied_names(snapshots: Iterable[_Seen]) -> set[str]:
-    return {
-        part.name
-        for _, seen in snapshots
-        for part in seen.components
-        if group_of(part.name) in _COPIED
-    }
-
-
 def _unequal_parts(
     snapshots: Iterable[_Seen], *, only: set[str] | None = None
 ) -> dict[str, tuple[_Meeting, tuple[int, ...]]]:
@@ -338,17 +328,11 @@ def _unequal_parts(
         there = first.setdefault(place, (number, seen))
         if there[1].components == seen.components:
             continue
-        for name in _unequal(there[1], seen):
-            if only is None or name in only:
-                found.setdefault(name, (place, (there[0], number)))
+        due = parts_of(there[1])
+        for part in seen.components:
+            theirs = due.get(part.name)
+            is_empty = holds_nothing(part) and holds_nothing(theirs)
+            is_same = theirs is not None and theirs.digest == part.digest
+            if not is_empty and not is_same and (only is None or part.name in only):
+                found.setdefault(part.name, (place, (there[0], number)))
     return found
-
-
-def _unequal(one: StateSeen, other: StateSeen) -> Iterator[str]:
-    due = {part.name: part for part in one.components}
-    for part in other.components:
-        theirs = due.get(part.name)
-        if holds_nothing(part) and holds_nothing(theirs):
-            continue
-        if theirs is None or theirs.digest != part.digest:
-            yield part.name

@@ -147,14 +147,10 @@ class Beside:
         """Return the rows of all resumed attempts, the nearest to the cause first in each."""
         found: list[Row] = []
         for restart in restarts:
-            found += sorted(self._of_attempt(restart), key=severity)
+            keys = (AttemptRank(restart.attempt.index, rank) for rank in restart.attempt.starts)
+            entries = [self.run.entries[key] for key in keys if key in self.run.entries]
+            found += sorted((r for entry in entries for r in self._of_rank(*entry)), key=severity)
         return tuple(found)
-
-    def _of_attempt(self, restart: Restart) -> Iterator[Row]:
-        for rank in sorted(restart.attempt.starts):
-            entry = self.run.entries.get(AttemptRank(restart.attempt.index, rank))
-            if entry is not None:
-                yield from self._of_rank(*entry)
 
     def _of_rank(self, number: int, seen: StateSeen) -> Iterator[Row]:
         # What a part is due to be, the first that applies:
@@ -180,8 +176,7 @@ class Beside:
             is_out = due is None or self._is_out(seen, mine, due, is_own=mine_before is not None)
             other = self._restructured(seen, sides) if name.startswith("model") else None
             if other is not None and is_elsewhere(baseline, sides.ours) and not is_out:
-                row = Row(*at, "model", "different", other, baseline)
-                yield replace(row, is_restructured=True)
+                yield Row(*at, "model", "different", other, baseline, is_restructured=True)
                 continue
             if is_out or is_elsewhere(baseline, sides.ours):
                 yield Row(*at, name, "not compared", mine, baseline)
@@ -211,17 +206,15 @@ class Beside:
         return here[0]
 
     def _sides(self, seen: StateSeen) -> "_Sides":
-        """Return what is compared as a rank begins to train in an attempt."""
         place, groups = self._place(seen)
-        baseline = parts_of(self.reference.by_place.get(place))
-        baseline = {n: part for n, part in baseline.items() if group_of(n) in groups}
+        there = parts_of(self.reference.by_place.get(place))
+        baseline = {n: part for n, part in there.items() if group_of(n) in groups}
         ours, own, fresh = parts_of(seen), self._own_before(seen), self.run.fresh(seen.rank)
         if seen.attempt not in self.resized:
             own = {**own, **self._own_there(seen)}
             return _Sides(place, ours, baseline, baseline, own, fresh)
-        due = {
-            n: p for n, p in self.reference.whole_at(*place[1:]).items() if group_of(n) in groups
-        }
+        whole_there = self.reference.whole_at(*place[1:])
+        due = {n: part for n, part in whole_there.items() if group_of(n) in groups}
         baseline = baseline or due  # of a rank that the baseline has not
         sharded = {name for name, part in baseline.items() if part.share is not None}
         for name in sharded & ours.keys():
@@ -342,7 +335,7 @@ class Beside:
         # The state was looked at as a rank left an epoch, and is looked at next at the entry of a
         # later attempt. In between a right job may draw random numbers, move a schedule, or average
         # weights. Which parts it leaves alone there is read off the baseline, which goes through
-        # the same stretch without a restart: `_is_still`.
+        # the same stretch without a restart.
         before = seen.epoch - 1
         if seen.attempt in self.resized:
             last, mine = self.run.whole_left(before)
@@ -362,7 +355,8 @@ class Beside:
             name: part
             for name, part in mine.items()
             if name in theirs
-            and _is_still(theirs[name], entered.get(name))
+            and name in entered
+            and entered[name].digest == theirs[name].digest
             and (part.share is None) == (theirs[name].share is None)
             and group_of(name) in _KEPT_TO_THE_ENTRY
         }
@@ -397,10 +391,6 @@ def _is_near(ours: Component | None, own: Component) -> bool:
     if ours is None or not isinstance(ours.size, float) or not isinstance(own.size, float):
         return False
     return 0 < abs(ours.size - own.size) <= _ROUNDED * abs(own.size)
-
-
-def _is_still(left: Component, entered: Component | None) -> bool:
-    return entered is not None and entered.digest == left.digest
 
 
 # -- from scratch ----------------------------------------------------------------------------------

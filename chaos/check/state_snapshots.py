@@ -70,7 +70,8 @@ class StateSnapshots:
         if name is None:
             rank, base, *_ = owner
             taken = {name for other, name in self.owners.items() if other[0] == rank}
-            free = (n for i in range(len(taken) + 1) if (n := _numbered(base, i)) not in taken)
+            every = (base, *(f"{base}.{index}" for index in range(1, len(taken) + 1)))
+            free = (name for name in every if name not in taken)
             name = self.owners[owner] = before if before not in taken else next(free)
         return name
 
@@ -204,10 +205,6 @@ def _renamed(part: Component, names: Mapping[str, str]) -> Component:
     owner = owner_of(part.name)
     name = names.get(owner, owner) + part.name.removeprefix(owner)
     return part if name == part.name else msgspec.structs.replace(part, name=name)
-
-
-def _numbered(base: str, index: int) -> str:
-    return base if index == 0 else f"{base}.{index}"
 
 
 def is_rng(name: str) -> bool:

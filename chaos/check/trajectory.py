@@ -60,18 +60,16 @@ def check_trajectory(analysis: RunAnalysis) -> CheckResult:
     if comparison.resized and not compared:
         return nothing_due(TRAJECTORY, of_another_size(analysis).removeprefix("; "))
     control = analysis.too_few_for_a_band or no_control(analysis, comparison)
-    doubts = [control] if control else [*_silences(comparison), *_unproven(analysis, comparison)]
+    doubts = [control] if control else [*_unproven(analysis, comparison)]
     first = None if control else comparison.first
     states = None if control else states_of(analysis)
-    anomalies = (
-        [Anomaly(message=_message(first, comparison), events=(first.number,))] if first else []
-    )
+    anomalies = list[Anomaly]()
+    if first is not None:
+        anomalies += [Anomaly(message=_message(first, comparison), events=(first.number,))]
     if states is not None and not anomalies:
         lasting = states.of(SHIPPED)
-        anomalies, doubts = (
-            list(_state_apart(lasting, analysis.terms)),
-            [*doubts, *_state_doubts(lasting)],
-        )
+        anomalies += _state_apart(lasting, analysis.terms)
+        doubts += _state_doubts(lasting)
     return conclude(
         TRAJECTORY,
         anomalies=anomalies,
@@ -130,12 +128,9 @@ def _state_doubts(states: StateComparison) -> Iterator[str]:
         yield f"{named} of the state was seen in the baseline, and not at the same places here"
 
 
-def _silences(comparison: NumberComparison) -> Iterator[str]:
+def _unproven(analysis: RunAnalysis, comparison: NumberComparison) -> Iterator[str]:
     for attempt in comparison.silent:
         yield f"nothing that attempt {attempt} did could be compared with the baseline's"
-
-
-def _unproven(analysis: RunAnalysis, comparison: NumberComparison) -> Iterator[str]:
     if not comparison.unproven:
         return
     named = ", ".join(f"`{name}`" for name in comparison.unproven)
