@@ -61,11 +61,11 @@ def exact(save_s: float, loss_every_s: float) -> ClosedForm:
     It does not depend on R. It is found by bisection, since (1 - x) e^x is monotonic.
     """
     goal = math.exp(-save_s / loss_every_s)
-    low, high = 0.0, 1.0 if save_s else 0.0  # (1 - x) e^x falls from 1 to 0 between 0 and 1
+    low, high = 0.0, 1.0  # (1 - x) e^x falls from 1 to 0 between them
     for _ in range(200):
         middle = (low + high) / 2
         low, high = (middle, high) if (1 - middle) * math.exp(middle) > goal else (low, middle)
-    seconds = loss_every_s * (low + high) / 2
+    seconds = loss_every_s * (low + high) / 2 if save_s else 0.0
     return ClosedForm("exact", seconds, "minimum of Daly's equation for the wall time", None)
 
 

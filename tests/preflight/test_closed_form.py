@@ -127,3 +127,8 @@ def test_the_exact_optimum_is_where_scipy_finds_it() -> None:
         )
         found = exact(save_s, every_s).seconds
         assert found == pytest.approx(best.x, rel=1e-4)
+
+
+@pytest.mark.parametrize("loss_every_s", [100.0, math.inf])
+def test_saves_that_cost_nothing_are_best_made_all_the_time(loss_every_s: float) -> None:
+    assert exact(0, loss_every_s).seconds == 0
