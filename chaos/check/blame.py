@@ -384,14 +384,10 @@ def _reason(row: Row, rows: Sequence[Row]) -> str:
         # A learning rate follows its schedule; an optimizer that was not loaded has its first one.
         gone = any(r.group == "optimizer" and r.component.startswith(f"{head}.") for r in rows)
         return "schedule" if "schedule" in broken else head if gone else row.component
-    if row.group == "optimizer":
-        return head
-    if row.group == "rng":
-        return "rng"
-    if row.group == "buffers":
-        whole = any(r.group == "model" for r in rows)
-        return head if whole else row.component
-    return row.component if row.group != "schedule" else "schedule"
+    if row.group in ("rng", "schedule"):
+        return row.group
+    is_of_model = row.group == "buffers" and "model" in broken
+    return head if row.group == "optimizer" or is_of_model else row.component
 
 
 def _order(row: Row, *, scheduled: bool) -> tuple[int, int, str, int]:

@@ -38,10 +38,10 @@ def curves(analysis: RunAnalysis, *, rank: int = 0) -> Curves:
     courses = [analysis.run] if analysis.reference is None else [analysis.run, analysis.reference]
     steps = [[s for a in c.attempts for s in a.steps.by_rank.get(rank, ())] for c in courses]
     origins = _origins([step for of in steps for step in of])
-    lines = []
-    for tables, done in zip(courses, steps, strict=True):
-        survives = tables.lineage.survives
-        lines.append(tuple(_point(s, origins, lost=not survives(s)) for s in done))
+    lines = [
+        tuple(_point(step, origins, lost=not tables.lineage.survives(step)) for step in done)
+        for tables, done in zip(courses, steps, strict=True)
+    ]
     return Curves(run=lines[0], baseline=lines[1] if analysis.reference is not None else ())
 
 

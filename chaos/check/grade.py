@@ -22,8 +22,9 @@ from chaos.check.resume import RESUME_POINT, START_DECISION
 from chaos.check.samples import SAMPLE_ORDER, SAMPLES
 from chaos.check.saved_model import is_in_file
 from chaos.check.state_at_resume import Row
+from chaos.check.state_comparison import states_of
 from chaos.check.state_snapshots import is_rng, parts_of
-from chaos.check.trajectory import TRAJECTORY, states_of
+from chaos.check.trajectory import TRAJECTORY
 from chaos.model.places import RankEpoch
 from chaos.model.scenario import Acceptable, Expect
 from chaos.model.severity import Severity

@@ -207,12 +207,9 @@ class _Sources:
     @cached_property
     def _staged(self) -> frozenset[str]:
         """The series of files that are copied elsewhere once they are written."""
-        return frozenset(
-            series_of(save.name)
-            for tables in self._compared
-            for save, path in _copies(tables)
-            if series_of(save.name) != series_of(path)
-        )
+        copies = (copy for tables in self._compared for copy in _copies(tables))
+        pairs = ((series_of(save.name), series_of(path)) for save, path in copies)
+        return frozenset(series for series, of_copy in pairs if series != of_copy)
 
     def _is_whole(self, save: Save, others: list[Save]) -> bool:
         """Return whether all files lie beside a save that the baseline has saved at its place.
@@ -229,8 +226,7 @@ class _Sources:
     @cached_property
     def _beside(self) -> Mapping[str, Counter[str]]:
         """The files that were there, by folder, each by its name without the numbers in it."""
-        found = {f.path for f in self.files.found(self._index) if f.state == "there"}
-        return _by_folder(found)
+        return _by_folder({f.path for f in self.files.found(self._index) if f.state == "there"})
 
     @cached_property
     def _filled(self) -> Mapping[str, Counter[str]]:

@@ -115,11 +115,8 @@ def _first_steps(
 
 def _entered(history: History) -> Mapping[AttemptRank, StateSeen]:
     """Return the first state that each rank of an attempt entered training with."""
-    found: dict[AttemptRank, StateSeen] = {}
-    for _, seen in history.of(StateSeen):
-        if seen.moment == "entered":
-            found.setdefault(AttemptRank(seen.attempt, seen.rank), seen)
-    return found
+    entered = [seen for _, seen in history.of(StateSeen) if seen.moment == "entered"]
+    return {AttemptRank(seen.attempt, seen.rank): seen for seen in reversed(entered)}
 
 
 def _own(history: History, before: int) -> Index:

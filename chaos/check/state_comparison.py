@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from chaos.check.analysis import RunAnalysis
 from chaos.check.compare import Tally, compare
 from chaos.check.state_at_resume import group_of
 from chaos.check.state_snapshots import (
@@ -83,22 +84,22 @@ class StateComparison:
         return [a for a in self.differing if (*a.at[1:], a.due.name) == at]
 
 
-def compare_states(
-    kept: Iterable[tuple[int, StateSeen]],
-    reference: StateSnapshots,
-    *,
-    clean: Iterable[StateSeen],
-    unstable: frozenset[str],
-) -> StateComparison:
-    """Compare the state in surviving work with the baseline's, to the last bit.
+def states_of(analysis: RunAnalysis) -> StateComparison | None:
+    """Compare the state in surviving work with the baseline's; None where it need not be equal.
 
-    The control is `clean`: the states before the fault, and in further clean runs. Parts that are
-    `unstable` are known not to repeat.
+    The control is the state before the fault, and in further clean runs.
     """
-    control = Tally.of(_control(clean, reference), _same)
-    out = unstable.union(part for pair in control.differing for _, part in [pair.name])
+    if analysis.reference is None or not analysis.allowance.is_exact:
+        return None
+    reference, lineage = analysis.reference.snapshots, analysis.run.lineage
+    before = [seen for number, seen in analysis.run.snapshots.all if number < analysis.began]
+    others = (seen for tables in analysis.repeats for _, seen in tables.snapshots.all)
+    control = Tally.of(_control([*before, *others], reference), _same)
+    out = analysis.unstable | {pair.due.name for pair in control.differing}
     pairs, missing = list[PartPair](), set[str]()
-    for number, seen in kept:
+    for number, seen in analysis.run.snapshots.all:
+        if seen.attempt in analysis.resized or not lineage.survives(seen):
+            continue
         for ours, due in counterparts(seen, reference.by_place.get(place_of(seen))):
             if is_rng(due.name) or due.name in out:
                 continue

@@ -20,6 +20,8 @@ from chaos.model.scenario import Profile
 NOISY_PART = 0.25
 
 Found: TypeAlias = dict[int, dict[Key, list[float]]]
+# The series of a value, its position there, its key in all runs, and the number if it is one.
+_Value: TypeAlias = tuple[str, tuple[float, ...], Key, float | None]
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,11 @@ class Bands:
         sizes = _common([_sizes(snapshots) for _, snapshots in runs])
         kinds = (losses, metrics, sizes)
         compared = Compared.of(series for kind in kinds for series in kind.values())
-        of_losses, of_metrics, of_sizes = (_learnt(kind, compared) for kind in kinds)
+        # Series by series: the numbers of one name have much the same spread.
+        of_losses, of_metrics, of_sizes = (
+            dict(item for series in kind.values() for item in learn(series, compared).items())
+            for kind in kinds
+        )
         noisy = {str(name) for (_, name, _), b in of_metrics.items() if _part(b) > NOISY_PART}
         return cls(profile, len(runs), of_losses, of_metrics, of_sizes, frozenset(noisy))
 
@@ -125,11 +131,6 @@ class Allowance:
 EXACT = Allowance()
 
 
-def _learnt(kind: Mapping[str, Found], compared: Compared) -> dict[Key, Interval]:
-    """Return the bands series by series: the numbers of one name have much the same spread."""
-    return {key: band for series in kind.values() for key, band in learn(series, compared).items()}
-
-
 def _part(band: Interval) -> float:
     """Return the width of a band to one side, relative to its middle."""
     if not band.half:
@@ -137,42 +138,37 @@ def _part(band: Interval) -> float:
     return band.half / abs(band.middle) if band.middle else math.inf
 
 
-def _losses(lineage: Lineage) -> Iterator[tuple[str, tuple[float, ...], Key, float]]:
+def _losses(lineage: Lineage) -> Iterator[_Value]:
     for step in lineage.all_steps():
+        at = step.epoch, step.step
         for index, loss in enumerate(step.losses or ()):
-            value = as_number(loss)
-            if value is not None:
-                yield "", (step.epoch, step.step), (step.rank, step.epoch, step.step, index), value
+            yield "", at, (step.rank, *at, index), as_number(loss)
 
 
-def _metrics(commits: Iterable[Commit]) -> Iterator[tuple[str, tuple[float, ...], Key, float]]:
+def _metrics(commits: Iterable[Commit]) -> Iterator[_Value]:
     for commit in commits:
         for rank, record in enumerate(commit.metrics):
             for name, metric in flat(record):
-                value = as_number(metric)
-                if value is not None:
-                    yield name, (commit.epoch,), (commit.epoch, name, rank), value
+                yield name, (commit.epoch,), (commit.epoch, name, rank), as_number(metric)
 
 
-def _sizes(snapshots: StateSnapshots) -> Iterator[tuple[str, tuple[float, ...], Key, float]]:
+def _sizes(snapshots: StateSnapshots) -> Iterator[_Value]:
     for place, seen in snapshots.by_place.items():
-        _, epoch, step, moment = place
+        at = place.epoch, place.step, MOMENTS.index(place.moment)
         for part in seen.components:
-            if isinstance(part.size, float):
-                at = (epoch, step, MOMENTS.index(moment))
-                yield part.name, at, (*place, part.name), part.size
+            size = part.size if isinstance(part.size, float) else None
+            yield part.name, at, (*place, part.name), size
 
 
-def _common(
-    runs: Sequence[Iterable[tuple[str, tuple[float, ...], Key, float]]],
-) -> dict[str, Found]:
+def _common(runs: Sequence[Iterable[_Value]]) -> dict[str, Found]:
     """Return the numbers that all runs have, by series and position."""
     values: dict[Key, list[float]] = {}
     where: dict[Key, tuple[str, tuple[float, ...]]] = {}
     for run in runs:
         for series, position, key, value in run:
-            values.setdefault(key, []).append(value)
-            where[key] = (series, position)
+            if value is not None:
+                values.setdefault(key, []).append(value)
+                where[key] = (series, position)
     # A number that one clean run lacks has no band, and so allows nothing.
     shared = [key for key, found in values.items() if len(found) == len(runs)]
     order = {position: n for n, position in enumerate(sorted({where[key][1] for key in shared}))}

@@ -16,7 +16,7 @@ from chaos.check.result import (
     own_check,
 )
 from chaos.check.state_at_resume import SHIPPED, group_of
-from chaos.check.state_comparison import StateComparison, compare_states
+from chaos.check.state_comparison import StateComparison, states_of
 from chaos.check.values import NumberPair
 from chaos.model.launcher import LauncherWords
 from chaos.model.verdict import Anomaly, CheckResult
@@ -77,23 +77,6 @@ def check_trajectory(analysis: RunAnalysis) -> CheckResult:
         evidence=compared,
         summary=_summary(analysis, comparison, states),
         measures={**_measures(comparison), **_of_states(states), **_hidden(analysis, comparison)},
-    )
-
-
-def states_of(analysis: RunAnalysis) -> StateComparison | None:
-    """Compare the state in surviving work; None where it need not be equal."""
-    if analysis.reference is None or not analysis.allowance.is_exact:
-        return None
-    seen, others = analysis.run.snapshots, (tables.snapshots for tables in analysis.repeats)
-    survives, resized = analysis.run.lineage.survives, analysis.resized
-    return compare_states(
-        [(n, state) for n, state in seen.all if survives(state) and state.attempt not in resized],
-        analysis.reference.snapshots,
-        clean=[
-            *(state for number, state in seen.all if number < analysis.began),
-            *(state for other in others for _, state in other.all),
-        ],
-        unstable=analysis.unstable,
     )
 
 
