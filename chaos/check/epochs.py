@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from chaos.check.analysis import RunAnalysis, RunTables
 from chaos.check.attempt import Commit, Start
-from chaos.check.restarts import RepeatedSteps, Restart, surplus_steps
+from chaos.check.restarts import RepeatedSteps, Restart
 from chaos.check.result import conclude, inconclusive, nothing_due, own_check, without_restart
 from chaos.model.launcher import LauncherWords
 from chaos.model.verdict import Anomaly, CheckResult
@@ -123,7 +123,7 @@ def _wrong_first_epochs(
         rank, epoch = start.rank, start.epoch
         steps = restart.attempt.steps_of(rank, epoch)
         due = reference.lineage.count(rank, epoch) - start.step
-        more = surplus_steps(restart, start, reference.lineage)
+        more = len(steps) - due
         if more == 0 or (more < 0 and not _is_whole(restart, start, analysis)):
             continue
         lost = restart.lost_steps.get(rank, 0)

@@ -26,12 +26,17 @@ def own_files(analysis: RunAnalysis, restart: Restart) -> Iterator[Anomaly]:
 
     Nothing where Ray keeps the job's checkpoints, or no step was made.
     """
-    reference = analysis.reference
-    ray_keeps = reference is not None and any(c.checkpoint for c in reference.lineage.commits)
-    if analysis.run.keeps_own_files and not ray_keeps and restart.attempt.first_steps:
+    if resumes_from_own_files(analysis) and restart.attempt.first_steps:
         sources = _Sources(analysis, restart)
         found = next(sources.older(), None) if sources.loads else sources.from_scratch()
         yield from () if found is None else (found,)
+
+
+def resumes_from_own_files(analysis: RunAnalysis) -> bool:
+    """Return whether the job keeps what it resumes from itself, and Ray none of it."""
+    reference = analysis.reference
+    ray_keeps = reference is not None and any(c.checkpoint for c in reference.lineage.commits)
+    return analysis.run.keeps_own_files and not ray_keeps
 
 
 def took_all_there_was(analysis: RunAnalysis, restart: Restart) -> bool:

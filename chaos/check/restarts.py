@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from chaos.check.attempt import Attempt, Commit, Decision, Start
+from chaos.check.attempt import Attempt, Commit, Decision
 from chaos.check.injections import Injection
 from chaos.check.lineage import Lineage
 from chaos.model.history import History
@@ -129,12 +129,6 @@ class RepeatedSteps:
     since: int
 
 
-def surplus_steps(restart: Restart, start: Start, reference: Lineage) -> int:
-    """Return the number of surplus steps of a rank in the first epoch after a restart."""
-    steps = restart.attempt.steps_of(start.rank, start.epoch)
-    return len(steps) - (reference.count(start.rank, start.epoch) - start.step)
-
-
 def repeated_steps(restarts: Iterable[Restart], reference: Lineage) -> Iterator[RepeatedSteps]:
     """Yield the steps that a source may hand out again: at most as many as were discarded.
 
@@ -142,7 +136,8 @@ def repeated_steps(restarts: Iterable[Restart], reference: Lineage) -> Iterator[
     """
     for restart in restarts:
         for rank, start in sorted(restart.attempt.starts.items()):
-            more = surplus_steps(restart, start, reference)
+            steps = restart.attempt.steps_of(rank, start.epoch)
+            more = len(steps) - (reference.count(rank, start.epoch) - start.step)
             # More than were discarded would be samples that had survived: those are trained twice
             # for good.
             if restart.attempt.steps and 0 < more <= restart.lost_steps.get(rank, 0):

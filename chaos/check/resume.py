@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from chaos.check.analysis import RunAnalysis
 from chaos.check.attempt import Commit, Start
 from chaos.check.files import Save, is_own, place_of
-from chaos.check.own_saves import beyond_sight, own_files
+from chaos.check.own_saves import beyond_sight, own_files, resumes_from_own_files
 from chaos.check.restarts import Restart
 from chaos.check.result import conclude, own_check, without_restart
 from chaos.check.state_at_resume import group_of
@@ -77,11 +77,9 @@ def _was_saved(analysis: RunAnalysis, restart: Restart, *, before: int) -> bool:
     """
     if restart.newest is not None:
         return True
-    reference = analysis.reference
-    ray_keeps = reference is not None and any(c.checkpoint for c in reference.lineage.commits)
-    if ray_keeps or not analysis.run.keeps_own_files:
-        return False
-    return any(save.place > START for save in analysis.run.files.published(before=before))
+    return resumes_from_own_files(analysis) and any(
+        save.place > START for save in analysis.run.files.published(before=before)
+    )
 
 
 def _is_from_scratch(analysis: RunAnalysis, attempt: int, start: Start) -> bool:
