@@ -15,7 +15,7 @@ from chaos.audit.plans import args_for
 from chaos.cli.documents import writable
 from chaos.cli.options import StartedBy, Words, launcher_with_a_note
 from chaos.errors import UsageError
-from chaos.model.launcher import FACTS, USUAL, Launcher
+from chaos.model.launcher import FACTS, Launcher, line_of_job
 from chaos.report.screen import screen
 from chaos.run.shown import shown
 from chaos.scenario_file.load import load_scenario
@@ -105,7 +105,7 @@ def first_scenario(script: str, arguments: list[str], *, workers: int, launcher:
         epoch=1,
         step=1,
         rank=workers - 1,
-        launcher="" if launcher == USUAL else f"  launcher: {launcher}\n",
+        launcher=line_of_job(launcher),
         retries=FACTS[launcher].words.retries,
     )
 

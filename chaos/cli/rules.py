@@ -38,7 +38,7 @@ class Instead(NamedTuple):
     why: str
 
 
-class Option(NamedTuple):
+class GivenOption(NamedTuple):
     """One option of a command, in this call."""
 
     name: str
@@ -64,7 +64,7 @@ def refuse_contradictions(command: Callable[..., object], params: Mapping[str, A
                 raise UsageError(rule.problem, rule.hint, place=option.name)
 
 
-def _is_broken(rule: NotWith, option: Option, other: Option) -> bool:
+def _is_broken(rule: NotWith, option: GivenOption, other: GivenOption) -> bool:
     is_there = other.value in rule.values if rule.values else other.is_given
     return is_there and (rule.unless is None or option.value != rule.unless)
 
@@ -83,7 +83,9 @@ def refuse_others_options(
             raise _not_taken(name, option, FACTS[option.value], facts)
 
 
-def _not_taken(name: str, option: Option, taker: LauncherFacts, facts: LauncherFacts) -> UsageError:
+def _not_taken(
+    name: str, option: GivenOption, taker: LauncherFacts, facts: LauncherFacts
+) -> UsageError:
     why = "".join(f": {rule.why}" for rule in option.rules if isinstance(rule, Instead))
     problem = f"{name} is for scripts that {taker.name} starts{why}"
     but = f"if {taker.name} starts the script"
@@ -94,13 +96,13 @@ def _not_taken(name: str, option: Option, taker: LauncherFacts, facts: LauncherF
     return UsageError(problem, hint, place=option.name)
 
 
-def options_of(command: Callable[..., object], params: Mapping[str, Any]) -> dict[str, Option]:
+def options_of(command: Callable[..., object], params: Mapping[str, Any]) -> dict[str, GivenOption]:
     """Return the options of a command by parameter."""
-    found, hints = dict[str, Option](), get_type_hints(command, include_extras=True)
+    found, hints = dict[str, GivenOption](), get_type_hints(command, include_extras=True)
     for name, parameter in inspect.signature(command).parameters.items():
         stated = get_args(hints.get(name))
         for info in stated:
             if isinstance(info, OptionInfo):  # its name is where, without `Annotated`, a default is
                 known = str(info.default)
-                found[name] = Option(known, params.get(name), parameter.default, stated)
+                found[name] = GivenOption(known, params.get(name), parameter.default, stated)
     return found

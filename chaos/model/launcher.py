@@ -156,3 +156,8 @@ def launcher_named(name: object) -> Launcher:
     In an event of a call, a launcher that is a command names itself as the trainer.
     """
     return next((launcher for launcher in FACTS if launcher == name), USUAL)
+
+
+def line_of_job(launcher: Launcher) -> str:
+    """Return the line of a scenario's `job` that names a launcher; none for the usual one."""
+    return "" if launcher == USUAL else f"  launcher: {launcher}\n"
