@@ -153,12 +153,13 @@ def couplings(files: Mapping[Path, Measured]) -> str:
     ]
     names = Counter(name for file in files.values() for name in file.classes)
     counts = {
+        "lines that are no comment": sum(file.lines - file.comments for file in files.values()),
         "launcher questions": sum(file.launcher_questions for file in outside),
         "class names defined more than once": sum(count > 1 for count in names.values()),
         "hand-made tuples": sum(file.bare_tuples for file in files.values()),
     }
     head = "| | |\n| --- | --: |\n"
-    return head + "\n".join(f"| {what} | {count} |" for what, count in counts.items())
+    return head + "\n".join(f"| {what} | {count:,} |" for what, count in counts.items())
 
 
 def _module(path: Path, folder: Path) -> str:
