@@ -49,7 +49,8 @@ class GivenOption(NamedTuple):
     @property
     def is_given(self) -> bool:
         """Whether it asks for something."""
-        return self.value not in (None, False, [], self.default)
+        is_empty = self.value is None or self.value is False or self.value == []
+        return not is_empty and self.value != self.default  # 0 is a number that somebody gave
 
 
 def refuse_contradictions(command: Callable[..., object], params: Mapping[str, Any]) -> None:

@@ -146,7 +146,7 @@ def _cut(lines: Sequence[Line], most: int | None, label: str = "") -> tuple[Line
 def in_words(verdict: Verdict, *, brief: bool = False) -> str:
     """Return the verdict for display: its word, and whether it was expected."""
     if verdict.is_news:
-        return "pass: fixed?"
+        return f"{verdict.status}: fixed?"
     if verdict.status != "pass":
         expected = "expected" if brief else "as the scenario expects"
         return f"{verdict.status}, {expected}" if verdict.as_expected else verdict.status

@@ -32,6 +32,7 @@ def command(
         ({"place": "here", "trace": True}, None),
         ({"jobs": 2, "trace": True}, "no jobs"),
         ({"jobs": 1, "trace": True}, None),
+        ({"jobs": 0, "trace": True}, "no jobs"),  # 0 is a number that was given
         ({"jobs": 2}, None),
         ({"by": "steps", "jobs": 3}, "never three"),
         ({"by": "steps", "jobs": 2}, None),
