@@ -82,10 +82,11 @@ class LaunchedRun(ABC, Generic[Driver]):
         self._begin()
         interrupted = True
         try:
-            if self.prepare():
-                with self.controller():
+            is_ready = self.prepare()
+            with self.controller() if is_ready else contextlib.nullcontext():
+                if is_ready:
                     self.watch()
-            interrupted = False
+                interrupted = False
         finally:
             with contextlib.ExitStack() as closing:  # the journal ends, even if cleaning up raises
                 closing.callback(self._end, interrupted=interrupted)

@@ -19,20 +19,16 @@ def living(pid: int) -> list[psutil.Process]:
 def end_all(pid: int) -> None:
     """Kill a process, and then all below it, so that it cannot start more meanwhile."""
     below = living(pid)
-    try:
+    with contextlib.suppress(psutil.NoSuchProcess):
         kill(psutil.Process(pid))
-    except psutil.NoSuchProcess:
-        return
     for process in below:
         kill(process)
 
 
 def kill(process: psutil.Process) -> None:
-    """Kill a process that may be gone already."""
-    try:
+    """Kill a process that may be gone already, or be another user's, which a job may start."""
+    with contextlib.suppress(psutil.Error):
         process.kill()
-    except psutil.NoSuchProcess:
-        return
 
 
 def _is_alive(process: psutil.Process) -> bool:

@@ -93,7 +93,7 @@ def test_a_right_job_of_a_framework_survives_an_audit(job: str, tmp_path: Path) 
     ("job", "words"),
     [
         ("tunes", "runs trials of Ray Tune"),
-        ("streams", "the job uses Ray Data (`ray.data.from_items`, streams.py:"),
+        ("streams", "the job uses Ray Data (`ray.data.from_items`, tests/forked/jobs/streams.py:"),
         ("tensorflow_early", "computes with TensorFlow before its fit()"),
     ],
 )

@@ -527,6 +527,41 @@ def test_a_call_that_raises_is_none_of_a_step(training: Any) -> None:
     assert job.step() == ["b"]
 
 
+def test_a_call_that_returns_nothing_while_an_error_is_handled_did_not_raise(training: Any) -> None:
+    class Keeping(Net):  # it keeps its loss itself
+        def forward(self, x: Any, scale: Any = None) -> None:
+            self.loss = super().forward(x, scale).sum()
+
+    job = training(Keeping())
+    job.net(batch("c"))
+    job.net.loss.backward()
+    assert job.step() == ["c"]
+
+    try:
+        raise MemoryError  # noqa: TRY301 - it is being handled as the net is called
+    except MemoryError:
+        job.net(batch("a"))  # once more, after the memory was freed
+    job.net.loss.backward()
+
+    assert job.step() == ["a"]
+
+
+def test_a_root_that_calls_itself_is_followed_call_by_call(training: Any) -> None:
+    class Twice(Net):
+        def forward(self, x: Any, scale: Any = None) -> Any:
+            inner = self(torch.full((1, 3), float(ord("b")))) if x[0, 0] == ord("a") else 0.0
+            return super().forward(x, scale) + inner
+
+    job = training(Twice())
+    job.net(batch("c")).sum().backward()
+    assert job.step() == ["c"]
+
+    job.net(batch("a"))  # left out, with the call in it
+    job.net(batch("d")).sum().backward()
+
+    assert job.step() == ["d"]
+
+
 @pytest.mark.parametrize("use_reentrant", [True, False])
 def test_a_call_that_is_recomputed_is_of_the_step(training: Any, use_reentrant: bool) -> None:
     job = training()

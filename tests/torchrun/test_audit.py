@@ -135,5 +135,6 @@ def test_options_of_rays_are_refused(tmp_path: Path, options: list[str], named: 
     done = chaos("audit", str(JOBS / "ddp.py"), *options, folder=tmp_path)
 
     assert done.code == 3
-    assert f"{named} needs Ray Train" in " ".join(done.err.split())
+    words = f"{named} ray" if named == "--backend" else named
+    assert f"{words} needs Ray Train" in " ".join(done.err.split())
     assert not [*tmp_path.iterdir()]

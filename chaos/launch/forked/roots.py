@@ -2,6 +2,7 @@
 
 import atexit
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 from chaos.launch.environment import HASH_SEED
@@ -11,6 +12,7 @@ from chaos.processes.forks import ForkingProcess, KeptWarm
 from chaos.run import leavings
 
 ROOTS = KeptWarm()
+_sweep = cache(leavings.sweep)  # folders that killed harnesses have left behind: once
 
 
 def root_for(plan: Plan, *, log: Path, hash_seed: str = HASH_SEED) -> ForkingProcess:
@@ -22,7 +24,7 @@ def root_for(plan: Plan, *, log: Path, hash_seed: str = HASH_SEED) -> ForkingPro
     """
 
     def start() -> ForkingProcess:
-        leavings.sweep()  # folders that killed harnesses have left behind
+        _sweep()
         command, env = ["-m", "chaos.launch.forked.root"], zygote_env(plan, hash_seed)
         return ForkingProcess(command, env=env, cwd=plan.cwd, log=log)
 

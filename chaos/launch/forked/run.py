@@ -3,7 +3,7 @@
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import psutil
@@ -68,12 +68,10 @@ class ForkedRun(LocalRun[int, ProcessWorld]):
         self._lanes.append(self.lane_of(self.zygote))
         return True
 
-    @contextlib.contextmanager
-    def controller(self) -> Iterator[None]:
-        """Serve the gates, with an eye on the memory that all runs here share."""
-        watching = self._memory.watching(self.descendants, lambda: self.world.driver)
-        with watching, super().controller():
-            yield
+    def execute(self) -> str | None:
+        """Carry out the plan, where all runs here see how much memory its processes take."""
+        with self._memory.watching(self.descendants, lambda: self.world.driver):
+            return super().execute()
 
     def start_driver(self) -> int:
         """Ask the lane for a driver; return its pid. After the first one, the script starts anew.

@@ -28,7 +28,7 @@ def mark_of(optimizers: Iterable[Any]) -> tuple[int, ...] | None:
     parameter_groups = [group["params"] for o in optimizers for group in o.param_groups]
     for parameters in parameter_groups:
         for parameter in parameters:
-            if (gradient := parameter.grad) is not None:
+            if (gradient := getattr(parameter, "grad", None)) is not None:
                 return id(gradient), gradient._version  # noqa: SLF001 - torch has no public name
     return None if parameter_groups else ()
 

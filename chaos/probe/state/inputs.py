@@ -75,6 +75,8 @@ class Call:
     ) -> None:
         self.number, self.arguments, self.owner = number, arguments, owner
         self._reached = reached
+        # The error that the job handles as it calls, by its id: it would hold the job's frames.
+        self._handled = id(sys.exc_info()[1])
         self.is_running = True
         self.has_nodes = self.is_over = False
 
@@ -83,7 +85,7 @@ class Call:
         self.is_running = False
         if self.is_over:  # a step within the call has counted it
             return
-        if outputs is None and sys.exc_info()[1] is not None:
+        if outputs is None and id(sys.exc_info()[1]) != self._handled:
             self.is_over = True  # it raised; a batch may be too large, or broken
         elif not _is_in_transform():
             for node in set(_nodes(outputs)):

@@ -215,27 +215,28 @@ class RootHook:
         self._failed = failed
         self._owner = owner
         self._pid = os.getpid()
-        self._begun: Begun | None = None  # a call that has not returned
+        # Calls that have not returned, the innermost last: a root may call itself.
+        self._begun: list[Begun | None] = []
 
     def __call__(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Pass on a call in training, and that there is one in evaluation without gradients."""
         torch = sys.modules["torch"]
         if torch.compiler.is_compiling() or os.getpid() != self._pid:
             return
-        self._begun = None
+        self._begun.append(None)
         has_gradients = torch.is_grad_enabled()
         if not module.training and not has_gradients and _is_trainable(module):
             self._validates()  # may raise an injected error, which is meant for the job
         if not module.training or not has_gradients:
             return
         try:
-            self._begun = self._called(args, kwargs, self._owner)
+            self._begun[-1] = self._called(args, kwargs, self._owner)
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
             self._failed("inputs", error)
 
     def returned(self, outputs: Any) -> None:  # whatever a module returns
         """Pass on what the call returned, if it is one in training."""
-        begun, self._begun = self._begun, None
+        begun = self._begun.pop() if self._begun else None
         if begun is None:
             return
         try:
