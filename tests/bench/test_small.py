@@ -49,6 +49,7 @@ def test_every_place_of_a_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "exhaustive: 1 kill points" in capsys.readouterr().out
 
 
+@pytest.mark.nightly
 def test_the_cost_of_watching(
     small: Small, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -87,6 +88,7 @@ def test_places_that_share_runs(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "times as long" in capsys.readouterr().out
 
 
+@pytest.mark.nightly
 def test_more_processors(small: Small, capsys: pytest.CaptureFixture[str]) -> None:
     small(lanes, PLACES=1, RUNS=300)
 
