@@ -220,7 +220,7 @@ def _in_order(ours: Lineage, theirs: Lineage, reports_apart: str) -> Repetition:
     pairs = [
         (step, due)
         for rank in theirs.ranks
-        # What such runs have in common is how many steps a rank has made in all.
+        # Epochs by the clock differ; the number of steps that a rank has made in all does not.
         for step, due in zip(_steps(ours, rank), _steps(theirs, rank), strict=False)
     ]
     losses = [(step.losses or (), due.losses or ()) for step, due in pairs]

@@ -12,7 +12,7 @@ from chaos.plan.make import make_plan
 from chaos.scenario_file.load import load_scenario
 from chaos.scenario_file.text import scenario_text
 
-# What is expected of the run with the faults is expected of its reproduction as well.
+# The expectations of the run with the faults that hold for its reproduction as well.
 _KEPT = ("band", "align", "accept", "sampling", "loss_tolerance", "ignore_metrics")
 
 

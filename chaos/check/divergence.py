@@ -77,8 +77,8 @@ def _digits(value: Value) -> str:
 
 def no_control(analysis: RunAnalysis, comparison: NumberComparison) -> str | None:
     """Return why other losses prove nothing: nothing shows that the job repeats itself."""
-    # What the run computed before its first fault is the control (docs/notes, 2). If it is not the
-    # baseline's, nothing that differs later is the fault's; if there is none, that cannot be known.
+    # The numbers before the run's first fault are the control (docs/notes, 2). If they are not the
+    # baseline's, nothing that differs later is the fault's; without any, that cannot be known.
     # A wide band is no control either: a defect of a few percent would lie within it, and five runs
     # do not show the tails of a sixth.
     control = comparison.control

@@ -115,8 +115,8 @@ class Files:
         found: dict[AttemptRank, list[tuple[int, FileLoaded]]] = {}
         for number, e in self.history.of(FileLoaded):
             reader = AttemptRank(e.attempt, e.rank)
-            # What a rank reads after its first step is data or an evaluation, and says nothing of
-            # its resume.
+            # A file that a rank reads after its first step is data, or for an evaluation: it says
+            # nothing of the resume.
             if number < self._first_steps.get(reader, math.inf):
                 found.setdefault(reader, []).append((number, e))
         return found

@@ -100,8 +100,8 @@ _NEED_PLACES = _NEED_EQUAL_STEPS | {
     artifacts.ARTIFACTS,
     progress.LOST_WORK,
 }
-# What each check's evidence comes from, if not from the workers: reports and commits, or a
-# cluster's notices and the trials of Ray Tune. Of a launcher without that, none is due.
+# The source of each check's evidence, if it is not the workers: reports and commits, or a
+# cluster's notices and the trials of Ray Tune. Under a launcher without it, none is due.
 NEEDS: Mapping[str, Part] = {
     metrics.SELECTION: "reports",
     metrics.METRICS: "reports",

@@ -198,7 +198,7 @@ def _standing(commits: list[Commit], attempt: Attempt, place: Place) -> list[Com
     kept = [c for c in commits if c.epoch < place.epoch or c.number <= last]
     if not attempt.commits:
         return kept
-    # What it reports itself takes the place of what was reported before.
+    # Its own reports take the place of earlier ones of the same epochs.
     until = max(place.epoch, min(commit.epoch for commit in attempt.commits))
     return [c for c in kept if c.epoch < until]
 

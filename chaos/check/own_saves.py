@@ -151,9 +151,9 @@ class _Sources:
         starts = attempt.starts.values()
         if not all(start.place == START for start in starts):
             return None
-        # What the ranks found as they began is the evidence, and not what was written before: it
-        # may have been removed since, be copied elsewhere later, or lie on the disk of a node that
-        # is gone. Each of these is a sentence of its own below.
+        # The files that the ranks found as they began are the evidence, not those written before:
+        # these may have been removed since, be copied elsewhere later, or lie on the disk of a node
+        # that is gone. Each of these is a sentence of its own below.
         left = self.files.left_last(self._index, before=self.since)
         newest = self._newest_of(self.there or left)
         head = f"attempt {attempt.index} started from scratch"

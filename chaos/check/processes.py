@@ -72,8 +72,8 @@ def check_single_writer(analysis: RunAnalysis) -> CheckResult:
 
 
 def _one_at_a_time(analysis: RunAnalysis, drivers: TwoDrivers) -> str:
-    # What the other driver did is hidden from all checks, its end with it. So it is said here, or a
-    # verdict would look as if there had been one driver.
+    # The other driver's events are hidden from all checks, its end with them. So it is said here,
+    # or a verdict would look as if there had been one driver.
     other = "first" if drivers.leads else "second"
     left_out = (analysis.history[n].what for n in sorted(drivers.hidden))
     ends = [what.code for what in left_out if isinstance(what, DriverExited)]

@@ -95,8 +95,8 @@ class LocalRun(LaunchedRun[Driver], Generic[Driver, World]):
             for end in self.ends_after():
                 closing.callback(end)
             self._search_leftovers()
-            if self.confines is not None:  # no process of the run is left that could write
-                settle(self.address, self.confines, self.journal)
+            if (confines := self.confines) is not None:  # no process is left that could write
+                settle(self.address, confines, self.journal)
 
     def _search_leftovers(self) -> None:
         """Wait a little for the run's processes to end, record those that do not, end them."""
