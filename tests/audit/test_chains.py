@@ -176,7 +176,7 @@ def test_a_right_job_is_answered_by_far_fewer_runs(tmp_path: Path) -> None:
     assert len(of_run) == card.run_count
     assert card.shared == sum(of_run[run.number] > 1 for run in card.runs) > 0
     assert {run.attempts for run in card.runs if of_run[run.number] > 1} <= {2, 3, 4}
-    assert "Each fault was injected in a run of its own" not in render_card(card)
+    assert "Each place was tried in a run of its own" not in render_card(card)
 
 
 def test_what_only_several_resumes_show_is_a_finding_of_its_own(tmp_path: Path) -> None:
