@@ -55,7 +55,7 @@ AllowFaultsOn = Annotated[
     typer.Option(
         "--allow-faults-on",
         metavar="HOST:PORT",
-        help="Allow faults on this cluster; it must repeat --address.",
+        help="Allow faults on the running cluster at this address, which is the job's.",
     ),
 ]
 AllowNodeLoss = Annotated[

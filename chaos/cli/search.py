@@ -22,7 +22,6 @@ from chaos.audit.terminal import AuditDisplay
 from chaos.cli.audit import (
     AllowWrites,
     Fit,
-    Limit,
     Script,
     Workers,
     confined,
@@ -31,7 +30,15 @@ from chaos.cli.audit import (
     refuse_without_extra,
 )
 from chaos.cli.documents import Document, Format, Output
-from chaos.cli.options import REPORTS, Reports, Seed, StartedBy, Words, launcher_with_a_note
+from chaos.cli.options import (
+    REPORTS,
+    Reports,
+    Seed,
+    StartedBy,
+    Words,
+    launcher_with_a_note,
+    seconds,
+)
 from chaos.errors import MissingExtraError, UsageError
 from chaos.launch.open import open_launcher
 from chaos.model.launcher import FACTS
@@ -50,6 +57,15 @@ if TYPE_CHECKING:
 # Where neither a time nor a number of runs is asked for; a search has no end of its own.
 SEARCH_S = 300.0
 
+Limit = Annotated[
+    float | None,
+    typer.Option(
+        "--time-limit",
+        parser=seconds,
+        metavar="TIME",
+        help="Time limit, such as 90s or 5m. Default: 300s; none with --max-runs.",
+    ),
+]
 MaxRuns = Annotated[
     int | None, typer.Option("--max-runs", min=1, metavar="N", help="Stop after N plans.")
 ]

@@ -11,13 +11,17 @@ DOCUMENTS = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
     ROOT / "SECURITY.md",
-    ROOT / "scenarios/README.md",
+    ROOT / "reports/README.md",
+    *sorted((ROOT / "scenarios").rglob("*.md")),
     ROOT / "tests/README.md",
+    ROOT / "tests/corpus/README.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 PROGRAMS = ("chaos", "pytest", "make", "pip", "python")
 _FENCE = re.compile(r"^```(.*)\n((?:.*\n)*?)```$", re.MULTILINE)
 _INLINE = re.compile(r"`(?:\.venv/bin/)?((?:chaos|make) [^`]+)`")
+_CODE = re.compile(r"`([^`]+)`")
+_OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,22 @@ def inline_commands() -> list[Command]:
         for document in DOCUMENTS
         for found in _INLINE.finditer(_FENCE.sub("", document.read_text(encoding="utf-8")))
     ]
+
+
+def options_in(text: str) -> list[str]:
+    """Return the long options that a text names, without their values."""
+    return _OPTION.findall(text)
+
+
+def inline_options() -> dict[str, str]:
+    """Return a document for each long option that the prose names, notes of old days left out."""
+    return {
+        option: str(document.relative_to(ROOT))
+        for document in DOCUMENTS
+        if document.parent.name != "notes"  # which are not rewritten
+        for span in _CODE.findall(_FENCE.sub("", document.read_text(encoding="utf-8")))
+        for option in options_in(span)
+    }
 
 
 def block_of(page: str, language: str, begins: str) -> str:

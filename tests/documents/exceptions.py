@@ -88,3 +88,20 @@ READERS_OWN = {
     "nobody.chaos.yaml": "docs/writing-a-fault.md",
     "guilty.chaos.yaml": "docs/writing-a-check.md",
 }
+
+# Options that the documents and the help name, and that are not chaos's: whose they are.
+OTHERS_OPTIONS = {
+    "--api-key": "a job's",
+    "--block": "ray start's",
+    "--dist": "pytest-xdist's",
+    "--epochs": "a job's",
+    "--events": "tests.bench.judging's",
+    "--max-restarts": "torchrun's",
+    "--minutes": "tests.tools.validate_forecast's",
+    "--nnodes": "torchrun's",
+    "--ray": "tests.bench's",
+    "--rdzv-conf": "torchrun's",
+    "--resume": "a job's",
+    "--table": "tests.wild's",
+    "--tries": "tests.campaigns'",
+}

@@ -9,9 +9,26 @@ import typer
 
 from chaos.cli.commands import app
 from chaos.preflight.verdict import EXIT
-from tests.documents.blocks import DOCUMENTS, PROGRAMS, ROOT, Command, commands, inline_commands
+from chaos.pytest_plugin.options import Option
+from tests.documents.blocks import (
+    DOCUMENTS,
+    PROGRAMS,
+    ROOT,
+    Command,
+    commands,
+    inline_commands,
+    inline_options,
+    options_in,
+)
 from tests.documents.conftest import Desk
-from tests.documents.exceptions import DEAR, NOT_RUN, READERS_OWN, RUN_ELSEWHERE, SMALLER
+from tests.documents.exceptions import (
+    DEAR,
+    NOT_RUN,
+    OTHERS_OPTIONS,
+    READERS_OWN,
+    RUN_ELSEWHERE,
+    SMALLER,
+)
 
 CHAOS: Any = typer.main.get_command(app)
 EVERY = commands()
@@ -57,9 +74,35 @@ def test_a_command_in_the_prose_is_known_with_its_options(command: str) -> None:
         assert name in {option for each in CHAOS.params for option in each.opts}
         return
     assert name in CHAOS.commands, name
-    options = {option for each in CHAOS.commands[name].loaded.params for option in each.opts}
     own = rest[: rest.index("--")] if "--" in rest else rest
-    assert {word for word in own if word.startswith("-")} <= options
+    assert {word for word in own if word.startswith("-")} <= options_of(name)
+
+
+def options_of(name: str) -> set[str]:
+    """Return the options of a command."""
+    params = CHAOS.commands[name].loaded.params
+    return {option for each in params for option in (*each.opts, *each.secondary_opts)}
+
+
+def test_every_option_that_the_prose_names_is_one_of_a_commands() -> None:
+    shown = inline_options()
+    known = {*Option, *(option for name in CHAOS.commands for option in options_of(name))}
+
+    assert {name: at for name, at in shown.items() if name not in {*known, *OTHERS_OPTIONS}} == {}
+    assert not known & {*OTHERS_OPTIONS}
+    assert {*OTHERS_OPTIONS} <= {*shown}
+
+
+@pytest.mark.parametrize("name", CHAOS.commands)
+def test_the_help_of_a_command_names_no_option_that_it_lacks(name: str) -> None:
+    command = CHAOS.commands[name].loaded
+    texts = [command.help or "", *(str(getattr(each, "help", "")) for each in command.params)]
+    known = {*OTHERS_OPTIONS, *options_of(name)}
+    for text in texts:
+        for other in re.findall(r"`chaos ([\w-]+)", text):  # named with its own options
+            known |= options_of(other)
+
+    assert [option for text in texts for option in options_in(text) if option not in known] == []
 
 
 def test_every_exception_is_still_shown_and_has_its_test() -> None:
