@@ -15,7 +15,15 @@ from chaos.check.result import (
     own_check,
     without_restart,
 )
-from chaos.check.time_limits import Pause, StallLimit, TimeLimit, for_recovery, last_sign, pauses
+from chaos.check.time_limits import (
+    Pause,
+    StallLimit,
+    TimeLimit,
+    for_recovery,
+    last_sign,
+    pauses,
+    start_s,
+)
 from chaos.model.event import GateReached, GateReleased, UploadBegun
 from chaos.model.places import Place
 from chaos.model.verdict import Anomaly, CheckResult
@@ -354,7 +362,10 @@ def check_terminates(analysis: RunAnalysis) -> CheckResult:
     The promise that it terminates. A run at its limit is hung, or retries for ever (a snapshot that
     is cut short can never be read again; a budget that is not kept, ray-project/ray#29553).
     Inconclusive where the run was interrupted, where chaos still held a rank, and where it was
-    still training and clean runs differ in their number of epochs.
+    still training and clean runs differ in their number of epochs. So is a run on a slow machine:
+    it had been quiet at its limit for no longer than at a start or a restart before, which took a
+    tenth of the limit or more; all its restarts are those of faults, and it trained no epoch beyond
+    the baseline's.
     """
     ending = analysis.run.ending
     if ending.deadline is not None:
@@ -369,6 +380,13 @@ def check_terminates(analysis: RunAnalysis) -> CheckResult:
                 TERMINATES,
                 f"it was still training at its limit of {limit_s:g} s, and clean runs differ in "
                 "how many epochs they train",
+            )
+        if last is not None and _is_slow(analysis, limit_s, idle_s):
+            return inconclusive(
+                TERMINATES,
+                f"it was still going at its limit of {limit_s:g} s: the last progress was "
+                f"{last[1]}, {idle_s:.0f} s before, and starts took {_longest_wait_s(analysis):.0f}"
+                " s here; limits.run_s allows more",
             )
         message = f"hung: no progress was seen in {limit_s:g} s"
         if last is not None:
@@ -386,6 +404,27 @@ def check_terminates(analysis: RunAnalysis) -> CheckResult:
     return conclude(
         TERMINATES, doubts=doubts, evidence=1, summary="the run ended by itself, in time"
     )
+
+
+def _is_slow(analysis: RunAnalysis, limit_s: float, idle_s: float) -> bool:
+    """Return whether a run starts slowly, and was quiet at its limit no longer than in a start."""
+    # A clean run on a busy machine needed 60 s to its first step, and a run with three faults was
+    # at its limit 36 s after the last one: nothing shows that it would not have ended. One that
+    # restarts of itself, or trains on beyond its end, is not slow.
+    reference, restarts = analysis.reference, analysis.restarts
+    if reference is None or not all(restart.injections for restart in restarts):
+        return False
+    epochs = {epoch for _, epoch in reference.lineage.steps}
+    is_within = all(epoch in epochs for _, epoch in analysis.run.lineage.steps)
+    return is_within and max(idle_s, limit_s * STILL) <= _longest_wait_s(analysis)
+
+
+def _longest_wait_s(analysis: RunAnalysis) -> float:
+    """Return the longest start or recovery of this run and its baseline that came to an end."""
+    runs = [run for run in (analysis.run, analysis.reference) if run is not None]
+    took = [start_s(run.history, run.attempts) for run in runs]
+    took += [restart.phases.total_s for restart in analysis.restarts]
+    return max((seconds for seconds in took if seconds is not None), default=0.0)
 
 
 def held_by_us(analysis: RunAnalysis) -> int | None:
