@@ -52,7 +52,7 @@ from chaos.report.markdown import suite_in_markdown
 from chaos.report.outcome import FinishedRun, SuiteRow, row_of, without_verdict
 from chaos.report.sections import in_words
 from chaos.run.clock import Clock, seconds_since, stamp
-from chaos.run.directory import DRAWN, RunDirectory, create, fresh, room_in
+from chaos.run.directory import DRAWN, RunDirectory, create, fresh, in_reports, room_in
 from chaos.run.environment import decisive_versions, environment
 from chaos.run.job_code import digest_job_code
 from chaos.run.journal import read_history
@@ -125,7 +125,7 @@ class Harness:
         baseline = self.baseline(plan)
         refuse_other_steps(plan, baseline)
         name = f"{plan.seed}-{stamp(self.clock.wall_ns())}"
-        directory = create(self.reports / plan.slug, name, plan, environment(self.cwd))
+        directory = create(in_reports(self.reports, plan.slug), name, plan, environment(self.cwd))
         with room_in(directory):
             directory.save_baseline(baseline)
             self._write_drawn(plan, directory)
@@ -170,7 +170,9 @@ class Harness:
             self.console.print(f"  {op}", soft_wrap=True, markup=False)
 
     def _left_alone(self, plan: Plan, alone: Plan, digest: str) -> History:
-        directory = create(self.reports / BASELINES, digest, alone, environment(self.cwd))
+        directory = create(
+            in_reports(self.reports, BASELINES), digest, alone, environment(self.cwd)
+        )
         run = self._execute(directory.load_plan(), directory, None)
         if run.verdict.status != "pass":
             raise why_the_job_failed(plan, run, log=directory.logs / "driver.log")
@@ -330,7 +332,7 @@ def write_suite(reports: Path, rows: Sequence[SuiteRow], clock: Clock) -> Path:
     """Write a suite's page, JUnit file, Markdown and figures; return the page's path."""
     started = stamp(clock.wall_ns())
     with full_disk_told(shown(reports), "What each run came to is in its own folder."):
-        suite = RunDirectory(fresh(reports / "suites", started))
+        suite = RunDirectory(fresh(in_reports(reports, "suites"), started))
         folder = shown(suite.path)
         suite.write("junit.xml", render_junit(rows))
         suite.write("summary.md", suite_in_markdown(rows))

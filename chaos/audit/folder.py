@@ -23,7 +23,7 @@ from chaos.model.plan import Plan
 from chaos.report.html import render_run
 from chaos.report.outcome import FinishedRun
 from chaos.run.clock import Clock, seconds_since
-from chaos.run.directory import RunDirectory, create, room_in
+from chaos.run.directory import RunDirectory, create, in_reports, room_in
 from chaos.run.journal import read_history
 from chaos.run.ports import Backend
 from chaos.run.record_file import full_disk_told
@@ -42,7 +42,7 @@ class AuditFolder:
         cls, reports: Path, name: str, plan: Plan, env: dict[str, Any], *, kind: str = "audits"
     ) -> "AuditFolder":
         """Make the folder of an audit or a search; raises `UsageError` if it cannot be written."""
-        directory = create(reports / kind, name, plan, env)
+        directory = create(in_reports(reports, kind), name, plan, env)
         for folder in (directory.journals, directory.logs, directory.saves):
             folder.rmdir()
         _forget(directory, "scenario.yaml")

@@ -41,6 +41,7 @@ from chaos.report.live import MovingLine
 from chaos.report.screen import bare_table, plain, screen
 from chaos.run.ci import add_to_step_summary
 from chaos.run.clock import Clock, SystemClock, seconds_since, stamp
+from chaos.run.directory import in_reports
 
 SIMULATIONS = 10_000
 MOMENT_S = 1.0
@@ -299,7 +300,7 @@ def assigned(words: Sequence[str]) -> dict[str, Any]:
 def _write(found: Answer, reports: Path) -> Path:
     from chaos.preflight.page import render_answer  # noqa: PLC0415 - what draws takes half a second
 
-    folder = reports / "preflight" / stamp(SystemClock().wall_ns())
+    folder = in_reports(reports, "preflight") / stamp(SystemClock().wall_ns())
     try:
         folder.mkdir(parents=True, exist_ok=True)
         page = folder / "preflight.html"

@@ -23,6 +23,7 @@ from chaos.report.html import render_run, render_suite, render_trend
 from chaos.report.markdown import run_in_markdown, suite_in_markdown
 from chaos.report.screen import bare_table, screen
 from chaos.report.terminal import print_whole
+from chaos.run.directory import in_reports
 from chaos.run.record_file import read_record, write_text
 from chaos.run.shown import shown
 
@@ -76,7 +77,7 @@ def report(  # noqa: PLR0913 - one parameter per option
 
 
 def _trend(reports: Path, limit: int, *, show: bool) -> None:
-    page = reports / "trend.html"
+    page = in_reports(reports, "trend.html")
     text = render_trend(shelf.newest_suites(reports, limit))
     with writable(page):
         page.parent.mkdir(parents=True, exist_ok=True)

@@ -19,6 +19,7 @@ from chaos.errors import UsageError
 from chaos.launch.open import open_backend, refuse_without_ray
 from chaos.report.screen import screen
 from chaos.run.clock import SystemClock, seconds_since, stamp
+from chaos.run.directory import in_reports
 from chaos.run.environment import environment
 from chaos.run.machine import usable_cpus
 from chaos.selftest.catalogue import EXHIBITS, Exhibit
@@ -149,7 +150,9 @@ def audit_corpus(audits: CorpusAudits, only: Sequence[str], json_file: Path | No
 
 def _folder(reports: Path, name: str) -> AuditFolder:
     stamped = f"{name}-{stamp(SystemClock().wall_ns())}"
-    return AuditFolder(reports.resolve() / "selftests" / stamped, environment(Path.cwd()))
+    return AuditFolder(
+        in_reports(reports.resolve(), "selftests") / stamped, environment(Path.cwd())
+    )
 
 
 def _conclude(file: Path | None, text: str, table: RenderableType) -> None:

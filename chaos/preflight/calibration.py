@@ -46,7 +46,7 @@ from chaos.preflight.validation import (
     run_figures,
 )
 from chaos.run.clock import SystemClock, seconds_since, stamp
-from chaos.run.directory import RunDirectory, create
+from chaos.run.directory import RunDirectory, create, in_reports
 from chaos.run.environment import environment
 from chaos.run.journal import read_history
 from chaos.run.ports import Backend
@@ -173,7 +173,7 @@ def validate_forecast(
     whether the job saves on notice.
     """
     case = validation_case(settings, calibrated, asked)
-    folder = settings.reports / "validations" / stamp(SystemClock().wall_ns())
+    folder = in_reports(settings.reports, "validations") / stamp(SystemClock().wall_ns())
     make_runs(settings, calibrated[0].plan, case, folder)
     return compare_with_runs(settings, calibrated, case, folder)
 

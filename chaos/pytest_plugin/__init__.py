@@ -6,6 +6,7 @@ collected.
 """
 
 from collections.abc import Generator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,9 +89,12 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     if not file_path.name.endswith(_SUFFIX):
         return None
     from chaos.pytest_plugin.file import ScenarioFile
+    from chaos.run.directory import MARK
     from chaos.scenario_file.load import is_of_a_run
 
-    if is_of_a_run(file_path):
+    asked_for = partial(parent.session.isinitpath, with_parents=True)
+    reports = (folder for folder in file_path.parents if (folder / MARK).is_file())
+    if is_of_a_run(file_path) or not all(map(asked_for, reports)):
         return None
     return ScenarioFile.from_parent(parent, path=file_path)
 

@@ -40,6 +40,11 @@ LENGTHS = "lengths.json"
 RANKS = "ranks"  # in it: the number of ranks of the baseline
 INDEX = "index-"  # begins the name of a rank's index of the baseline
 DRAWN = "drawn.chaos.yaml"
+MARK = "CHAOSDIR.TAG"  # in a folder of reports
+_MARKED = """\
+chaos keeps its runs and reports in this folder. The scenarios in it are records of runs: pytest,
+and `chaos run` of a folder around this one, leave them out.
+"""
 # A plan to be run again has all values, secrets too.
 SECRET = ("plan.json", "scenario.yaml", DRAWN)
 
@@ -219,6 +224,30 @@ def _digest_of_plan(content: bytes) -> str:
     fields = json.loads(content)
     fields.pop("baselines", None)
     return hashlib.blake2b(json.dumps(fields).encode(), digest_size=16).hexdigest()
+
+
+def in_reports(reports: Path, kind: str) -> Path:
+    """Return a folder of the folder of reports, which is made if there is none, and marked.
+
+    Below the mark, neither pytest nor `chaos run` of a folder around it takes a scenario for a new
+    one. Git ignores what is in a folder that chaos has made.
+    """
+    # Not around the user's own files, as with `--reports .`.
+    is_around = Path.cwd().is_relative_to(reports.resolve())
+    with contextlib.suppress(OSError):  # of a folder that cannot be written, `create` tells
+        if not is_around and not (reports / MARK).exists():
+            is_new = not reports.exists() or not any(reports.iterdir())
+            reports.mkdir(parents=True, exist_ok=True)
+            write_text(reports / MARK, _MARKED)
+            if is_new:
+                write_text(reports / ".gitignore", "*\n")
+    return reports / kind
+
+
+def is_recorded(file: Path, *, below: Path) -> bool:
+    """Return whether a file is in a folder of reports that lies below another folder."""
+    around = (folder for folder in file.parents if folder != below and below in folder.parents)
+    return any((folder / MARK).is_file() for folder in around)
 
 
 def create(parent: Path, name: str, plan: Plan, env: dict[str, Any]) -> RunDirectory:

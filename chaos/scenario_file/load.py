@@ -21,7 +21,7 @@ from chaos.model.scenario import Scenario
 from chaos.model.trigger import KINDS, MOMENTS
 from chaos.plan.entries import is_drawn
 from chaos.plan.make import nodes_for
-from chaos.run.directory import DRAWN
+from chaos.run.directory import DRAWN, is_recorded
 from chaos.scenario_file.draws import unfit_draws, worst
 from chaos.scenario_file.messages import nearest, quoted, reworded
 from chaos.scenario_file.yaml_lines import (
@@ -115,6 +115,7 @@ def _below(path: Path) -> list[Path]:
         file
         for file in path.rglob(f"*{SUFFIX}")
         if not is_of_a_run(file)
+        and not is_recorded(file, below=path)
         and not any(part.startswith(".") for part in file.relative_to(path).parts)
     )
     if not found:

@@ -287,3 +287,23 @@ def test_a_mistake_in_the_projects_settings_is_named_at_its_line(
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*pyproject.toml:2: unknown key 'bakend'. Did you mean backend?*"])
+
+
+def test_scenarios_of_recorded_runs_are_no_tests_unless_asked_for(
+    pytester: pytest.Pytester,
+) -> None:
+    repro = "reports/audits/tiny/repro"
+    folder = pytester.path / repro
+    folder.mkdir(parents=True)
+    files = {
+        "good.chaos.yaml": GOOD,
+        "reports/CHAOSDIR.TAG": "",
+        f"{repro}/state.chaos.yaml": GOOD.replace("tiny.py", "../../../../tiny.py"),
+    }
+
+    own, found = ["good.chaos.yaml::seed-0"], [f"{repro}/state.chaos.yaml::seed-0"]
+
+    assert names(collected(pytester, files)) == own
+    assert names(collected(pytester, files, str(pytester.path))) == own
+    for asked_for in ("reports", repro, f"{repro}/state.chaos.yaml"):
+        assert names(collected(pytester, files, asked_for)) == found

@@ -10,7 +10,7 @@ from chaos.model.history import Baseline
 from chaos.model.plan import Plan, Shape
 from chaos.model.scenario import Expect, Job, Limits
 from chaos.run.clock import SystemClock
-from chaos.run.directory import RunDirectory, create
+from chaos.run.directory import RunDirectory, create, in_reports
 from chaos.run.journal import Journal, read_history
 
 
@@ -56,6 +56,33 @@ def test_reports_that_cannot_be_written_are_the_callers_to_put_right(tmp_path: P
 
     with pytest.raises(UsageError, match="--reports"):
         create(tmp_path / "reports", "run", plan_of(tmp_path / "s.chaos.yaml"), {})
+
+
+def test_a_folder_of_reports_that_is_made_is_marked_and_ignored_by_git(tmp_path: Path) -> None:
+    reports = tmp_path / "new" / "reports"
+
+    assert in_reports(reports, "suites") == reports / "suites"
+    assert in_reports(reports, "audits") == reports / "audits"
+
+    assert {path.name for path in reports.iterdir()} == {"CHAOSDIR.TAG", ".gitignore"}
+    assert (reports / ".gitignore").read_text() == "*\n"
+
+
+def test_files_of_the_user_are_ignored_by_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = tmp_path / "reports" / "mine.txt"
+    mine.parent.mkdir()
+    mine.touch()
+    here = tmp_path / "empty"
+    here.mkdir()
+    monkeypatch.chdir(here)
+
+    in_reports(mine.parent, "suites")
+    in_reports(Path(), "suites")
+
+    assert {path.name for path in mine.parent.iterdir()} == {"CHAOSDIR.TAG", "mine.txt"}
+    assert list(here.iterdir()) == []
 
 
 def test_every_run_has_a_token_of_its_own(tmp_path: Path) -> None:

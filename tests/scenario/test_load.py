@@ -6,6 +6,7 @@ from chaos.errors import UsageError
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.preempt_node import PreemptNode
 from chaos.model.trigger import AtMoment, AtStep
+from chaos.run.directory import in_reports
 from chaos.scenario_file.load import find_scenarios, load_scenario
 
 TEXT = """\
@@ -124,6 +125,18 @@ def test_folders_are_searched_in_depth_and_in_order(tmp_path: Path) -> None:
         "b/a/x.chaos.yaml",
         "b/z.chaos.yaml",
     ]
+
+
+def test_scenarios_of_recorded_runs_are_found_only_from_within(tmp_path: Path) -> None:
+    own, repro = tmp_path / "own.chaos.yaml", tmp_path / "reports/audits/x/repro/state.chaos.yaml"
+    in_reports(tmp_path / "reports", "audits")
+    repro.parent.mkdir(parents=True)
+    for file in (own, repro):
+        file.touch()
+
+    assert find_scenarios([tmp_path]) == (own,)
+    for asked_for in (tmp_path / "reports", repro.parent, repro):
+        assert find_scenarios([asked_for]) == (repro,)
 
 
 def test_paths_keep_the_order_they_are_given_in_and_no_file_comes_twice(tmp_path: Path) -> None:
