@@ -188,7 +188,11 @@ class Harness:
         start = self.clock.now_ns()
         epochs, steps = extent(baseline)
         display = Display(
-            self.console, title=plan.scenario, total_epochs=epochs, steps_per_epoch=steps
+            self.console,
+            self.clock,
+            title=plan.scenario,
+            total_epochs=epochs,
+            steps_per_epoch=steps,
         )
         try:
             with display:

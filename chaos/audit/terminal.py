@@ -40,12 +40,10 @@ def print_card(card: Card, console: Console) -> None:
     """Print the card: verdict, faults by kind, places, findings, evidence, folder.
 
     A command or a path, which users copy, is never broken. Without a terminal, findings
-    have no box and no line is broken. The notes are left out: they were shown before the
-    first fault.
+    have no box. The notes are left out: they were shown before the first fault.
     """
-    is_log = not console.is_terminal
-    for part in _parts(card, framed=not is_log):
-        console.print(part, soft_wrap=isinstance(part, Text) and (is_log or bool(part.no_wrap)))
+    for part in _parts(card, framed=console.is_terminal):
+        console.print(part, soft_wrap=isinstance(part, Text) and bool(part.no_wrap))
 
 
 def _parts(card: Card, *, framed: bool) -> Iterator[RenderableType]:

@@ -15,7 +15,6 @@ from chaos.errors import ScenarioError, UsageError
 from chaos.extensions import other_checks
 from chaos.report.screen import screen
 from chaos.report.tables import TOPICS, catalogue, explained, names, table_of
-from chaos.report.terminal import print_whole
 from chaos.run.shown import shown
 from chaos.scenario_file.load import find_scenarios, load_scenario
 from chaos.scenario_file.messages import json_schema
@@ -41,14 +40,14 @@ def list_(
     if what in TOPICS:
         screen().print(catalogue(what, other_checks()))
     elif what == "scenarios":
-        print_whole(table_of("scenario", list(_scenarios(folder))), screen())
+        screen().print(table_of("scenario", list(_scenarios(folder))))
     elif what == "jobs":
         found = list(_jobs(folder))
         if not found:
             raise UsageError(
                 "no folder `jobs` with a script is there", "Name one: --in", place=shown(folder)
             )
-        print_whole(table_of("job", found), screen())
+        screen().print(table_of("job", found))
     else:
         screen().print(Text(_explanation(what.rpartition("/")[2])))
 

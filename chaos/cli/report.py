@@ -22,7 +22,6 @@ from chaos.report.ci import run_in_json
 from chaos.report.html import render_run, render_suite, render_trend
 from chaos.report.markdown import run_in_markdown, suite_in_markdown
 from chaos.report.screen import bare_table, screen
-from chaos.report.terminal import print_whole
 from chaos.run.directory import in_reports
 from chaos.run.record_file import read_record, write_text
 from chaos.run.shown import shown
@@ -125,7 +124,7 @@ def _list(reports: Path, limit: int) -> None:
         came_to = shelf.came_to(item)
         cells = (item.kind, item.stamp.replace("T", " "), came_to, shown(item.path.resolve()))
         table.add_row(*(Text(cell) for cell in cells))
-    print_whole(table, screen())
+    screen().print(table)
 
 
 def _open(page: Path) -> None:

@@ -23,7 +23,7 @@ def in_terminal(found: SuiteComparison, *, before: str, after: str) -> Renderabl
         Column("scenario", overflow="fold", ratio=1),
         Column("measure", no_wrap=True),
         *numbers("before", "after", "p"),
-        Column("told", overflow="fold", max_width=14),
+        Column("told", no_wrap=True),
     )
     for cells in _rows(found):
         *plainly, told = cells

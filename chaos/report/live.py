@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
+from itertools import groupby
 from types import TracebackType
 from typing import Any, Self
 
@@ -33,6 +34,7 @@ from chaos.model.event import (
 )
 from chaos.model.history import Entry
 from chaos.model.places import START, Place
+from chaos.run.clock import Clock
 from chaos.words import plural
 
 _FIRST = "starting"
@@ -150,20 +152,29 @@ def _struck(
 
 # If lines stay, one is written after each of this many parts.
 PARTS = 10
+# The longest that commits wait for one line together: some CI ends what is silent for minutes.
+QUIET_S = 60.0
 
 
 class Moving:
-    """A context in which progress is shown; `stays`: the last state stays after it."""
+    """A context in which progress is shown; `stays`: the last state stays after it.
 
-    def __init__(self, console: Console, *, stays: bool = False) -> None:
+    `ticks`: it is drawn again once a second, by a thread, and not with news alone.
+    """
+
+    def __init__(self, console: Console, *, stays: bool = False, ticks: bool = False) -> None:
         self._console = console
-        self._stays = stays
+        self._stays, self._ticks = stays, ticks
         self._live: Live | None = None
 
     def __enter__(self) -> Self:
         if self._console.is_terminal and not self._console.is_dumb_terminal:
-            # Without a refresh thread, it moves only when there is news.
-            self._live = Live(console=self._console, auto_refresh=False, transient=not self._stays)
+            self._live = Live(
+                console=self._console,
+                auto_refresh=self._ticks,
+                refresh_per_second=1,
+                transient=not self._stays,
+            )
             self._live.__enter__()
         return self
 
@@ -183,7 +194,7 @@ class Moving:
         return self._live is not None
 
     def move(self, shown: RenderableType) -> None:
-        """Replace the line that moves, if there is one."""
+        """Replace what moves, if there is something; it may be another one at each drawing."""
         if self._live is not None:
             self._live.update(shown, refresh=True)
 
@@ -223,14 +234,18 @@ class Display(Moving):
     def __init__(
         self,
         console: Console,
+        clock: Clock,
         *,
         title: str,
         total_epochs: int | None = None,
         steps_per_epoch: int | None = None,
     ) -> None:
-        super().__init__(console, stays=True)
+        super().__init__(console, stays=True, ticks=True)
         self.progress = Progress()
+        self._clock, self._began_ns = clock, clock.now_ns()
         self._title = title
+        self._commits: list[tuple[float, Committed]] = []  # not written yet, each with its time
+        self._written_s = 0.0
         self._panel = partial(
             panel, title=title, total_epochs=total_epochs, steps_per_epoch=steps_per_epoch
         )
@@ -238,18 +253,60 @@ class Display(Moving):
     def __enter__(self) -> Self:
         super().__enter__()
         if self.moves:
-            self.move(self._panel(self.progress))
+            self.move(self)
         else:
             self.write(Text(self._title))
         return self
 
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._write_commits()
+        super().__exit__(kind, error, trace)
+
+    def __rich__(self) -> RenderableType:
+        """Return the panel as of now: it is drawn once a second, even while nothing happens."""
+        seen = self.progress
+        if seen.ended is None:
+            begin_ns = self._began_ns if seen.begin_ns is None else seen.begin_ns
+            now_ns = max(seen.now_ns, self._clock.now_ns())
+            seen = replace(seen, begin_ns=begin_ns, now_ns=now_ns)
+        return self._panel(seen)
+
     def show(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
             self.progress = advance(self.progress, entry)
-            if not self.moves and is_notable(entry):
-                self.write(Text(f"{self.progress.elapsed_s:7.1f} s  {entry.what.sentence}"))
+            if not self.moves:
+                self._write(entry)
         if self.moves and entries:
-            self.move(self._panel(self.progress))
+            self.move(self)
+
+    def _write(self, entry: Entry) -> None:
+        if isinstance(entry.what, Committed):
+            self._commits.append((self.progress.elapsed_s, entry.what))
+            if self.progress.elapsed_s - self._written_s > QUIET_S:
+                self._write_commits()
+        elif is_notable(entry):
+            self._write_commits()
+            self._write_line(self.progress.elapsed_s, entry.what.sentence)
+
+    def _write_commits(self) -> None:
+        """Write the commits since the last line, those of an attempt in one."""
+        waiting, self._commits = self._commits, []
+        for _, group in groupby(waiting, key=lambda timed: timed[1].attempt):
+            timed = [*group]
+            (_, first), (seconds, last) = timed[0], timed[-1]
+            line = last.sentence
+            if last.epoch > first.epoch:
+                line = f"epochs {first.epoch} to {line.removeprefix('epoch ')}"
+            self._write_line(seconds, line)
+
+    def _write_line(self, seconds: float, line: str) -> None:
+        self._written_s = seconds
+        self.write(Text(f"{seconds:7.1f} s  {line}"))
 
 
 def panel(

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import Console, ConsoleDimensions, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.table import Column, Table
 from rich.text import Text
@@ -23,6 +23,7 @@ WIDE = 100_000  # columns of a log, whose lines are not broken
 _OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 # GitHub reads `::error …` at the beginning of a line, and the older `##[error]` anywhere in it.
 _COMMAND = re.compile(r"^(\s*):(?=:)", re.MULTILINE)
+_FILLED_UP = re.compile(r" +$", re.MULTILINE)
 _OLD_COMMAND = re.compile(r"##(?=\[)")
 
 
@@ -57,7 +58,7 @@ def plain(print_on: Callable[[Console], None], *, width: int = WIDE) -> str:
     """Return what is printed, without colours and, unless `width` is less, without line breaks."""
     page = io.StringIO()
     print_on(screen(file=page, width=width, color_system=None))
-    return "\n".join(line.rstrip() for line in page.getvalue().splitlines())
+    return page.getvalue().removesuffix("\n")
 
 
 def bare_table(*columns: Column | str, gap: int = 2) -> Table:
@@ -79,8 +80,12 @@ def labelled(rows: Iterable[tuple[str, str, str]]) -> Table:
 
 
 class _Screen(Console):
+    """A console; without a terminal it has no width: no line is broken, filled up or cut."""
+
     def __init__(self, **settings: Any) -> None:  # noqa: ANN401 - rich's own
         super().__init__(**settings)
+        if not self.is_terminal and settings.get("width") is None:
+            self.size = ConsoleDimensions(WIDE, height=25)
         self._is_read_by_github = on_github(os.environ)
 
     def render(
@@ -89,6 +94,10 @@ class _Screen(Console):
         """Yield the segments of a renderable, each safe to write; rich's own controls pass."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else self._safe(segment)
+
+    def _render_buffer(self, buffer: Iterable[Segment]) -> str:
+        text = super()._render_buffer(buffer)
+        return text if self.is_terminal else _FILLED_UP.sub("", text)
 
     def on_broken_pipe(self) -> None:
         """Print nothing more: a closed pipe is no failure."""

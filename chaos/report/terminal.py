@@ -25,7 +25,6 @@ from chaos.words import plural
 
 IN_A_SUITE = Brevity(anomalies=5, events=8, parts=12, notes=False)
 BELOW_A_TEST = Brevity(anomalies=3, events=0, parts=8)
-WIDE = 10_000  # columns of a log, whose lines are not broken
 
 _INKS: dict[Tone, str] = {"bad": "red", "open": "yellow", "calm": "bold"}
 
@@ -159,26 +158,14 @@ def plain_text(words: RenderableType, *, width: int) -> str:
 def print_suite(rows: Sequence[SuiteRow], console: Console) -> None:
     """Print the results of a suite.
 
-    A command or a path is never broken; without a terminal, no line is.
+    A command or a path is never broken.
     """
-    is_log = not console.is_terminal
     for each in ("", *findings(rows)):
         parts = each.renderables if isinstance(each, Group) else [each]
         for part in parts:
-            if isinstance(part, Padding):
-                print_whole(part, console)
-            else:
-                console.print(part, soft_wrap=is_log or bool(getattr(part, "no_wrap", False)))
-    print_whole(verdict_table(rows), console)
+            console.print(part, soft_wrap=bool(getattr(part, "no_wrap", False)))
+    console.print(verdict_table(rows))
     console.print(closing_line(rows))
-
-
-def print_whole(table: RenderableType, console: Console) -> None:
-    """Print a table; without a terminal no cell of it is broken, so that paths can be copied."""
-    if console.is_terminal:
-        console.print(table)
-    else:
-        console.print(Text(plain_text(table, width=WIDE)), soft_wrap=True)
 
 
 def row_line(row: SuiteRow) -> Text:

@@ -7,16 +7,13 @@ and figures, so that a better sentence changes these files alone.
 """
 
 import html
-import io
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from unittest import mock
-
-from rich.console import Console
 
 from chaos.audit.audit import Choice
 from chaos.audit.card import Card, Replaced
@@ -33,6 +30,7 @@ from chaos.report.ci import ScenarioPlace, annotations, render
 from chaos.report.html import render_run, render_suite
 from chaos.report.markdown import run_in_markdown, suite_in_markdown
 from chaos.report.outcome import FinishedRun, SuiteRow, not_run, row_of, skipped
+from chaos.report.screen import plain
 from chaos.report.sections import line_of
 from chaos.report.terminal import broken_off, explanation, plain_text, print_suite
 from tests.audit.backend import FakeBackend, audit_of, loses_momentum
@@ -159,12 +157,6 @@ def _text(page: str) -> str:
     return "\n".join(filter(None, (" ".join(line.split()) for line in lines))) + "\n"
 
 
-def _printed(print_on: Callable[[Console], None]) -> str:
-    out = io.StringIO()
-    print_on(Console(file=out, width=WIDTH, highlight=False, markup=False, color_system=None))
-    return out.getvalue()
-
-
 def _as_text(name: str, texts: Iterator[tuple[str, str]]) -> str:
     found = (f"==== {name}: {of} ====\n{text.rstrip()}\n" for of, text in texts)
     lines = "\n".join(found).splitlines()
@@ -173,7 +165,7 @@ def _as_text(name: str, texts: Iterator[tuple[str, str]]) -> str:
 
 def _terminal() -> Iterator[tuple[str, str]]:
     for name, rows in suites().items():
-        yield name, _printed(lambda console, rows=rows: print_suite(rows, console))  # type: ignore[misc]
+        yield name, plain(partial(print_suite, rows))
 
 
 def _below_a_test() -> Iterator[tuple[str, str]]:
@@ -212,7 +204,7 @@ def _undrawn(charts: object) -> dict[str, object]:
 
 def _card_in_terminal() -> Iterator[tuple[str, str]]:
     for name, card in cards().items():
-        yield name, _printed(lambda console, card=card: print_card(card, console))  # type: ignore[misc]
+        yield name, plain(partial(print_card, card))
 
 
 def _card_in_markdown() -> Iterator[tuple[str, str]]:
