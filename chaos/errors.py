@@ -21,6 +21,8 @@ apart: it is harm, raised in the tested job on purpose.
 from pathlib import Path
 from typing import Self
 
+from chaos.installed import install_line
+
 
 class ChaosError(Exception):
     """The base of the errors that chaos raises on purpose; caught in `cli` and `pytest_plugin`."""
@@ -63,8 +65,8 @@ class MissingExtraError(UnmetNeedError):
     @classmethod
     def of(cls, who: str, what: str, extra: str, *, place: str = "") -> Self:
         """Return the error for one package; `who` needs it."""
-        hint = f"pip install 'ray-train-chaos[{extra}]'"
-        return cls(f"{who} needs {what}, which is not installed", hint, place=place)
+        problem = f"{who} needs {what}, which is not installed"
+        return cls(problem, install_line(extra), place=place)
 
 
 class RefusalError(UsageError):

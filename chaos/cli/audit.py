@@ -40,6 +40,7 @@ from chaos.cli.options import (
 from chaos.cli.rules import Instead, NotWith, refuse_others_options
 from chaos.errors import MissingExtraError, UsageError
 from chaos.harness import Harness
+from chaos.installed import install_line
 from chaos.launch.open import (
     nodes_at,
     open_backend,
@@ -287,8 +288,7 @@ def refuse_without_extra(script: Path, facts: LauncherFacts) -> None:
     if facts.extra == "ray" and script.is_file() and not has_ray():
         raise MissingExtraError(
             "the script is taken for a job of Ray Train's, and Ray is not installed",
-            "pip install 'ray-train-chaos[ray]'; or, if torchrun starts it, add --launcher "
-            "torchrun.",
+            f"{install_line('ray')}; or, if torchrun starts it, add --launcher torchrun.",
             place=str(script),
         )
 

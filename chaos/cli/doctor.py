@@ -1,8 +1,10 @@
 """`chaos doctor`: the check of this machine for the needs of runs."""
 
 import typer
+from rich.text import Text
 
 from chaos.cli.options import REPORTS, Reports
+from chaos.installed import install_line
 from chaos.report.screen import screen
 from chaos.report.tables import doctor_table, signs
 from chaos.run.clock import SystemClock
@@ -23,6 +25,8 @@ def doctor(
     found = signs(machine_facts(reports, SystemClock()))
     console = screen()
     console.print(doctor_table(found))
+    if any(sign.name.startswith("[") and sign.standing == "absent" for sign in found):
+        console.print(Text(f"An extra is installed by {install_line('EXTRA')}"), soft_wrap=True)
     lacking = [sign.name for sign in found if sign.standing == "bad"]
     console.print(f"Not ready: {', '.join(lacking)}" if lacking else "Ready.")
     raise typer.Exit(EXIT_LACKING if lacking else EXIT_GOOD)

@@ -15,6 +15,7 @@ from chaos.audit.plans import args_for
 from chaos.cli.documents import writable
 from chaos.cli.options import StartedBy, Words, launcher_with_a_note
 from chaos.errors import UsageError
+from chaos.installed import installed
 from chaos.model.launcher import FACTS, Launcher, line_of_job
 from chaos.report.screen import screen
 from chaos.run.shown import shown
@@ -116,9 +117,7 @@ def _workflow(script: Path, arguments: list[str], folder: Path, launcher: Launch
     It installs what the launcher's jobs need of chaos's extras.
     """
     text = resources.files("chaos.scenario_file").joinpath("github.yml").read_text("utf-8")
-    if (extra := FACTS[launcher].extra) != "ray":
-        package = f"'ray-train-chaos[{extra}]'" if extra else "ray-train-chaos"
-        text = text.replace("'ray-train-chaos[ray]'", package)
+    text = text.replace("PACKAGE", installed().elsewhere.requirement(FACTS[launcher].extra))
     for its, ours in (
         ("run scenarios", ["run", f"{folder}"]),
         ("audit train.py", ["audit", f"{script}"]),

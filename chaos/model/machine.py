@@ -7,10 +7,13 @@ from dataclasses import dataclass
 class Machine:
     """Plain values; sizes in GiB. A version is None where the package is not installed."""
 
+    #: the version, and where it was installed from
+    chaos: str
     system: str
     python: tuple[int, int]
     ray: str | None
     torch: str | None
+    #: of chaos, by name
     extras: dict[str, str | None]
     cpus: int
     memory_free: float

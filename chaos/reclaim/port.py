@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 
 from chaos.errors import UsageError
 from chaos.faults.world import RefusedError
+from chaos.installed import install_line
 
 Seen: TypeAlias = Literal["for real", "against a fake alone"]
 
@@ -79,8 +80,7 @@ def client(module: str, *, extra: str) -> Any:  # noqa: ANN401 - a library witho
     try:
         return import_module(module)
     except ImportError as error:
-        hint = f"pip install 'ray-train-chaos[{extra}]'"
-        raise UsageError(f"the client {module} is not installed", hint) from error
+        raise UsageError(f"the client {module} is not installed", install_line(extra)) from error
 
 
 def the_one(found: Sequence[str], place: str, reclaimer: Reclaimer) -> str:

@@ -160,15 +160,29 @@ def _paragraph(documented: object, number: int = 0) -> str:
 PYTHONS = ((3, 11), (3, 12))
 CPUS_MIN, MEMORY_MIN_GIB, SHM_MIN_GIB, DISK_MIN_GIB = 2, 3.0, 1.0, 2.0
 DISK_USED_MAX = 0.95  # beyond it Ray 2.60 refuses to write objects to disk
-_SKIPPED = {
-    "examples": "Nearly all of `scenarios/`, whose jobs train on scikit-learn's data,",
+# What an extra is for.
+_FOR = {
+    "search": "`chaos search`, `chaos.plans`",
+    "metrics": "a run's figures in the cluster's Prometheus",
+    "prestart": "`--prestart-workers`",
+    "reclaim-aws": "`--reclaim-by aws`",
+    "reclaim-azure": "`--reclaim-by azure`",
+    "reclaim-google": "`--reclaim-by google`",
+    "reclaim-kubernetes": "`--reclaim-by kubernetes`",
+    "examples": "nearly all of `scenarios/`",
     "lightgbm": "`scenarios/frameworks/lightgbm_*`",
     "lightning": "`scenarios/frameworks/lightning_*`",
     "tensorflow": "`scenarios/frameworks/tensorflow_*`",
     "transformers": "`scenarios/frameworks/transformers_*`",
     "xgboost": "`scenarios/frameworks/xgboost_*`",
 }
-_MARKS = {"good": ("✓", "green"), "poor": ("?", "yellow"), "bad": ("✗", "bold red")}
+Standing: TypeAlias = Literal["good", "poor", "bad", "absent"]
+_MARKS: dict[Standing, tuple[str, str]] = {
+    "good": ("✓", "green"),
+    "poor": ("?", "yellow"),
+    "bad": ("✗", "bold red"),
+    "absent": ("-", "dim"),
+}
 
 
 @dataclass(frozen=True)
@@ -176,8 +190,8 @@ class Sign:
     """One examined property."""
 
     name: str
-    #: `poor`: runs are slower, or some cannot be made; `bad`: none can
-    standing: Literal["good", "poor", "bad"]
+    #: `poor`: runs are slower, or some cannot be made; `bad`: none can; `absent`: an extra
+    standing: Standing
     seen: str
     #: the effect of its problem, empty if it is good
     cost: str = ""
@@ -201,6 +215,7 @@ def doctor_table(found: Sequence[Sign]) -> Table:
 
 
 def _software(machine: Machine) -> Iterator[Sign]:
+    yield Sign("chaos", "good", machine.chaos)
     yield _either(
         "system", machine.system == "Linux", machine.system, "chaos runs on Linux: signals, /proc."
     )
@@ -209,8 +224,7 @@ def _software(machine: Machine) -> Iterator[Sign]:
     ray = machine.ray or ""
     lack = "chaos was tested with 2.60; private names may have moved."
     if not ray:
-        lack = "Jobs of Ray Train's cannot be tested, torchrun's can: pip install "
-        lack += "'ray-train-chaos[ray]'"
+        lack = "Jobs of Ray Train's cannot be tested, torchrun's can: the extra is [ray]."
     yield _either("Ray", ray.startswith("2.60."), ray or "not installed", lack, otherwise="poor")
     torch = machine.torch or "not installed"
     yield _either("torch", machine.torch is not None, torch, "pip install torch")
@@ -220,9 +234,10 @@ def _permissions(machine: Machine) -> Iterator[Sign]:
     steady = machine.clock_back_ns == 0
     pace = "steady" if steady else f"goes back by {machine.clock_back_ns} ns"
     peers = "Workers cannot reach each other on 127.0.0.1: neither Ray nor gloo starts."
-    yield _can("signals", machine.can_signal, "No fault can end a process.")
-    yield _can("ports", machine.can_listen, peers)
-    yield _can("reports", machine.can_write, "Choose another folder: --reports.")
+    yield _can("signals", "stop and kill a process", machine.can_signal, "No fault can.")
+    yield _can("ports", "listen on 127.0.0.1, and reach it", machine.can_listen, peers)
+    elsewhere = "Choose another folder: --reports."
+    yield _can("reports", "write into the folder", machine.can_write, elsewhere)
     order = "The order of events of different processes is unknown."
     yield _either("clock", steady, pace, order)
 
@@ -263,9 +278,8 @@ def _room(machine: Machine) -> Iterator[Sign]:
 
 def _extras(machine: Machine) -> Iterator[Sign]:
     for extra, version in machine.extras.items():
-        cost = f"{_SKIPPED[extra]} are skipped: pip install 'ray-train-chaos[{extra}]'"
-        seen = version or "not installed"
-        yield _either(f"[{extra}]", version is not None, seen, cost, otherwise="poor")
+        seen = f"not installed; for {_FOR[extra]}" if version is None else version
+        yield Sign(f"[{extra}]", "absent" if version is None else "good", seen)
 
 
 def _either(
@@ -279,8 +293,8 @@ def _either(
     return Sign(name, "good", seen) if is_good else Sign(name, otherwise, seen, cost)
 
 
-def _can(name: str, is_good: bool, cost: str) -> Sign:  # noqa: FBT001 - likewise
-    return _either(name, is_good, "yes" if is_good else "no", cost)
+def _can(name: str, act: str, is_good: bool, cost: str) -> Sign:  # noqa: FBT001 - likewise
+    return _either(name, is_good, f"chaos can{'' if is_good else 'not'} {act}", cost)
 
 
 _STYLES = {"may have faults": "yellow", "spared": "green", "holds no worker": "dim"}

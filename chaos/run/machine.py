@@ -18,6 +18,8 @@ from typing import NamedTuple
 
 import psutil
 
+from chaos import __version__
+from chaos.installed import installed
 from chaos.model.machine import Machine
 from chaos.run.clock import Clock
 
@@ -54,6 +56,16 @@ SHM = Path("/dev/shm")  # noqa: S108 - where Ray keeps its objects on Linux
 # The packages of each extra of chaos, each by its names: the first has the version. An extra is
 # installed if all its packages are.
 EXTRAS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "search": (("hypothesis",),),
+    "metrics": (("ray",), ("opencensus",)),  # of ray[default] in 2.60, which no other extra has
+    "prestart": (("grpcio",),),
+    "reclaim-aws": (("boto3",),),
+    "reclaim-azure": (("azure-identity",), ("azure-mgmt-compute",), ("azure-mgmt-network",)),
+    "reclaim-google": (("google-cloud-compute",),),
+    "reclaim-kubernetes": (("kubernetes",),),
+}
+# Those of the jobs in `scenarios`, which only a clone has.
+OF_SCENARIOS: dict[str, tuple[tuple[str, ...], ...]] = {
     "examples": (("scikit-learn",),),
     "lightgbm": (("lightgbm",), ("scikit-learn",)),
     "lightning": (("lightning",), ("scikit-learn",)),
@@ -69,11 +81,12 @@ def machine_facts(reports: Path, clock: Clock) -> Machine:
     there = _nearest(reports)
     disk = shutil.disk_usage(there)
     return Machine(
+        chaos=f"{__version__}, from {installed()}",
         system=platform.system(),
         python=(sys.version_info.major, sys.version_info.minor),
         ray=_version("ray"),
         torch=_version("torch"),
-        extras={extra: version_of(packages) for extra, packages in EXTRAS.items()},
+        extras={extra: version_of(packages) for extra, packages in _extras_here().items()},
         cpus=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1,
         memory_free=psutil.virtual_memory().available / GIB,
         shm_free=shutil.disk_usage(SHM).free / GIB if SHM.is_dir() else None,
@@ -84,6 +97,11 @@ def machine_facts(reports: Path, clock: Clock) -> Machine:
         can_signal=_can_signal(),
         clock_back_ns=_clock_back_ns(clock),
     )
+
+
+def _extras_here() -> dict[str, tuple[tuple[str, ...], ...]]:
+    is_clone = Path("scenarios", "jobs").is_dir()
+    return {**EXTRAS, **(OF_SCENARIOS if is_clone else {})}
 
 
 def has_ray() -> bool:

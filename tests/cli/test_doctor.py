@@ -1,5 +1,6 @@
 """What a machine lacks is said with what it costs."""
 
+import re
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -12,10 +13,12 @@ from rich.console import Console
 from chaos.model.machine import Machine
 from chaos.report.tables import Sign, doctor_table, signs
 from chaos.run.clock import SystemClock
-from chaos.run.machine import EXTRAS, machine_facts, version_of
+from chaos.run.machine import EXTRAS, OF_SCENARIOS, machine_facts, version_of
+from tests.called import chaos
 
 ROOT = Path(__file__).parents[2]
 GOOD = Machine(
+    chaos="0.1.0, from an index of packages",
     system="Linux",
     python=(3, 11),
     ray="2.60.0",
@@ -49,7 +52,6 @@ def test_a_machine_that_has_everything_lacks_nothing() -> None:
         ({"ray": None}, "Ray", "poor"),
         ({"ray": "2.61.0"}, "Ray", "poor"),
         ({"torch": None}, "torch", "bad"),
-        *(({"extras": {extra: None}}, f"[{extra}]", "poor") for extra in EXTRAS),
         ({"cpus": 1}, "processors", "poor"),
         ({"memory_free": 1.0}, "memory", "poor"),
         ({"shm_free": 0.06}, "shared memory", "poor"),
@@ -75,11 +77,11 @@ def test_every_extra_that_jobs_need_is_looked_for_with_all_its_packages() -> Non
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
     due = {extra: {Requirement(line).name for line in extras[extra]} for extra in set(extras)}
-    for ours in ("metrics", "prestart", "ray", "search"):  # chaos does with less; Ray has its line
-        due.pop(ours)
-    due = {extra: names for extra, names in due.items() if not extra.startswith("reclaim-")}
+    due.pop("ray")  # which has a line of its own
+    looked_for = {**EXTRAS, **OF_SCENARIOS}
 
-    assert {extra: {names[0] for names in packages} for extra, packages in EXTRAS.items()} == due
+    named = {extra: {names[0] for names in packages} for extra, packages in looked_for.items()}
+    assert named == {**due, "metrics": {"ray", "opencensus"}}
 
 
 @pytest.mark.parametrize(
@@ -97,12 +99,31 @@ def test_an_extra_is_there_where_all_its_packages_are(
     assert version_of(packages) == (pytest.__version__ if is_there else None)
 
 
-def test_what_is_lost_without_an_extra_is_named() -> None:
-    (sign,) = amiss(replace(GOOD, extras={"tensorflow": None}))
+@pytest.mark.parametrize("extra", [*EXTRAS, *OF_SCENARIOS])
+def test_an_extra_that_is_not_there_is_no_lack_and_says_what_it_is_for(extra: str) -> None:
+    (sign,) = amiss(replace(GOOD, extras={extra: None}))
 
-    assert sign.cost == (
-        "`scenarios/frameworks/tensorflow_*` are skipped: pip install 'ray-train-chaos[tensorflow]'"
-    )
+    assert (sign.name, sign.standing) == (f"[{extra}]", "absent")
+    assert re.fullmatch(r"not installed; for .+", sign.seen)
+
+
+def test_the_extras_of_scenarios_are_looked_for_where_there_are_scenarios(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    elsewhere = machine_facts(tmp_path, SystemClock()).extras
+    monkeypatch.chdir(ROOT)
+    in_a_clone = machine_facts(tmp_path, SystemClock()).extras
+
+    assert elsewhere.keys() == EXTRAS.keys()
+    assert in_a_clone.keys() == {*EXTRAS, *OF_SCENARIOS}
+
+
+def test_doctor_says_how_an_extra_is_installed(tmp_path: Path) -> None:
+    done = chaos("doctor", folder=tmp_path)
+
+    assert "An extra is installed by pip install" in done.out
+    assert "[EXTRA]'" in done.out
 
 
 def test_the_table_fits_80_columns() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from chaos.cli import commands as cli
 from chaos.cli import listing
+from chaos.installed import install_line
 
 
 def code_of(monkeypatch: pytest.MonkeyPatch, *words: str) -> Any:
@@ -141,7 +142,7 @@ def test_a_platform_without_its_client_is_named_with_the_extra_before_anything_s
     words = ["--allow-faults-on", "h:1", "--reports", str(tmp_path / "reports")]
 
     assert code_of(monkeypatch, "run", str(file), *words) == 3
-    assert "pip install 'ray-train-chaos[reclaim-kubernetes]'" in capsys.readouterr().err
+    assert install_line("reclaim-kubernetes") in capsys.readouterr().err
     assert not (tmp_path / "reports").exists()
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from chaos.cli import commands as cli
+from chaos.installed import REPOSITORY, TAG
 from chaos.plan.make import make_plan
 from chaos.scenario_file.load import load_scenario
 
@@ -107,7 +108,7 @@ def test_a_script_that_torchrun_starts_gets_its_launcher_and_no_ray(
     told = " ".join(capsys.readouterr().out.split())
 
     assert (job.launcher, job.args) == ("torchrun", ("--lr=0.1", "--epochs", "4"))
-    assert "pip install ray-train-chaos\n" in workflow
+    assert f"pip install 'ray-train-chaos @ git+{REPOSITORY}@{TAG}'\n" in workflow
     assert "[ray]" not in workflow
     assert "torchrun starts it" in told
     assert told.endswith("try chaos run scenarios/ddp_worker_killed.chaos.yaml")

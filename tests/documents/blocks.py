@@ -17,7 +17,7 @@ DOCUMENTS = [
     ROOT / "tests/corpus/README.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
-PROGRAMS = ("chaos", "pytest", "make", "pip", "python")
+PROGRAMS = ("chaos", "pytest", "make", "pip", "python", "uv", "uvx", "docker")
 _FENCE = re.compile(r"^```(.*)\n((?:.*\n)*?)```$", re.MULTILINE)
 _INLINE = re.compile(r"`(?:\.venv/bin/)?((?:chaos|make) [^`]+)`")
 _CODE = re.compile(r"`([^`]+)`")

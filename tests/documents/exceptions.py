@@ -3,6 +3,11 @@
 An entry that no document shows any longer is a failure.
 """
 
+RELEASE = "git+https://github.com/ray-train-chaos/ray-train-chaos@v0.1.0"
+AUDIT = "chaos audit train.py -- --epochs 4"
+DOCKER = 'docker run --rm --init --shm-size 2g --user "$(id -u):$(id -g)" --volume "$PWD:/job"'
+OF_A_RELEASE = "a release is not here; tests/cli/test_installed.py installs this commit likewise"
+
 # Commands that a test elsewhere executes, by that test's file.
 RUN_ELSEWHERE = {
     "make demo": "tests/ray/test_demo.py",
@@ -44,7 +49,15 @@ NOT_RUN = {
     "make docs": "tests/documents/test_site.py builds the site",
     "pip install 'ray-train-chaos[ray]'": "it is not on PyPI yet",
     "pip install ray-train-chaos": "it is not on PyPI yet",
-    "pip install 'ray-train-chaos[ray,search]'": "it is not on PyPI yet",
+    f"pip install 'ray-train-chaos[ray] @ {RELEASE}'": OF_A_RELEASE,
+    f"pip install 'ray-train-chaos @ {RELEASE}'": OF_A_RELEASE,
+    f"uv run --with 'ray-train-chaos @ {RELEASE}' {AUDIT}": OF_A_RELEASE,
+    f"uvx --from {RELEASE} {AUDIT}": OF_A_RELEASE,
+    f"uv tool install {RELEASE}": OF_A_RELEASE,
+    "docker build --tag chaos https://github.com/ray-train-chaos/ray-train-chaos.git#v0.1.0": (
+        "there is no Docker here"
+    ),
+    f"{DOCKER} {AUDIT}": "likewise",
     "chaos search train.py --time-limit 300s -- --epochs 4": (
         "five minutes; tests/forked/test_search.py runs shorter ones"
     ),
@@ -93,8 +106,10 @@ READERS_OWN = {
 OTHERS_OPTIONS = {
     "--api-key": "a job's",
     "--block": "ray start's",
+    "--build-arg": "docker's",
     "--dist": "pytest-xdist's",
     "--epochs": "a job's",
+    "--init": "docker's",
     "--events": "tests.bench.judging's",
     "--max-restarts": "torchrun's",
     "--minutes": "tests.tools.validate_forecast's",
@@ -102,6 +117,8 @@ OTHERS_OPTIONS = {
     "--ray": "tests.bench's",
     "--rdzv-conf": "torchrun's",
     "--resume": "a job's",
+    "--shm-size": "docker's",
     "--table": "tests.wild's",
     "--tries": "tests.campaigns'",
+    "--with": "uv's",
 }

@@ -1,6 +1,7 @@
 """Every command in the documents is one that chaos takes, and is run unless a reason is named."""
 
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,9 @@ def test_a_command_is_taken_as_it_is_written(command: Command) -> None:
     assert command.program in PROGRAMS
     if command.program == "chaos":
         parsed(command.words)
+    for first, second in pairwise(command.words):  # what uv and docker are to call
+        if first == "chaos" and second in CHAOS.commands:
+            parsed(command.words[command.words.index(second) :])
     if command.program == "make":
         targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
         assert set(command.words) <= set(targets)

@@ -111,11 +111,11 @@ def test_commands_import_no_ray_and_name_the_extra_where_they_need_it(desk: Path
     told = " ".join((done.stdout + done.stderr).split())
     assert codes == [code for _, code in calls], told
     assert of_ray == []
-    pip = "pip install 'ray-train-chaos[ray]'"
     assert "--backend ray needs Ray Train, and torchrun starts this script" in told
     assert "rays.py: the script is taken for a job of Ray Train's, and Ray is not installed" in told
-    assert f"the job rays.py needs Ray, which is not installed. {pip}" in told
-    assert f"chaos selftest needs Ray, which is not installed. {pip}" in told
+    assert "the job rays.py needs Ray, which is not installed. pip install" in told
+    assert "chaos selftest needs Ray, which is not installed. pip install" in told
+    assert told.count("[ray]'") == 3
     assert "ModuleNotFoundError" not in told
 
 
@@ -138,4 +138,4 @@ def test_the_pytest_plugin_does_as_well(desk: Path) -> None:
     done = without_ray(desk, "-m", "pytest", "-q", "-p", "no:randomly", "-rs", ".")
 
     assert "2 passed, 1 skipped" in done.stdout, done.stdout + done.stderr
-    assert "pip install 'ray-train-chaos[ray]'" in done.stdout
+    assert "[ray]'" in done.stdout
