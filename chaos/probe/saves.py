@@ -73,9 +73,10 @@ class Laid:
 
     def where(self) -> str | None:
         """Return the path at which the file has this content now; None: it is gone."""
-        return next((p for p in (self.path, self.was) if p is not None and self._is_at(p)), None)
+        return next((p for p in (self.path, self.was) if p is not None and self.is_at(p)), None)
 
-    def _is_at(self, path: str) -> bool:
+    def is_at(self, path: str) -> bool:
+        """Return whether this content lies at a path now."""
         try:
             found = os.stat(path)  # noqa: PTH116 - the path is a string
             return found.st_size == self.size and (
@@ -169,9 +170,12 @@ class Saves:
         """Record that a file is removed; one whose renaming failed stays where it was."""
         fields = read_fields(self._laid(path))
         self._laid(path).unlink(missing_ok=True)
-        was = None if fields is None else Laid(**fields).was
-        if fields is not None and was is not None and os.path.lexists(was):
-            self._lay(replace(Laid(**fields), path=was, was=None))
+        if fields is None:
+            return
+        # Most often the old place is that of a temporary file, which holds the next save by now.
+        laid = Laid(**fields)
+        if laid.was is not None and laid.is_at(laid.was):
+            self._lay(replace(laid, path=laid.was, was=None))
 
     def laid(self) -> Iterator[Laid]:
         for path in sorted(self._folder.glob("laid-*.json")):

@@ -131,6 +131,19 @@ def test_an_attempt_finds_what_is_left_of_the_saves_under_their_last_names(
     }
 
 
+def test_a_file_that_is_renamed_over_the_save_before_is_there(new: New, own: Path) -> None:
+    rank = watching(new)
+    for step in (1, 2, 3):
+        stepped(rank, step)
+        write_pickle(own / "state.new", {"w": np.full(9, step)})
+        rank.files.look()
+        (own / "state.new").replace(own / "state.pkl")
+    rank.files.look()
+
+    assert found_by(new(attempt=1)) == {"state.pkl": "there"}
+    assert {e.digest for e in rank.of(FileSaved)} >= {file_digest(own / "state.pkl")}
+
+
 def test_a_file_in_the_temporary_folder_of_another_node_is_elsewhere(
     new: New, own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
