@@ -115,7 +115,7 @@ class Audit:
     #: lanes of a running cluster for them; each is checked by a clean run before it is used
     spread: Spread | None = None
     _runs: list[RunRow] = field(default_factory=list, init=False)
-    _kept: dict[Defect, RunRow] = field(default_factory=dict, init=False)
+    _kept: dict[tuple[Defect, ...], RunRow] = field(default_factory=dict, init=False)
     _looks: Looks = field(init=False)
 
     def run(self) -> Card:
@@ -178,7 +178,12 @@ class Audit:
         seconds = seconds_since(start, self.clock)
         writer = replace(writer, clean=replace(writer.clean, baseline=self._looks.baseline))
         limit = self.budget.named(seconds=seconds, runs=queue.taken)
-        return writer.card(self._runs, ended=ended, seconds=seconds, limit=limit)
+        card = writer.card(self._runs, ended=ended, seconds=seconds, limit=limit)
+        examples = {finding.smallest.number for finding in card.findings}
+        for row in self._kept.values():
+            if row.number not in examples:
+                self.folder.prune(self.folder.run(row.number))
+        return card
 
     def _places(self, profile: JobProfile) -> tuple[FaultPlace, ...]:
         choice = self.choice
@@ -241,7 +246,7 @@ class Audit:
     def _settle(self, row: RunRow) -> None:
         self._runs.append(row)
         directory = self.folder.run(row.number)
-        keep_logs = self._stands_for_a_finding(row) or row.is_combined
+        keep_logs = self._may_be_an_example(row) or row.is_combined
         self.folder.prune(directory, keep_logs=keep_logs)
 
     def _show(self, queue: Queue, start: int, first: int, expected_s: float) -> None:
@@ -276,16 +281,16 @@ class Audit:
             done = self.folder.settle(directory, plan, baseline, seconds=seconds)
         return run_rows(number, places, done)
 
-    def _stands_for_a_finding(self, row: RunRow) -> bool:
-        """Return whether a run is the smallest of its defect so far; drop the one before."""
+    def _may_be_an_example(self, row: RunRow) -> bool:
+        """Return whether a run is the smallest of its defects so far; drop the one before."""
         if row.status != "fail":
             return False
-        before = self._kept.get(row.defects[0])
-        if before is not None and (size(before), before.number) < (size(row), row.number):
+        before = self._kept.get(row.defects)
+        if before is not None and size(before) < size(row):
             return False
         if before is not None:
             self.folder.prune(self.folder.run(before.number))
-        self._kept[row.defects[0]] = row
+        self._kept[row.defects] = row
         return True
 
     def _confirmed(self, card: Card, writer: CardWriter, clean: Clean) -> Card:

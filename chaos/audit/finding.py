@@ -119,8 +119,11 @@ def findings(runs: Sequence[RunRow]) -> tuple[Finding, ...]:
     found.sort(key=lambda item: -len(item[1]))
     names = _names([defect for defect, _ in found])
     right = [run for run in runs if run.is_right]
+    # What a run of two causes shows is told of both: a run that shows one alone is its example.
+    of_several = Counter(id(run) for _, of in found for run in of)
+    unclear = {run.number for run in broken if of_several[id(run)] > 1} | moved
     return tuple(
-        _finding(defect, of, name, moved, _only_within(defect, of, right))
+        _finding(defect, of, name, unclear, _only_within(defect, of, right))
         for (defect, of), name in zip(found, names, strict=True)
     )
 
@@ -195,9 +198,10 @@ def _causes(run: RunRow, ranking: Sequence[Defect]) -> Sequence[Defect]:
 
 
 def _finding(
-    defect: Defect, runs: Sequence[RunRow], name: str, moved: Container[int], note: str
+    defect: Defect, runs: Sequence[RunRow], name: str, unclear: Container[int], note: str
 ) -> Finding:
-    smallest = min(runs, key=lambda run: (run.number in moved, size(run)))
+    """Return a finding; of the `unclear` runs none is its example if another shows it."""
+    smallest = min(runs, key=lambda run: (run.number in unclear, size(run)))
     counts = Counter(run.group for run in runs)
     in_order = sorted(runs, key=lambda run: (GROUPS.index(run.group), run.place.order))
     return Finding(

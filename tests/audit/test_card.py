@@ -159,6 +159,23 @@ def test_each_of_two_causes_has_a_sentence_of_its_own() -> None:
     assert [one.headline for one in found] == ["Run 1.", "A fault; lr is gone."]
 
 
+def test_the_example_of_a_cause_shows_that_cause_alone() -> None:
+    momentum = Defect(check="state", gist="momentum is lost", parts=("momentum",))
+    rate = Defect(check="state", gist="lr is lost", parts=("lr",))
+    runs = [run_of(1, momentum, rate), run_of(2, rate, momentum), run_of(3, rate)]
+    told = [
+        run.model_copy(
+            update={"faults": "a fault; ", "sentences": tuple(d.gist for d in run.defects)}
+        )
+        for run in runs
+    ]
+
+    found = findings(told)
+
+    assert [(one.defect, one.smallest.number) for one in found] == [(rate, 3), (momentum, 1)]
+    assert len({one.headline for one in found}) == len(found) == 2
+
+
 def test_numbers_that_part_do_not_hide_a_defect_that_says_more() -> None:
     often = [run_of(n, PARTED) for n in range(6)]
 

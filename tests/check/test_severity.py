@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from chaos.check.judge import judge
@@ -12,8 +13,9 @@ from chaos.model.severity import Severity, worst
 from chaos.model.verdict import Verdict
 from tests.check.parts import KILLED
 from tests.check.shorthand import plan_of, told_in
+from tests.check.story import Story, Strike
 from tests.check.tamper import changed, restored_wrong, shifted, verdict_on, without
-from tests.check.test_blame import moved, with_buffers, wrong
+from tests.check.test_blame import fresh, moved, with_buffers, wrong
 from tests.check.test_feeds import given
 from tests.check.watching import digest
 
@@ -196,6 +198,35 @@ def test_nothing_else_is_accepted_with_it(history: Any) -> None:
 
     assert verdict.status == "fail"
     assert not verdict.notes
+
+
+TWICE = Story((Strike(1, 2, 0), Strike(2, 2, 1)))
+
+
+def drifted(digest: str = "own") -> History:
+    """Return that a lost generator moved the model in epoch 1, and what the second resume found."""
+
+    def parts(seen: ev.StateSeen) -> tuple[ev.Component, ...]:
+        left = seen.epoch if seen.moment == "left" else seen.epoch - 1
+        name = digest if (seen.attempt, seen.moment, seen.epoch) == (2, "entered", 2) else "own"
+        return tuple(
+            msgspec.structs.replace(part, digest=f"{name}{left}") if part.name == "model" else part
+            for part in seen.components
+        )
+
+    def hit(seen: ev.StateSeen) -> bool:
+        return seen.attempt >= 1 and (seen.epoch, seen.moment) != (1, "entered")
+
+    history = restored_wrong(TWICE.history(), "rng.torch", fresh("rng.torch"))
+    return changed(moved(history, 1, epoch=1), ev.StateSeen, hit, components=parts)
+
+
+def test_a_second_resume_is_compared_with_what_the_first_one_left() -> None:
+    follows, parts = (verdict_on(TWICE, drifted(digest), **RNG) for digest in ("own", "other"))
+
+    assert (follows.status, follows.severity) == ("pass", None)
+    assert [note.split(":")[1] for note in follows.notes] == [" state", " trajectory"]
+    assert (parts.status, parts.severity) == ("fail", "wrong result")
 
 
 RESAMPLED: dict[str, Any] = {"sampling": "resampled"}
