@@ -15,7 +15,7 @@ from chaos.audit.budget import (
     Minimum,
     Pace,
     ShowProgress,
-    estimate_s,
+    of_one_run,
 )
 from chaos.audit.card import Card, Ended
 from chaos.audit.chains import joined
@@ -39,7 +39,7 @@ from chaos.model.plan import Plan
 from chaos.run.clock import Clock, seconds_since
 from chaos.run.ports import Backend, ScriptBackend
 
-FAULTS, CONFIRMATION = "faults", "confirmation"
+FAULTS, CONFIRMATION = "faults", "confirming on Ray: finding"
 UNCONFIRMED = note(
     "no finding was tried on a Ray cluster: the job writes outside of its run's folder, or to "
     "a bucket, from which the audit keeps it and a cluster would not"
@@ -127,9 +127,7 @@ class Audit:
         start = self.clock.now_ns()
         clean_runs = CleanRuns(self.backend, self.folder, self.clock, self.show)
         clean = clean_runs.run(self.plan, follows_script=self.follows_script)
-        clean, retries = begun_again(
-            clean, self.backend, self.folder, self.clock, seed=self.choice.seed, asked=self.retries
-        )
+        clean, retries = begun_again(clean, clean_runs, seed=self.choice.seed, asked=self.retries)
         if self.ray is not None:
             clean = clean_runs.on(self.ray, clean, on_ray(clean.plan))
         if self.spread is not None:
@@ -213,12 +211,11 @@ class Audit:
     def _inject_all(
         self, clean: Clean, queue: Queue, start: int, backends: Sequence[Backend], *, fits: bool
     ) -> Ended:
-        first, lanes = self.clock.now_ns(), len(backends)
-        expected_s = estimate_s(1, each_s=clean.work_s, lanes=lanes) / lanes
+        first = self.clock.now_ns()
 
         def next_run() -> Iterator[Run | None]:
             while not queue.is_empty or queue.is_waiting:
-                self._show(queue, start, first, expected_s)
+                self._show(queue, start, first)
                 is_spent = self.budget.is_spent(
                     seconds=seconds_since(start, self.clock),
                     runs=0 if queue.has_doubt else queue.taken,
@@ -240,7 +237,7 @@ class Audit:
                 self.folder.prune(self.folder.run(number), keep_logs=not stands)
             for row in stands:
                 self._settle(row)
-        self._show(queue, start, first, expected_s)
+        self._show(queue, start, first)
         return "all" if queue.is_empty else "budget"
 
     def _settle(self, row: RunRow) -> None:
@@ -249,22 +246,29 @@ class Audit:
         keep_logs = self._may_be_an_example(row) or row.is_combined
         self.folder.prune(directory, keep_logs=keep_logs)
 
-    def _show(self, queue: Queue, start: int, first: int, expected_s: float) -> None:
+    def _show(self, queue: Queue, start: int, first: int) -> None:
+        # Places, and not tries: a run of several places that came out wrong is tried again.
+        done = sum(not row.is_combined for row in self._runs)
         pace = Pace(
-            done=len(self._runs),
+            done=done,
             known=len(queue.places),
-            needed=queue.needed + queue.taken - len(self._runs),
+            needed=queue.places_needed + queue.taken - done,
+            is_due=queue.is_due,
             spent_s=seconds_since(start, self.clock),
             runs_s=seconds_since(first, self.clock),
-            expected_s=expected_s,
         )
-        total = len(self._runs) if queue.is_empty else pace.total(self.budget)
-        last = self._runs[-1] if self._runs else None
-        wrong = sum(row.is_wrong for row in self._runs)
-        left_s = pace.left_s(self.budget)
-        self.show(
-            AuditProgress(FAULTS, len(self._runs), max(total, queue.taken), left_s, last, wrong)
+        total = pace.total(self.budget)
+        progress = AuditProgress(
+            FAULTS,
+            done,
+            done if queue.is_empty and not queue.is_waiting else total,
+            pace.left_s(self.budget),
+            self._runs[-1] if self._runs else None,
+            sum(row.is_wrong for row in self._runs),
+            pace.spent_s,
+            self.budget.seconds if total is None else None,
         )
+        self.show(progress)
 
     def _inject(self, backend: Backend, clean: Clean, run: Run) -> tuple[RunRow, ...]:
         """Execute one run with faults; only its rows stay in memory."""
@@ -303,11 +307,12 @@ class Audit:
             return card
         found, total = list(card.findings), len(card.findings)
         for number, finding in enumerate(card.findings):
-            self.show(AuditProgress(CONFIRMATION, number, total))
+            progress = AuditProgress(CONFIRMATION, number, total)
+            show = of_one_run(progress, self.show, self.clock, first="starting Ray")
             file, cwd = self.folder.path / finding.repro, Path(self.plan.cwd)
-            seen = confirmation(file, self.confirm, seed=self.plan.seed, cwd=cwd)
+            confirm = partial(self.confirm, show=show)
+            seen = confirmation(file, confirm, seed=self.plan.seed, cwd=cwd)
             found[number] = finding.model_copy(update={"confirmation": seen})
             card = card.model_copy(update={"findings": tuple(found)})
             writer.write(card)
-        self.show(AuditProgress(CONFIRMATION, total, total))
         return card

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from chaos.audit.budget import AuditProgress, ShowProgress
+from chaos.audit.budget import AuditProgress, ShowProgress, of_one_run
 from chaos.audit.determinism import Repetition, hidden_part, made_by_the_first, repetition
 from chaos.audit.folder import AuditFolder
 from chaos.audit.job_profile import JobProfile, job_profile, shared
@@ -37,7 +37,7 @@ from chaos.run.ports import Backend, ScriptBackend
 
 # Two show whether a job repeats itself; one that does not needs `RUNS_MIN` for a band.
 CLEAN_RUNS = 2
-STAGE = "fault-free runs"
+STAGE = "clean run"
 BAND: Profile = "standard"
 EPOCHS_BY_STEPS = 5  # of a job whose saves come by the clock: an early, a late, three in between
 
@@ -316,10 +316,10 @@ class CleanRuns:
     def _execute(
         self, backend: Backend, plan: Plan, number: int, *, of: int
     ) -> tuple[RunDirectory, FinishedRun]:
-        self.show(AuditProgress(STAGE, min(number, of) - 1, of))
         alone = plan.baseline()
         directory = self.folder.new_run("clean", number, alone)
-        return directory, self.folder.execute(backend, alone, directory, None, self.clock)
+        show = of_one_run(AuditProgress(STAGE, min(number, of) - 1, of), self.show, self.clock)
+        return directory, self.folder.execute(backend, alone, directory, None, self.clock, show)
 
     def _required(self, directory: RunDirectory, run: FinishedRun) -> FinishedRun:
         """Return a run that passed; raise `JobError` for any other."""

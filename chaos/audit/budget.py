@@ -2,12 +2,17 @@
 
 import math
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from chaos.audit.notes import Note, warning
 from chaos.audit.run_row import RunRow
+from chaos.model.event import RunStarted
+from chaos.model.history import Entry
+from chaos.report.live import Progress, advance_all, doing
+from chaos.run.clock import Clock, seconds_since
+from chaos.run.ports import Show
 from chaos.words import plural
 
 # An answer needs a minimum of runs: one of every group that the job has. If the limit cut it,
@@ -58,53 +63,99 @@ def estimate_s(runs: int, *, each_s: float, lanes: int) -> float:
 
 @dataclass(frozen=True)
 class AuditProgress:
-    """The progress of an audit."""
+    """The progress of an audit: of its runs one by one, or of the places that were tried."""
 
     stage: str
     done: int
-    #: the expected number of runs
-    total: int
+    #: those that will be tried in any case; None where time alone decides
+    total: int | None
     #: None until a run was timed
     left_s: float | None = None
     #: None until a run is over
     last: RunRow | None = None
     #: the runs in which the job did not reach the same result
     wrong: int = 0
+    #: the time of the audit so far; with `doing`, of the run under way
+    spent_s: float = 0.0
+    #: the time limit, once it decides
+    limit_s: float | None = None
+    #: of one run under way
+    doing: str = ""
+
+    @property
+    def share(self) -> float:
+        """The share of what is to be done, or of the time limit, that is over."""
+        part, whole = (
+            (self.spent_s, self.limit_s or 0.0) if self.total is None else (self.done, self.total)
+        )
+        return min(1.0, part / whole) if whole else 0.0
 
 
 ShowProgress: TypeAlias = Callable[[AuditProgress], None]
 
 
+def of_one_run(
+    progress: AuditProgress, show: ShowProgress, clock: Clock, *, first: str | None = None
+) -> Show:
+    """Show that a run begins; return a function that shows what it is doing, by its events.
+
+    `first`: the words for what comes before its workers start.
+    """
+    begun_ns, seen, said = clock.now_ns(), Progress(), ""
+
+    def tell(entries: Sequence[Entry]) -> None:
+        nonlocal seen, said
+        if any(isinstance(entry.what, RunStarted) for entry in entries):  # a clean one came before
+            seen = Progress()
+        seen = advance_all(seen, entries)
+        words = first if first is not None and seen.attempt is None else doing(seen)
+        if words != said:
+            said = words
+            show(replace(progress, doing=words, spent_s=seconds_since(begun_ns, clock)))
+
+    tell(())
+    return tell
+
+
 @dataclass(frozen=True)
 class Pace:
-    """Progress and speed of the runs with a fault."""
+    """Progress and speed of the runs with a fault, counted by places."""
 
     done: int
-    #: all runs that could be made
+    #: all places
     known: int
-    #: the runs made in any case
+    #: the places under way, and those that are tried in any case
     needed: int
+    #: not all that an answer needs was begun
+    is_due: bool
     #: the time of the audit so far
     spent_s: float
     #: the time of these runs
     runs_s: float
-    #: the time of a run by those without a fault, until one with a fault was measured
-    expected_s: float
 
-    def total(self, budget: Budget) -> int:
-        """Return the expected number of runs."""
+    def total(self, budget: Budget) -> int | None:
+        """Return the places that will be tried; None where the time limit decides.
+
+        With a time limit these are the ones that an answer needs. An estimate of all that fit
+        would move with every run.
+        """
         most = self.known if budget.runs is None else min(self.known, budget.runs)
         if budget.seconds is None:
             return most
-        each_s = self.runs_s / self.done if self.done else self.expected_s
-        fits = max(0.0, budget.seconds - self.spent_s) / max(each_s, 1e-9)
-        return min(most, self.done + max(self.needed, math.ceil(fits)))
+        if not self.is_due and self.spent_s < budget.seconds:
+            return None
+        return min(most, self.done + self.needed)
 
     def left_s(self, budget: Budget) -> float | None:
         """Estimate the seconds left; return None until a run is over."""
         if self.done == 0:
             return None
-        return (self.total(budget) - self.done) * self.runs_s / self.done
+        most = self.known if budget.runs is None else min(self.known, budget.runs)
+        each_s = self.runs_s / self.done
+        if budget.seconds is None:
+            return (most - self.done) * each_s
+        within = max(budget.seconds - self.spent_s, self.needed * each_s)
+        return min(within, (most - self.done) * each_s)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Sequence
 
 from chaos.audit.group import GROUPS, Group
-from chaos.audit.run_row import Defect, RunRow
+from chaos.audit.run_row import Defect, RunRow, without_names
 from chaos.check.epochs import CURSOR, EPOCHS
 from chaos.check.headline import as_sentence
 from chaos.check.samples import SAMPLE_ORDER, SAMPLES
@@ -70,6 +70,18 @@ class Finding(Record):
         if run.defects[:1] != (self.defect,) and own:
             headline = as_sentence(f"{run.faults}{own}")
         return f"{headline} {self.note}" if self.note else headline
+
+    @property
+    def elsewhere(self) -> str:
+        """The result of its reproduction elsewhere, in words; empty if there is none.
+
+        What is said of the finding itself is not said again.
+        """
+        seen = self.confirmation
+        if seen is None:
+            return ""
+        is_same = without_names(seen.headline) == without_names(self.smallest.headline)
+        return f"{seen}, same difference" if is_same else f"{seen}: {seen.headline}"
 
     @property
     def besides(self) -> tuple[str, ...]:

@@ -3,31 +3,24 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from chaos.audit.baseline_runs import Clean
-from chaos.audit.folder import AuditFolder
+from chaos.audit.baseline_runs import Clean, CleanRuns
+from chaos.audit.budget import AuditProgress, of_one_run
 from chaos.audit.place_groups import FaultPlace
 from chaos.audit.places import kill_map
 from chaos.audit.plans import plan_of, under_own_retries
 from chaos.audit.queue import in_order
 from chaos.audit.retries import TRIED, Retries
-from chaos.run.clock import Clock
-from chaos.run.ports import Backend
+from chaos.words import plural
 
 
 def begun_again(
-    clean: Clean,
-    backend: Backend,
-    folder: AuditFolder,
-    clock: Clock,
-    *,
-    seed: int,
-    asked: int | None,
+    clean: Clean, means: CleanRuns, *, seed: int, asked: int | None
 ) -> tuple[Clean, Retries]:
     """Inject one fault under the job's own retries, unless Ray Train's setting allows some.
 
     Where the script calls `fit()` again, so many more as a place may have. Return the clean
-    runs with what follows for the profile. `asked`: what `--retries` says. The runs are kept below
-    `settings/` of the folder.
+    runs with what follows for the profile. `means`: those of the clean runs. `asked`: what
+    `--retries` says. The runs are kept below `settings/` of the folder.
     """
     profile = clean.profile
     if asked is not None:
@@ -44,9 +37,12 @@ def begun_again(
         if place is None:
             return Retries(source="unknown")
         plan = under_own_retries(plan_of(clean.plan, place, profile), profile)
-        directory = folder.new_run("settings", faults, plan)
-        run = folder.execute(backend, plan, directory, clean.baseline, clock)
-        folder.prune(directory, keep_logs=True)
+        directory = means.folder.new_run("settings", faults, plan)
+        stage = f"{plural(faults, 'fault')} under the job's own retries"
+        show = of_one_run(AuditProgress(stage, 0, None), means.show, means.clock)
+        baseline, clock = clean.baseline, means.clock
+        run = means.folder.execute(means.backend, plan, directory, baseline, clock, show)
+        means.folder.prune(directory, keep_logs=True)
         return Retries.seen(run, faults=faults)
 
     seen = after(1)

@@ -25,7 +25,7 @@ from chaos.report.outcome import FinishedRun
 from chaos.run.clock import Clock, seconds_since
 from chaos.run.directory import RunDirectory, create, in_reports, room_in
 from chaos.run.journal import read_history
-from chaos.run.ports import Backend
+from chaos.run.ports import Backend, Show
 from chaos.run.record_file import full_disk_told
 from chaos.run.shown import shown
 
@@ -65,11 +65,12 @@ class AuditFolder:
         directory: RunDirectory,
         baseline: History | None,
         clock: Clock,
+        show: Show = lambda _: None,
     ) -> FinishedRun:
         """Execute a plan in its folder, and judge it; if broken off, its history is kept."""
         start = clock.now_ns()
         try:
-            runner.execute(backend, plan, directory, baseline)
+            runner.execute(backend, plan, directory, baseline, show)
         except BaseException:
             with suppress(OSError):  # a full disk: the journals have the history anyway
                 directory.save_history(read_history(directory.journals))

@@ -213,7 +213,12 @@ class Queue:
     @property
     def needed(self) -> int:
         """The number of runs of their own that an answer still needs."""
-        return len(self._needed) + len(self._alone) + len(self._again)
+        return self.places_needed + len(self._again)
+
+    @property
+    def places_needed(self) -> int:
+        """The number of places that are still to be tried in a run of their own."""
+        return len(self._needed) + len(self._alone)
 
     @property
     def is_due(self) -> bool:

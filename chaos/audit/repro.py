@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Protocol
 
 from chaos.audit.finding import Confirmation
 from chaos.errors import UsageError
 from chaos.model.plan import Plan
 from chaos.model.verdict import Verdict
 from chaos.plan.make import make_plan
+from chaos.run.ports import Show
 from chaos.scenario_file.load import load_scenario
 from chaos.scenario_file.text import scenario_text
 
@@ -31,11 +32,16 @@ def repro_text(
     return scenario_text(plan, folder=folder, comment=(headline,), expect=expect)
 
 
-# Runs a reproduction's plan elsewhere; raises `UsageError` if it cannot be run there.
-Confirm: TypeAlias = Callable[[Plan], Verdict]
+class Confirm(Protocol):
+    """A way to run a reproduction's plan elsewhere."""
+
+    def __call__(self, plan: Plan, *, show: Show) -> Verdict:
+        """Return the verdict there; raises `UsageError` if the plan cannot be run there."""
 
 
-def confirmation(file: Path, confirm: Confirm, *, seed: int, cwd: Path) -> Confirmation:
+def confirmation(
+    file: Path, confirm: Callable[[Plan], Verdict], *, seed: int, cwd: Path
+) -> Confirmation:
     """Run a finding's reproduction, read from its file as a user would; return its result."""
     plan = make_plan(load_scenario(file), file=file, seed=seed, cwd=cwd)
     try:

@@ -265,9 +265,14 @@ def _parts_after(
     return found, tuple(name for name in broken if name not in matters)
 
 
+def without_names(message: str) -> str:
+    """Return a message without the names that are drawn anew in each run."""
+    return _NAMES.sub("X", message)
+
+
 def gist(message: str) -> str:
     """Return an anomaly's message without the words that depend on the place."""
-    named = _RANKS.sub("rank N", _NAMES.sub("X", _MORE.sub("", message)))
+    named = _RANKS.sub("rank N", without_names(_MORE.sub("", message)))
     return _PLURAL.sub(r"\1", _NUMBER.sub("N", named))
 
 

@@ -1,6 +1,6 @@
 """The card and the progress of an audit, in a terminal or as plain lines."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from rich.console import Console, RenderableType
 from rich.console import Group as Lines
@@ -21,6 +21,7 @@ from chaos.report.outcome import Tone
 from chaos.report.screen import bare_table, labelled, numbers
 from chaos.report.sections import Line
 from chaos.report.terminal import once
+from chaos.run.clock import Clock, seconds_since
 
 _MARKS: dict[Fate, tuple[str, str]] = {
     "right": ("✓", "green"),
@@ -33,6 +34,7 @@ _MARKS: dict[Fate, tuple[str, str]] = {
 _LEGEND = "✓ resumed, right   ✗ wrong   ? inconclusive   o began anew   · not tried"
 _INKS: dict[Tone, str] = {"open": "yellow", "calm": "dim"}
 _LAMPS = {"pass": ("✓", "green"), "fail": ("✗", "bold red"), "inconclusive": ("?", "yellow")}
+LATER = 1.1  # as much later than was told an audit may end before the reason is told
 _Row = tuple[str, str, str]  # a label, its style, and a text
 
 
@@ -119,9 +121,8 @@ def _cause(cause: CauseSection, card: Card, *, framed: bool) -> Iterator[Rendera
         groups = ", ".join(f"{group} ({count})" for group, count in finding.groups.items())
         rows.append(("where", "dim", groups))
         ways.append(("report", "dim", f"{card.folder}/{finding.report}"))
-        if finding.confirmation is not None:
-            seen = f"{finding.confirmation}: {finding.confirmation.headline}"
-            rows.append(("on Ray", "dim", seen))
+        if finding.elsewhere:
+            rows.append(("on Ray", "dim", finding.elsewhere))
     head, says = Text(cause.title, style=style), Text(cause.sentence, style="bold")
     if framed:
         below: list[RenderableType] = [Text(""), labelled(rows)] if rows else []
@@ -149,8 +150,38 @@ def _commands(rows: Sequence[_Row]) -> Iterator[Text]:
 class AuditDisplay(MovingLine):
     """The progress of an audit in a terminal; `show` is called once for each change."""
 
+    def __init__(
+        self, console: Console, clock: Clock, *, is_ending: Callable[[], bool] = lambda: False
+    ) -> None:
+        """`is_ending`: whether it was interrupted, and ends the runs under way."""
+        super().__init__(console, ticks=True)
+        self._clock, self._is_ending = clock, is_ending
+        self._news = AuditProgress("", 0, None)
+        self._came_ns = clock.now_ns()
+        #: why the time that is left has become more; empty if it has not
+        self._more = ""
+        self._end_s: float | None = None  # as it was told, since the audit began
+
     def show(self, progress: AuditProgress) -> None:
-        self.say(line(progress), stage=progress.stage, done=progress.done, total=progress.total)
+        self._more = self._why_more(progress)
+        self._news, self._came_ns = progress, self._clock.now_ns()
+        self.say(self, stage=progress.stage, share=progress.share)
+
+    def __rich__(self) -> Text:
+        """Return the line as it is now: seconds pass without any news."""
+        if self._is_ending():
+            return Text("interrupted: the runs under way are ended")
+        return line(self._news, since_s=seconds_since(self._came_ns, self._clock), more=self._more)
+
+    def _why_more(self, progress: AuditProgress) -> str:
+        """Return the reason why an audit ends later than was told; empty if it does not."""
+        if progress.left_s is None:
+            return ""
+        before, self._end_s = self._end_s, progress.spent_s + progress.left_s
+        if before is None or self._end_s <= before * LATER:
+            return ""
+        is_larger = (progress.total or 0) > (self._news.total or 0)
+        return "more places are due" if is_larger else "runs take longer than before"
 
     def tell(self, notes: Sequence[Note]) -> None:
         """Print the results of the runs without a fault, before any other run begins."""
@@ -158,16 +189,28 @@ class AuditDisplay(MovingLine):
             self.write(note_line(note))
 
 
-def line(progress: AuditProgress) -> Text:
-    """Return an audit's progress in one line."""
-    text = Text.assemble((progress.stage, "bold"), f"  {progress.done}/{progress.total}")
+def line(progress: AuditProgress, *, since_s: float = 0.0, more: str = "") -> Text:
+    """Return an audit's progress in one line, so many seconds after the last news.
+
+    `more`: the reason why more time is left than was told before.
+    """
+    text = Text(no_wrap=True, overflow="ellipsis")
+    text.append(progress.stage, style="bold")
+    spent_s = progress.spent_s + since_s
+    if progress.doing:
+        of = "" if progress.total is None else f" {progress.done + 1} of {progress.total}"
+        return text.append(f"{of}: {progress.doing}, {spent_s:.0f} s")
+    places = progress.done if progress.total is None else f"{progress.done}/{progress.total}"
+    text.append(f"  {places} places")
     if progress.wrong:
         text.append(f"  {progress.wrong} failed")
-    if progress.left_s is not None and progress.done < progress.total:
-        text.append(f"  {progress.left_s:.0f} s left")
+    within = "" if progress.limit_s is None else f" of {progress.limit_s:.0f}"
+    text.append(f"  {spent_s:.0f}{within} s")
+    if progress.left_s is not None and progress.limit_s is None and progress.share < 1:
+        left = f", {max(0.0, progress.left_s - since_s):.0f} s left"
+        text.append(f"{left} ({more})" if more else left)
     if progress.last is not None:
         text.append("  ").append_text(_last(progress.last))
-    text.no_wrap, text.overflow = True, "ellipsis"
     return text
 
 

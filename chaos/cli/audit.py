@@ -5,12 +5,14 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from chaos.audit.audit import Audit, Choice, Spread
 from chaos.audit.budget import Budget
@@ -22,6 +24,7 @@ from chaos.audit.page import card_in_markdown
 from chaos.audit.places import STEP_PLACES_MAX
 from chaos.audit.plans import ONE_NODE, base_plan, under_launcher
 from chaos.audit.terminal import AuditDisplay, print_card
+from chaos.cli import signals
 from chaos.cli.cluster import refuse_no_address
 from chaos.cli.documents import Document, Form, Format, Output
 from chaos.cli.options import (
@@ -49,6 +52,7 @@ from chaos.launch.open import (
     why_not_forked,
 )
 from chaos.model.bounds import Tolerance
+from chaos.model.history import Entry
 from chaos.model.launcher import FACTS, Launcher, LauncherFacts
 from chaos.model.masked import masked_words
 from chaos.model.plan import Confined, Plan, PlanBackend
@@ -57,8 +61,10 @@ from chaos.model.verdict import Verdict
 from chaos.report.screen import plain, screen
 from chaos.run.ci import add_to_step_summary
 from chaos.run.clock import SystemClock, stamp
+from chaos.run.directory import RunDirectory
 from chaos.run.environment import environment
 from chaos.run.machine import has_ray, usable_cpus
+from chaos.run.ports import Backend, Show
 
 # Where neither a time nor a number of runs is asked for; what an answer needs comes before it.
 BUDGET_S = 60.0
@@ -154,7 +160,10 @@ AllowWrites = Annotated[
 ]
 Confirm = Annotated[
     bool,
-    typer.Option("--confirm/--no-confirm", help="Reproduce each finding on a local Ray cluster."),
+    typer.Option(
+        "--confirm/--no-confirm",
+        help="Reproduce each finding on a local Ray cluster, which takes about a minute each.",
+    ),
 ]
 Lanes = Annotated[
     str | None,
@@ -217,7 +226,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
     accept: Accept = None,
     sampling: Sampled = "exactly_once",
     tolerance: Within = None,
-    confirm: Confirm = True,
+    confirm: Confirm = False,
     launcher: StartedBy = None,
     workers: Workers = None,
     retries: Retries = None,
@@ -259,7 +268,9 @@ def audit(  # noqa: PLR0913 - one parameter per option
     folder = folder_for(plan, reports)
     limits = confined(folder, allow_writes, keeps_storage=storage == OWN)
     with _written_if_broken_off(folder, document, console), ExitStack() as opened:
-        display = opened.enter_context(AuditDisplay(console))
+        display = opened.enter_context(
+            AuditDisplay(console, SystemClock(), is_ending=signals.has_come)
+        )
         card = Audit(
             plan.model_copy(
                 update={"confined": limits, "expect": _expect(plan, accept, sampling, tolerance)}
@@ -271,7 +282,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
             _budget(time_limit, max_runs, exhaustive=exhaustive or is_on_ray),
             display.show,
             display.tell,
-            _on_ray(reports, console) if confirm and can_confirm else None,
+            partial(_on_ray, reports) if confirm and can_confirm else None,
             follows_script=workers is None and states_size,
             retries=retries,
             command=shlex.join(["chaos", *map(str, masked_words(sys.argv[1:]))]),
@@ -362,14 +373,16 @@ def folder_for(plan: Plan, reports: Path, kind: str = "audits") -> AuditFolder:
 def _written_if_broken_off(
     folder: AuditFolder, document: Document, console: Console
 ) -> Iterator[None]:
-    """Write the document even if the audit is broken off, provided that there is a card."""
+    """Tell what was found even if the audit is broken off, provided that there is a card."""
     try:
         yield
-    except BaseException:
-        if (folder.path / CARD).exists():
-            console.print(f"card: {folder.shown}/{CARD}", soft_wrap=True)
-        if document.form in FILES and (folder.path / FILES[document.form]).exists():
-            document.write(_files(folder))
+    except BaseException as why:
+        file = folder.path / FILES["json"]
+        if file.exists():
+            word = "interrupted" if isinstance(why, KeyboardInterrupt) else "broken off"
+            head = f"{word}: what was found until then"
+            console.print(Text(head, style="bold yellow"), soft_wrap=True)
+            _tell(Card.from_json(file.read_bytes()), folder, console, document)
         raise
 
 
@@ -401,12 +414,28 @@ def _over(address: str | None, jobs: int | None) -> Spread | None:
     )
 
 
-def _on_ray(reports: Path, console: Console) -> Callable[[Plan], Verdict]:
-    """Return a function that runs a reproduction on a local Ray cluster of its own."""
+@dataclass(frozen=True)
+class _Shown(Backend):
+    """A backend whose events are shown to one more."""
 
-    def confirm(plan: Plan) -> Verdict:
-        with open_backend("ray", console) as backend:
-            harness = Harness(reports, console, Path(plan.cwd), backend, SystemClock())
-            return harness.run_plan(plan.model_copy(update={"backend": "ray"})).verdict
+    backend: Backend
+    more: Show
 
-    return confirm
+    def execute(self, plan: Plan, directory: RunDirectory, show: Show) -> None:
+        def both(entries: Sequence[Entry]) -> None:
+            show(entries)
+            self.more(entries)
+
+        self.backend.execute(plan, directory, both)
+
+    def close(self) -> None:
+        self.backend.close()
+
+
+def _on_ray(reports: Path, plan: Plan, *, show: Show) -> Verdict:
+    """Run a reproduction on a local Ray cluster of its own, whose lines are not the audit's."""
+    quiet = screen(quiet=True)
+    with open_backend("ray", quiet) as backend:
+        shown = _Shown(backend, show)
+        harness = Harness(reports, quiet, Path(plan.cwd), shown, SystemClock())
+        return harness.run_plan(plan.model_copy(update={"backend": "ray"})).verdict

@@ -19,6 +19,7 @@ from chaos.audit.folder import AuditFolder
 from chaos.audit.plans import base_plan, under_launcher
 from chaos.audit.run_row import RunRow
 from chaos.audit.terminal import AuditDisplay
+from chaos.cli import signals
 from chaos.cli.audit import (
     AllowWrites,
     Fit,
@@ -118,7 +119,7 @@ def search(  # noqa: PLR0913 - one parameter per option
             plan.model_copy(update={"confined": confined(folder, allow_writes)}),
             opened.enter_context(open_launcher(launcher, console)),
             folder,
-            opened.enter_context(AuditDisplay(console)),
+            opened.enter_context(AuditDisplay(console, SystemClock(), is_ending=signals.has_come)),
             kept=reports / "searches" / f"{plan.slug}-found",
             budget=Budget(time_limit if time_limit or max_runs else SEARCH_S, max_runs),
             follows_script=workers is None and states_size,

@@ -103,6 +103,16 @@ def advance_all(progress: Progress, entries: Iterable[Entry]) -> Progress:
     return reduce(advance, entries, progress)
 
 
+def doing(progress: Progress) -> str:
+    """Return in a few words what a run is doing."""
+    if progress.ended is not None:
+        return "it ends"
+    if progress.place is not None:
+        epoch, step = progress.place
+        return f"epoch {epoch}, step {step}" if step else f"epoch {epoch}"
+    return "its script starts: imports" if progress.attempt is None else "its workers start"
+
+
 def is_notable(entry: Entry) -> bool:
     """Return whether an event gets a line of its own during a run."""
     return isinstance(
@@ -198,7 +208,7 @@ class Moving:
         if self._live is not None:
             self._live.update(shown, refresh=True)
 
-    def write(self, line: Text) -> None:
+    def write(self, line: RenderableType) -> None:
         """Write a line that stays."""
         self._console.print(line, soft_wrap=True)
 
@@ -206,16 +216,16 @@ class Moving:
 class MovingLine(Moving):
     """One line that moves, and is removed at the end."""
 
-    def __init__(self, console: Console) -> None:
-        super().__init__(console)
+    def __init__(self, console: Console, *, ticks: bool = False) -> None:
+        super().__init__(console, ticks=ticks)
         self._said: tuple[str, int] | None = None
 
-    def say(self, line: Text, *, stage: str, done: int, total: int) -> None:
+    def say(self, line: RenderableType, *, stage: str, share: float) -> None:
         """Show a line; if lines stay, only as a stage begins and after parts of it."""
         if self.moves:
             self.move(line)
             return
-        said = (stage, PARTS * done // max(1, total))
+        said = (stage, int(PARTS * share))
         if said != self._said:
             self._said = said
             self.write(line)

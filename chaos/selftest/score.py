@@ -250,7 +250,7 @@ class SelftestDisplay(MovingLine):
     total = 0
 
     def show(self, done: int, row: Judged) -> None:
-        self.say(line(done, self.total, row), stage="selftest", done=done, total=self.total)
+        self.say(line(done, self.total, row), stage="selftest", share=done / max(1, self.total))
 
 
 def line(done: int, total: int, row: Judged) -> Text:

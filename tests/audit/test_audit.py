@@ -24,6 +24,7 @@ from chaos.model.launcher import FACTS
 from chaos.model.plan import Op, Plan
 from chaos.model.verdict import Verdict
 from chaos.run.directory import RunDirectory
+from chaos.run.ports import Show
 from chaos.scenario_file.load import load_scenario
 from tests.audit.backend import FakeBackend, Ticking, audit_of, loses_momentum, misses_the_strike
 from tests.check.story import Story
@@ -311,6 +312,12 @@ def test_progress_counts_up_and_estimates_what_is_left(tmp_path: Path) -> None:
     seen: list[AuditProgress] = []
     card = audit_of(tmp_path, FakeBackend(), choice=FEW, show=seen.append).run()
 
+    clean = [progress for progress in seen if progress.stage == "clean run"]
+    assert [(p.done, p.doing) for p in clean if p.doing == "its script starts: imports"] == [
+        (0, "its script starts: imports"),
+        (1, "its script starts: imports"),
+    ]
+    assert {progress.doing for progress in clean} == {"its script starts: imports", "it ends"}
     injected = [progress for progress in seen if progress.stage == "faults"]
     done = [progress.done for progress in injected]
     assert (done[0], done[-1]) == (0, len(card.runs))
@@ -428,7 +435,8 @@ def test_a_finding_says_what_another_backend_made_of_it(
 def test_a_confirmation_stands_on_the_card_and_one_that_cannot_be_had_leaves_it_open(
     tmp_path: Path,
 ) -> None:
-    def confirm(_: Plan) -> Verdict:
+    def confirm(plan: Plan, *, show: Show) -> Verdict:
+        del plan, show
         raise ClusterError("no cluster could be had")
 
     audit = audit_of(tmp_path, FakeBackend(defect=loses_momentum), choice=FEW, confirm=confirm)
@@ -447,7 +455,7 @@ def test_a_finding_of_a_job_that_writes_outside_is_not_tried_there_and_the_card_
         tmp_path,
         FakeBackend(defect=loses_momentum),
         choice=FEW,
-        confirm=lambda _: pytest.fail("it was tried"),
+        confirm=lambda *_, **__: pytest.fail("it was tried"),
     )
 
     card = audit.run()

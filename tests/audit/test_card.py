@@ -2,6 +2,7 @@
 
 import io
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from chaos.model.diagnosis import Standing
 from chaos.model.plan import Op
 from chaos.model.trigger import AtStep
 from chaos.report.live import PARTS
-from tests.audit.backend import FakeBackend, audit_of, loses_momentum
+from tests.audit.backend import FakeBackend, Ticking, audit_of, loses_momentum
 
 EPOCHS = Defect(check="epochs", gist="N epoch were trained, the baseline has N")
 CURSOR = Defect(check="cursor", gist="rank N repeated N step of epoch N after the restart")
@@ -339,22 +340,60 @@ def test_progress_is_a_few_lines_where_there_is_no_terminal(card: Card) -> None:
     out = io.StringIO()
     total = 200
 
-    with AuditDisplay(Console(file=out, width=80, highlight=False)) as display:
+    with AuditDisplay(Console(file=out, width=80, highlight=False), Ticking()) as display:
         for done in range(total + 1):
-            display.show(AuditProgress("faults", done, total, 9.0, card.runs[0], wrong=2))
+            display.show(AuditProgress("faults", done, total, 9.0, card.runs[0], 2, 4.0))
 
     lines = out.getvalue().splitlines()
     assert len(lines) == PARTS + 1
-    assert lines[1].startswith("faults  20/200  2 failed  9 s left  ")
+    assert lines[1].startswith("faults  20/200 places  2 failed  4 s, 9 s left  ")
 
 
 def test_progress_is_one_line_that_moves_on_a_terminal(card: Card) -> None:
     out = io.StringIO()
 
-    with AuditDisplay(Console(file=out, width=80, force_terminal=True)) as display:
+    console = Console(file=out, width=80, force_terminal=True)
+    with AuditDisplay(console, Ticking()) as display:
         display.show(AuditProgress("faults", 1, 2, 3.0, card.runs[0]))
 
-    assert "1/2" in out.getvalue()
+    assert "1/2 places" in out.getvalue()
+
+
+def told(display: AuditDisplay, progress: AuditProgress) -> str:
+    display.show(progress)
+    return display.__rich__().plain
+
+
+def test_seconds_pass_in_the_line_without_any_news() -> None:
+    clock = Ticking(tick_ns=0)
+    display = AuditDisplay(Console(file=io.StringIO(), width=80), clock)
+
+    first = told(display, AuditProgress("clean run", 0, 2, doing="its script starts: imports"))
+    clock.sleep(12)
+
+    assert first == "clean run 1 of 2: its script starts: imports, 0 s"
+    assert display.__rich__().plain == "clean run 1 of 2: its script starts: imports, 12 s"
+
+
+def test_time_that_is_left_and_grows_is_explained() -> None:
+    display = AuditDisplay(Console(file=io.StringIO(), width=80), Ticking(tick_ns=0))
+    of = partial(AuditProgress, "faults")
+
+    lines = [
+        told(display, of(4, 20, 40.0, spent_s=20.0)),
+        told(display, of(5, 20, 90.0, spent_s=25.0)),
+        told(display, of(6, 30, 180.0, spent_s=30.0)),
+        told(display, of(7, 30, 170.0, spent_s=40.0)),
+        told(display, of(31, None, 20.0, spent_s=40.0, limit_s=60.0)),
+    ]
+
+    assert lines == [
+        "faults  4/20 places  20 s, 40 s left",
+        "faults  5/20 places  25 s, 90 s left (runs take longer than before)",
+        "faults  6/30 places  30 s, 180 s left (more places are due)",
+        "faults  7/30 places  40 s, 170 s left",
+        "faults  31 places  40 of 60 s",
+    ]
 
 
 def test_steps_that_nobody_saw_are_not_counted_as_none_lost(card: Card) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaos.audit.audit import Choice
-from chaos.audit.budget import Budget
+from chaos.audit.budget import AuditProgress, Budget
 from chaos.audit.card import Card
 from chaos.audit.chains import LONGEST, chain_of, joined, longest_chain
 from chaos.audit.job_profile import JobProfile
@@ -190,6 +190,22 @@ def test_what_only_several_resumes_show_is_a_finding_of_its_own(tmp_path: Path) 
     assert all(len(run.ops) >= 4 for run in combined)
     assert all(run.is_right for run in card.runs if not run.is_combined)
     assert card.places[0] == alone.places[0]
+
+
+@pytest.mark.parametrize("budget", [Budget(), Budget(runs=20), Budget(seconds=1.0)])
+def test_progress_counts_places_and_never_more_than_there_are(
+    tmp_path: Path, budget: Budget
+) -> None:
+    seen: list[AuditProgress] = []
+    backend = FakeBackend(epochs=6, steps=1, workers=1, defect=loses_after(4))
+
+    card = audit_of(tmp_path, backend, choice=EVERY, budget=budget, show=seen.append).run()
+
+    faults = [progress for progress in seen if progress.stage == "faults"]
+    assert all(p.total is None or p.done <= p.total for p in faults)
+    totals = [p.total for p in faults if p.total is not None]
+    assert totals == sorted(totals)
+    assert faults[-1].done == sum(not run.is_combined for run in card.runs)
 
 
 def test_a_run_of_several_places_that_is_wrong_only_once_is_inconclusive(tmp_path: Path) -> None:

@@ -47,16 +47,18 @@ def audit(folder: Path, backends: Backends, patch: pytest.MonkeyPatch, *words: s
     return called("audit", "train.py", *options, folder=folder)
 
 
-@pytest.mark.parametrize("words", [[], ["--confirm"]])
-def test_a_finding_is_reproduced_on_ray_unless_told_otherwise(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
+def test_a_finding_is_reproduced_on_ray_where_that_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backends = Backends(on_ray=loses_momentum)
 
-    done = audit(tmp_path, backends, monkeypatch, *words)
+    done = audit(tmp_path, backends, monkeypatch, "--confirm")
 
     assert done.code == 1, done.err
-    assert "on Ray confirmed:" in " ".join(done.out.split())
+    said = " ".join(done.out.split())
+    assert "confirming on Ray: finding 1 of 1: starting Ray, 0 s" in said
+    assert "on Ray confirmed, same difference" in said
+    assert said.count("its loss differs") == 1  # the sentence of the finding, once
     quiet, struck = backends.plans_on_ray
     assert (quiet.ops, len(struck.ops), struck.backend) == ((), 1, "ray")
     assert all(made.is_closed for _, made in backends.opened)
@@ -65,7 +67,7 @@ def test_a_finding_is_reproduced_on_ray_unless_told_otherwise(
 def test_a_finding_that_ray_does_not_show_is_told_as_such(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done = audit(tmp_path, Backends(on_ray=None), monkeypatch)
+    done = audit(tmp_path, Backends(on_ray=None), monkeypatch, "--confirm")
 
     assert done.code == 1
     assert "on Ray not confirmed:" in " ".join(done.out.split())
@@ -93,15 +95,17 @@ def test_a_question_of_crashes_takes_no_node(
     assert re.search(r"node lost +0 of \d +not tried", done.out)
 
 
-def test_ray_is_left_out_where_it_is_not_wanted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("words", [[], ["--no-confirm"]])
+def test_without_being_asked_no_ray_is_started_and_the_command_for_it_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
 ) -> None:
     backends = Backends(on_ray=None)
 
-    done = audit(tmp_path, backends, monkeypatch, "--no-confirm")
+    done = audit(tmp_path, backends, monkeypatch, *words)
 
     assert done.code == 1
     assert "on Ray" not in done.out
+    assert re.search(r"^repro +chaos run \S+/repro/trajectory.chaos.yaml$", done.out, re.MULTILINE)
     assert backends.plans_on_ray == []
 
 

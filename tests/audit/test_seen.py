@@ -82,25 +82,26 @@ def test_a_command_without_a_limit_is_given_one() -> None:
     assert with_time_limit("chaos audit a.py", 90) == "chaos audit a.py --time-limit 90s"
 
 
-def test_progress_counts_up_to_what_fits_and_not_to_all_there_is() -> None:
-    pace = Pace(done=10, known=200, needed=0, spent_s=40, runs_s=20, expected_s=9)
+def test_where_time_decides_no_number_of_places_is_foretold() -> None:
+    pace = Pace(done=10, known=200, needed=0, is_due=False, spent_s=40, runs_s=20)
 
-    assert pace.total(Budget(seconds=60)) == 20
+    assert pace.total(Budget(seconds=60)) is None
     assert pace.left_s(Budget(seconds=60)) == 20
     assert pace.total(Budget()) == 200
+    assert pace.total(Budget(runs=20)) == 20
 
 
 def test_progress_counts_up_to_what_is_needed_in_any_case() -> None:
-    pace = Pace(done=10, known=200, needed=6, spent_s=70, runs_s=20, expected_s=9)
+    pace = Pace(done=10, known=200, needed=6, is_due=True, spent_s=70, runs_s=20)
 
     assert pace.total(Budget(seconds=60)) == 16
+    assert pace.left_s(Budget(seconds=60)) == 12
     assert pace.total(Budget(seconds=60, runs=12)) == 12
 
 
-def test_before_any_run_is_over_the_clean_runs_say_how_many_fit() -> None:
-    pace = Pace(done=0, known=200, needed=6, spent_s=10, runs_s=0, expected_s=2.5)
+def test_before_any_run_is_over_no_time_that_is_left_is_told() -> None:
+    pace = Pace(done=0, known=200, needed=6, is_due=True, spent_s=10, runs_s=0)
 
-    assert pace.total(Budget(seconds=60)) == 20
-    assert pace.total(Budget(seconds=20)) == 6
+    assert pace.total(Budget(seconds=60)) == 6
     assert pace.total(Budget()) == 200
     assert pace.left_s(Budget(seconds=60)) is None

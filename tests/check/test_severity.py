@@ -11,11 +11,11 @@ from chaos.model.bounds import Tolerance
 from chaos.model.history import History
 from chaos.model.severity import Severity, worst
 from chaos.model.verdict import Verdict
-from tests.check.parts import KILLED
+from tests.check.parts import KILLED, fresh
 from tests.check.shorthand import plan_of, told_in
 from tests.check.story import Story, Strike
 from tests.check.tamper import changed, restored_wrong, shifted, verdict_on, without
-from tests.check.test_blame import fresh, moved, with_buffers, wrong
+from tests.check.test_blame import moved, with_buffers, wrong
 from tests.check.test_feeds import given
 from tests.check.watching import digest
 

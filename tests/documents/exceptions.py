@@ -71,11 +71,11 @@ NOT_RUN = {
 SMALLER = {
     "chaos audit scenarios/jobs/digits_optimizer_lost.py --max-runs 40 -- --epochs 4": (
         "--max-runs 40",
-        "--max-runs 2 --no-confirm",
+        "--max-runs 2",
     ),
-    "chaos audit scenarios/jobs/digits_ddp.py --max-runs 40 --no-confirm -- --epochs 4": (
-        "--max-runs 40 --no-confirm",
-        "--max-runs 2 --no-confirm",
+    "chaos audit scenarios/jobs/digits_ddp.py --max-runs 40 -- --epochs 4": (
+        "--max-runs 40",
+        "--max-runs 2",
     ),
     "chaos preflight big.preflight.yaml": ("preflight big", "preflight --simulations 500 big"),
 }
@@ -83,7 +83,7 @@ SMALLER = {
 # Commands that take five seconds and more, and are run nightly.
 DEAR = (
     "chaos preflight big.preflight.yaml",
-    "chaos audit scenarios/jobs/digits_ddp.py --max-runs 40 --no-confirm -- --epochs 4",
+    "chaos audit scenarios/jobs/digits_ddp.py --max-runs 40 -- --epochs 4",
     "chaos audit scenarios/jobs/digits_optimizer_lost.py --max-runs 40 -- --epochs 4",
     "chaos from-trace p3.csv train.py --seed 1 -- --epochs 10 > p3.chaos.yaml",
     "chaos run p3.chaos.yaml --backend fork",
