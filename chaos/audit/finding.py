@@ -131,7 +131,7 @@ def findings(runs: Sequence[RunRow]) -> tuple[Finding, ...]:
     found.sort(key=lambda item: -len(item[1]))
     names = _names([defect for defect, _ in found])
     right = [run for run in runs if run.is_right]
-    # What a run of two causes shows is told of both: a run that shows one alone is its example.
+    # A run that shows two causes is an example of both: one that shows a cause alone comes first.
     of_several = Counter(id(run) for _, of in found for run in of)
     unclear = {run.number for run in broken if of_several[id(run)] > 1} | moved
     return tuple(

@@ -34,7 +34,7 @@ _MARKS: dict[Fate, tuple[str, str]] = {
 _LEGEND = "✓ resumed, right   ✗ wrong   ? inconclusive   o began anew   · not tried"
 _INKS: dict[Tone, str] = {"open": "yellow", "calm": "dim"}
 _LAMPS = {"pass": ("✓", "green"), "fail": ("✗", "bold red"), "inconclusive": ("?", "yellow")}
-LATER = 1.1  # as much later than was told an audit may end before the reason is told
+LATER = 1.1  # as much later than the end known so far an audit may end without a reason being shown
 _Row = tuple[str, str, str]  # a label, its style, and a text
 
 
@@ -160,7 +160,7 @@ class AuditDisplay(MovingLine):
         self._came_ns = clock.now_ns()
         #: why the time that is left has become more; empty if it has not
         self._more = ""
-        self._end_s: float | None = None  # as it was told, since the audit began
+        self._end_s: float | None = None  # as last shown, since the audit began
 
     def show(self, progress: AuditProgress) -> None:
         self._more = self._why_more(progress)
@@ -174,7 +174,7 @@ class AuditDisplay(MovingLine):
         return line(self._news, since_s=seconds_since(self._came_ns, self._clock), more=self._more)
 
     def _why_more(self, progress: AuditProgress) -> str:
-        """Return the reason why an audit ends later than was told; empty if it does not."""
+        """Return the reason why an audit ends later than was shown; empty if it does not."""
         if progress.left_s is None:
             return ""
         before, self._end_s = self._end_s, progress.spent_s + progress.left_s
@@ -192,7 +192,7 @@ class AuditDisplay(MovingLine):
 def line(progress: AuditProgress, *, since_s: float = 0.0, more: str = "") -> Text:
     """Return an audit's progress in one line, so many seconds after the last news.
 
-    `more`: the reason why more time is left than was told before.
+    `more`: the reason why more time is left than was shown before.
     """
     text = Text(no_wrap=True, overflow="ellipsis")
     text.append(progress.stage, style="bold")

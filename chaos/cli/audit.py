@@ -373,7 +373,7 @@ def folder_for(plan: Plan, reports: Path, kind: str = "audits") -> AuditFolder:
 def _written_if_broken_off(
     folder: AuditFolder, document: Document, console: Console
 ) -> Iterator[None]:
-    """Tell what was found even if the audit is broken off, provided that there is a card."""
+    """Print and write what was found even if the audit is broken off, if there is a card."""
     try:
         yield
     except BaseException as why:
