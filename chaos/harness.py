@@ -51,14 +51,15 @@ from chaos.report.live import Display
 from chaos.report.markdown import suite_in_markdown
 from chaos.report.outcome import FinishedRun, SuiteRow, row_of, without_verdict
 from chaos.report.sections import in_words
-from chaos.run.clock import Clock, seconds_since, stamp
+from chaos.run.clock import Clock, in_iso, seconds_since, stamp
 from chaos.run.directory import DRAWN, RunDirectory, create, fresh, in_reports, room_in
-from chaos.run.environment import decisive_versions, environment
+from chaos.run.environment import commit_and_branch, decisive_versions, environment
 from chaos.run.job_code import digest_job_code
 from chaos.run.journal import read_history
 from chaos.run.ports import Backend
 from chaos.run.record_file import full_disk_told, unwritten
-from chaos.run.shown import shown
+from chaos.run.shown import for_others, repository_around, shown
+from chaos.run.suites import SUITES, suite_before
 from chaos.scenario_file.load import load_scenario
 from chaos.scenario_file.text import drawn_text
 
@@ -334,16 +335,23 @@ def refuse_unpermitted(plan: Plan, permissions: Permissions) -> None:
 
 def write_suite(reports: Path, rows: Sequence[SuiteRow], clock: Clock) -> Path:
     """Write a suite's page, JUnit file, Markdown and figures; return the page's path."""
-    started = stamp(clock.wall_ns())
+    started, root = stamp(clock.wall_ns()), repository_around(Path.cwd())
     with full_disk_told(shown(reports), "What each run came to is in its own folder."):
-        suite = RunDirectory(fresh(in_reports(reports, "suites"), started))
-        folder = shown(suite.path)
-        suite.write("junit.xml", render_junit(rows))
-        suite.write("summary.md", suite_in_markdown(rows))
-        page = suite.write(
-            "report.html", render_suite(rows, title="chaos", started=started, folder=folder)
+        directory = RunDirectory(fresh(in_reports(reports, SUITES), started))
+        commit, branch = commit_and_branch(Path.cwd())
+        suite = SuiteSummary(
+            started=in_iso(started),
+            runs=tuple(summary_of(row, folder=shown(reports.resolve())) for row in rows),
+            reports=for_others(reports.resolve()),
+            project=(root or Path.cwd()).name,
+            commit=commit,
+            branch=branch,
         )
+        before = suite_before(directory.path, suite)
+        text = render_suite(rows, suite, folder=shown(directory.path), before=before)
+        directory.write("junit.xml", render_junit(rows, started=suite.started))
+        directory.write("summary.md", suite_in_markdown(rows))
+        page = directory.write("report.html", text)
         # Last: a suite that is read back is whole.
-        runs = tuple(summary_of(row, folder=folder) for row in rows)
-        suite.write(SUITE, SuiteSummary(started=started, runs=runs).model_dump_json(indent=2))
+        directory.write(SUITE, suite.model_dump_json(indent=2))
     return page

@@ -1,8 +1,6 @@
 """The runs, suites and audits under `reports/`, found and read back; nothing is executed."""
 
-import contextlib
 import json
-import posixpath
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,13 +13,14 @@ from chaos.errors import HistoryError
 from chaos.extensions import other_checks
 from chaos.harness import recorded
 from chaos.model.history import HISTORY
-from chaos.model.summary import STALE, SUITE, SUMMARY, RunSummary, SuiteSummary
+from chaos.model.summary import STALE, SUITE, SUMMARY, RunSummary
 from chaos.model.verdict import Verdict
 from chaos.report.ci import summary_of
 from chaos.report.outcome import FinishedRun, SuiteRow, not_run, row_of
 from chaos.run.directory import RunDirectory
 from chaos.run.record_file import digest_of, read_record
 from chaos.run.shown import shown
+from chaos.run.suites import SUITES, read_suite
 
 _OTHER_JSON = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 _UNREADABLE = (HistoryError, OSError, *_OTHER_JSON)
@@ -50,9 +49,7 @@ def kind_of(path: Path) -> Kind | None:
     """Return the kind of a folder; None where it is none of chaos's."""
     if (path / AUDIT).is_file():
         return "audit"
-    if (path / SUITE).is_file() or (
-        path.parent.name == "suites" and (path / "report.html").exists()
-    ):
+    if (path / SUITE).is_file() or (path.parent.name == SUITES and (path / "report.html").exists()):
         return "suite"
     return "run" if (path / "plan.json").is_file() else None
 
@@ -132,45 +129,6 @@ def read_run(path: Path) -> FinishedRun:
     )
 
 
-def read_suite(path: Path) -> SuiteSummary:
-    """Return a suite in figures, or raise `HistoryError`."""
-    file = path / SUITE
-    try:
-        return SuiteSummary.model_validate_json(read_record(file))
-    except OSError as error:
-        raise HistoryError(
-            f"cannot read the suite: {error.strerror}",
-            "It is of an older chaos, which kept only its page.",
-            place=str(file),
-        ) from error
-    except ValidationError as error:
-        raise HistoryError("not a suite of this version", place=str(file)) from error
-
-
-def newest_suites(reports: Path, limit: int) -> list[tuple[str, SuiteSummary]]:
-    """Return the newest suites, the oldest of them first, each with its folder's name.
-
-    The directories of their runs are relative to `reports`. A suite that cannot be read, half
-    written or of another version, is left out.
-    """
-    found: list[tuple[str, SuiteSummary]] = []
-    for file in sorted(reports.glob(f"suites/*/{SUITE}"), reverse=True):
-        if len(found) == limit:
-            break
-        with contextlib.suppress(HistoryError):
-            suite, name = read_suite(file.parent), file.parent.name
-            runs = tuple(_seen_from_reports(run, name) for run in suite.runs)
-            found.append((name, suite.model_copy(update={"runs": runs})))
-    return found[::-1]
-
-
-def _seen_from_reports(run: RunSummary, suite: str) -> RunSummary:
-    if run.directory is None:
-        return run
-    path = posixpath.normpath(posixpath.join("suites", suite, run.directory))
-    return run.model_copy(update={"directory": path})
-
-
 def summary_at(path: Path) -> RunSummary:
     """Return a run in figures: as written down with it, else from its history."""
     return _written(path) or summary_of(row_of(read_run(path)))
@@ -184,7 +142,7 @@ def runs_at(path: Path) -> Sequence[RunSummary]:
     """
     kind = kind_of(path)
     if kind == "suite":
-        return [_checked(run, path) for run in read_suite(path).runs]
+        return [_checked(run, path.resolve().parents[1]) for run in read_suite(path).runs]
     if kind == "run":
         return [summary_at(path)]
     found = sorted(p for p in path.glob("*") if kind_of(p) == "run") if path.is_dir() else []
@@ -200,8 +158,9 @@ def runs_at(path: Path) -> Sequence[RunSummary]:
 
 def rows_of(path: Path) -> Iterator[SuiteRow]:
     """Return a suite's rows as they were, read back from the folders of its runs."""
+    reports = path.resolve().parents[1]
     for run in read_suite(path).runs:
-        folder = None if run.directory is None else (path / run.directory)
+        folder = None if run.directory is None else (reports / run.directory)
         if folder is not None and folder.is_dir():
             row = row_of(read_run(folder))
         else:
@@ -219,9 +178,9 @@ def _written(path: Path) -> RunSummary | None:
     return _undecided_row(summary) if is_stale(path, summary.history) else summary
 
 
-def _checked(run: RunSummary, suite: Path) -> RunSummary:
+def _checked(run: RunSummary, reports: Path) -> RunSummary:
     """Return a suite's figures of a run, as undecided if the run's folder contradicts them."""
-    folder = None if run.directory is None else suite / run.directory
+    folder = None if run.directory is None else reports / run.directory
     if folder is None or not (folder / HISTORY).exists() or not is_stale(folder, run.history):
         return run
     return _undecided_row(run)

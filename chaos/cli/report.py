@@ -22,9 +22,11 @@ from chaos.report.ci import run_in_json
 from chaos.report.html import render_run, render_suite, render_trend
 from chaos.report.markdown import run_in_markdown, suite_in_markdown
 from chaos.report.screen import bare_table, screen
+from chaos.run.clock import in_iso
 from chaos.run.directory import in_reports
 from chaos.run.record_file import read_record, write_text
 from chaos.run.shown import shown
+from chaos.run.suites import newest_suites, read_suite, suite_before
 
 FORMS: tuple[Form, ...] = ("json", "junit", "md", "html")
 
@@ -77,7 +79,7 @@ def report(  # noqa: PLR0913 - one parameter per option
 
 def _trend(reports: Path, limit: int, *, show: bool) -> None:
     page = in_reports(reports, "trend.html")
-    text = render_trend(shelf.newest_suites(reports, limit))
+    text = render_trend(newest_suites(reports, limit))
     with writable(page):
         page.parent.mkdir(parents=True, exist_ok=True)
         page.write_text(text, encoding="utf-8")
@@ -104,13 +106,13 @@ def _document(item: shelf.Item, form: Form) -> str:
 
 
 def _suite(item: shelf.Item, form: Form) -> str:
-    suite = shelf.read_suite(item.path)
+    suite = read_suite(item.path)
     if form == "json":
         return suite.model_dump_json(indent=2)
     rows = list(shelf.rows_of(item.path))
     if form == "md":
         return suite_in_markdown(rows)
-    return render_suite(rows, title="chaos", started=suite.started, folder=shown(item.path))
+    return render_suite(rows, suite, folder=shown(item.path), before=suite_before(item.path, suite))
 
 
 def _list(reports: Path, limit: int) -> None:
@@ -118,11 +120,11 @@ def _list(reports: Path, limit: int) -> None:
     if not items:
         screen().print(f"nothing was run yet: there is nothing in {reports}", soft_wrap=True)
         return
-    heads = (Column(name, no_wrap=True) for name in ("kind", "began (UTC)", "came to"))
+    heads = (Column(name, no_wrap=True) for name in ("kind", "began", "came to"))
     table = bare_table(*heads, Column("folder", overflow="fold"))
     for item in items:
         came_to = shelf.came_to(item)
-        cells = (item.kind, item.stamp.replace("T", " "), came_to, shown(item.path.resolve()))
+        cells = (item.kind, in_iso(item.stamp), came_to, shown(item.path.resolve()))
         table.add_row(*(Text(cell) for cell in cells))
     screen().print(table)
 

@@ -1,6 +1,8 @@
 """A run and a suite in figures: small enough to keep for ever, and to compare with others."""
 
-from collections.abc import Mapping
+import posixpath
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from pydantic import Field
 
@@ -9,7 +11,16 @@ from chaos.model.verdict import Standing
 from chaos.record import Record
 
 SUMMARY, SUITE = "summary.json", "suite.json"
+FAILING: tuple[Standing, ...] = ("unexpected", "not_run")
+GRAVEST_FIRST: tuple[Standing, ...] = (*FAILING, "undecided", "expected", "skipped")
 STALE = "the verdict is not of this history; `chaos rejudge` judges it again"
+
+
+class ScenarioKey(NamedTuple):
+    """A scenario among those of several files."""
+
+    file: str
+    scenario: str
 
 
 class RunSummary(Record):
@@ -19,12 +30,13 @@ class RunSummary(Record):
     """
 
     scenario: str
+    #: from the root of its git repository; without one, from the working folder
     file: str
     #: None where it could not be run
     status: VerdictStatus | None
     standing: Standing
     headline: str
-    #: relative to the folder that the summary lies in
+    #: of a run in a suite relative to the suite's `reports`, else to the folder of the summary
     directory: str | None = None
     #: the check that named the defect
     broken: str | None = None
@@ -47,6 +59,10 @@ class RunSummary(Record):
     history: str | None = None
 
     @property
+    def key(self) -> ScenarioKey:
+        return ScenarioKey(self.file, self.scenario)
+
+    @property
     def goodput(self) -> float | None:
         """The productive part of the wall time, None where it was not recorded."""
         return goodput(self.phases_s)
@@ -61,6 +77,62 @@ def goodput(phases_s: Mapping[str, float]) -> float | None:
 class SuiteSummary(Record):
     """The runs of one call of `chaos run`."""
 
-    #: as in the folder's name, in UTC
+    #: by ISO 8601, in UTC
     started: str
     runs: tuple[RunSummary, ...]
+    #: the folder of reports, to which the directories of the runs are relative; None in those that
+    #: an older chaos wrote, where they are relative to the suite's own
+    reports: str | None = None
+    #: the name of the folder that the scenarios' files are relative to
+    project: str = ""
+    commit: str | None = None
+    branch: str | None = None
+
+    @property
+    def title(self) -> str:
+        """The scenario file, or the folder of all of them, and the project that it is in."""
+        files = {run.file for run in self.runs}
+        try:
+            common = posixpath.commonpath([posixpath.dirname(file) for file in files])
+        except ValueError:  # no file, or some are relative and others are not
+            common = ""
+        where = min(files) if len(files) == 1 else common
+        return " · ".join(filter(None, (self.project, where))) or "chaos"
+
+
+class Changed(NamedTuple):
+    """The scenarios that stand otherwise than in an earlier suite, by name."""
+
+    failing: tuple[str, ...]
+    open: tuple[str, ...]
+    mended: tuple[str, ...]
+    new: tuple[str, ...]
+    #: the number of those that failed then, and fail now
+    still: int
+
+
+def changed(before: Sequence[RunSummary], after: Sequence[RunSummary]) -> Changed:
+    """Return what has changed from one suite to another, of scenarios that ran in the latter."""
+    was, now = _gravest_by_scenario(before), _gravest_by_scenario(after)
+    failing, undecided, mended, new, still = [], [], [], [], 0
+    for key, standing in now.items():
+        if key not in was:
+            new.append(key.scenario)
+        elif standing in FAILING:
+            still += was[key] in FAILING
+            failing += [] if was[key] in FAILING else [key.scenario]
+        elif standing == "undecided":
+            undecided += [] if was[key] == "undecided" else [key.scenario]
+        elif was[key] != "expected":
+            mended.append(key.scenario)
+    return Changed(tuple(failing), tuple(undecided), tuple(mended), tuple(new), still)
+
+
+def _gravest_by_scenario(runs: Sequence[RunSummary]) -> dict[ScenarioKey, Standing]:
+    """Return the gravest standing of each scenario that was not skipped."""
+    found: dict[ScenarioKey, Standing] = {}
+    for run in runs:
+        if run.standing != "skipped":
+            known = found.get(run.key, run.standing)
+            found[run.key] = min(known, run.standing, key=GRAVEST_FIRST.index)
+    return found

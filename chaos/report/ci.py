@@ -4,7 +4,7 @@ import json
 import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Literal, NamedTuple, TypeAlias
 from xml.etree import ElementTree as ET
 
@@ -15,12 +15,13 @@ from chaos.report import page
 from chaos.report.outcome import STANDINGS, FinishedRun, SuiteRow, row_of
 from chaos.report.screen import harmless
 from chaos.report.sections import replay, sections, ways
+from chaos.run.shown import for_others
 
 # The characters of XML 1.0; any other would make the whole file unreadable.
 _FOREIGN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def render(rows: Sequence[SuiteRow], *, name: str = "chaos") -> str:
+def render(rows: Sequence[SuiteRow], *, name: str = "chaos", started: str | None = None) -> str:
     """Return one test case per scenario, or one for each repeat of it, numbered.
 
     A scenario with another verdict than expected is a failure. One that is
@@ -37,6 +38,8 @@ def render(rows: Sequence[SuiteRow], *, name: str = "chaos") -> str:
         skipped=str(kinds.count("skipped")),
         time=f"{sum(row.duration_s for row in rows):.3f}",
     )
+    if started is not None:
+        suite.set("timestamp", started)
     for row in rows:
         suite.append(_case(row))
     root = ET.Element("testsuites")
@@ -46,11 +49,12 @@ def render(rows: Sequence[SuiteRow], *, name: str = "chaos") -> str:
 
 
 def _case(row: SuiteRow) -> ET.Element:
+    file = _clean(for_others(row.file))
     case = ET.Element(
         "testcase",
-        classname=_clean(row.file),
+        classname=file,
         name=_clean(row.scenario if row.repeat is None else f"{row.scenario} [{row.repeat}]"),
-        file=_clean(row.file),
+        file=file,
         time=f"{row.duration_s:.3f}",
     )
     about = ET.SubElement(case, "properties")
@@ -164,16 +168,18 @@ def _property(text: str) -> str:
 def summary_of(row: SuiteRow, *, folder: str | None = None) -> RunSummary:
     """Return a row in figures; its directory is relative to `folder`, if it is below it."""
     found = RunSummary.model_validate(row, from_attributes=True)
-    if found.directory is None or folder is None:
-        return found
-    return found.model_copy(update={"directory": posixpath.relpath(found.directory, folder)})
+    paths = {"file": for_others(row.file)}
+    if row.directory is not None and folder is not None:
+        paths["directory"] = posixpath.relpath(row.directory, folder)
+    return found.model_copy(update=paths)
 
 
 def run_in_json(run: FinishedRun) -> str:
     """Return one run: its figures, verdict, faults, and its time by attempt and phase."""
     spent = ledger_of(run.analysis)
+    row = replace(row_of(run), directory=for_others(run.directory))
     found = {
-        "summary": summary_of(row_of(run)).model_dump(mode="json"),
+        "summary": summary_of(row).model_dump(mode="json"),
         "verdict": run.verdict.model_dump(mode="json"),
         "ops": [asdict(op) for op in page.op_rows(run)],
         "goodput": {

@@ -16,6 +16,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from chaos.check.headline import as_sentence
+from chaos.model.summary import SuiteSummary, changed
 from chaos.report import page
 from chaos.report.outcome import (
     FIGURES,
@@ -99,16 +100,24 @@ def render_trend(suites: "Suites") -> str:
 
 
 def render_suite(
-    rows: Sequence[SuiteRow], *, title: str, started: str, folder: str | None = None
+    rows: Sequence[SuiteRow],
+    suite: SuiteSummary,
+    *,
+    folder: str | None = None,
+    before: tuple[str, SuiteSummary] | None = None,
 ) -> str:
-    """Return the page of a suite; links are relative to `folder`, that of the page."""
+    """Return the page of a suite; links are relative to `folder`, that of the page.
+
+    `before` is the last suite of the same folder, with the name of its own.
+    """
     groups = sorted(by_scenario(rows), key=lambda runs: runs.gravity)
     rows = [row for runs in groups for row in runs.rows]
     return _env.get_template("suite.html.j2").render(
-        title=title,
+        suite=suite,
+        before=before,
+        changed=before and changed(before[1].runs, suite.runs),
         tone=tone_of_all(rows),
         headline=suite_in_words(groups),
-        started=started,
         versions=next((row.versions for row in rows if row.versions), {}),
         groups=groups,
         tallies=[runs.tally for runs in groups for _ in runs.rows],

@@ -13,7 +13,7 @@ from chaos.errors import ChaosError, UnmetNeedError
 from chaos.model.history import History
 from chaos.model.plan import Plan
 from chaos.model.scenario import VerdictStatus
-from chaos.model.summary import RunSummary, goodput
+from chaos.model.summary import FAILING, GRAVEST_FIRST, RunSummary, goodput
 from chaos.model.verdict import Standing, Verdict
 
 Figure = TypeVar("Figure", int, float)
@@ -114,12 +114,12 @@ class ScenarioRuns:
     @property
     def worst(self) -> SuiteRow:
         """The run whose verdict is the scenario's; the first of them."""
-        return min(self.rows, key=lambda row: _GRAVEST_FIRST.index(row.standing))
+        return min(self.rows, key=lambda row: GRAVEST_FIRST.index(row.standing))
 
     @property
     def gravity(self) -> int:
         """The place of its verdict in an order with the gravest first."""
-        return _GRAVEST_FIRST.index(self.worst.standing)
+        return GRAVEST_FIRST.index(self.worst.standing)
 
     @property
     def passed(self) -> int:
@@ -183,13 +183,6 @@ STANDINGS: Mapping[Standing, StandingLook] = {
     "not_run": StandingLook("could not run", "!", "magenta", "var(--other)", "bad"),
     "skipped": StandingLook("skipped", "-", "blue", "var(--baseline)", "open"),
 }
-_GRAVEST_FIRST: tuple[Standing, ...] = (
-    "unexpected",
-    "not_run",
-    "undecided",
-    "expected",
-    "skipped",
-)
 
 
 def by_scenario(rows: Sequence[SuiteRow]) -> tuple[ScenarioRuns, ...]:
@@ -216,7 +209,7 @@ def tone_of(row: SuiteRow) -> Tone:
 def tone_of_all(runs: Collection[SuiteRow | RunSummary]) -> Tone:
     """Return the look of a suite."""
     standings = {run.standing for run in runs}
-    if standings & {"unexpected", "not_run"}:
+    if standings & {*FAILING}:
         return "bad"
     # A suite in which nothing ran, or something stayed open, does not look like success.
     is_open = standings <= {"skipped"} or any(run.status == "inconclusive" for run in runs)

@@ -9,8 +9,14 @@ from urllib.parse import quote
 
 import altair as alt
 
-from chaos.model.summary import RunSummary, SuiteSummary
-from chaos.model.verdict import Standing
+from chaos.model.summary import (
+    GRAVEST_FIRST,
+    Changed,
+    RunSummary,
+    ScenarioKey,
+    SuiteSummary,
+    changed,
+)
 from chaos.report import chart as ch
 from chaos.report.outcome import STANDINGS, Tone, tone_of_all
 from chaos.words import plural
@@ -54,6 +60,8 @@ class Trend:
 
     sentence: str
     tone: Tone
+    #: from the last run of each scenario before the newest suite
+    changed: Changed | None
     charts: tuple[ch.Chart, ...]
     columns: tuple[tuple[str, str], ...]
     rows: tuple[TrendRow, ...]
@@ -76,6 +84,7 @@ def trend(suites: Suites) -> Trend:
     return Trend(
         sentence=_sentence(suites),
         tone=tone_of_all(newest.runs) if newest else "open",
+        changed=changed(_last_runs(suites[:-1]), newest.runs) if newest and suites[:-1] else None,
         charts=tuple(charts),
         columns=tuple((_when(suite.started), _page(f"suites/{name}")) for name, suite in shown),
         rows=tuple(_row(name, shown) for name in names),
@@ -83,6 +92,17 @@ def trend(suites: Suites) -> Trend:
         runs=sum(len(suite.runs) for _, suite in suites),
         hidden=len(names) - len(drawn),
     )
+
+
+def _last_runs(suites: Suites) -> list[RunSummary]:
+    """Return the runs of each scenario in the newest suite in which it was not skipped."""
+    found: list[RunSummary] = []
+    known = set[ScenarioKey]()
+    for _, suite in reversed(suites):
+        ran = [run for run in suite.runs if run.standing != "skipped" and run.key not in known]
+        found += ran
+        known |= {run.key for run in ran}
+    return found
 
 
 def _sentence(suites: Suites) -> str:
@@ -116,19 +136,10 @@ def _row(scenario: str, shown: Suites) -> TrendRow:
 def _cell(runs: Sequence[RunSummary]) -> SuiteCell | None:
     if not runs:
         return None
-    worst = min(runs, key=lambda run: _GRAVEST_FIRST.index(run.standing))
+    worst = min(runs, key=lambda run: GRAVEST_FIRST.index(run.standing))
     stood, look = sum(run.standing == "expected" for run in runs), STANDINGS[worst.standing]
     word = look.word if len(runs) == 1 else f"{stood} of {len(runs)} as expected"
     return SuiteCell(look.tone, word, worst.directory and _page(worst.directory))
-
-
-_GRAVEST_FIRST: tuple[Standing, ...] = (
-    "unexpected",
-    "not_run",
-    "undecided",
-    "skipped",
-    "expected",
-)
 
 
 def _standings(suites: Suites) -> ch.Chart:
@@ -241,10 +252,8 @@ def _labels(suites: Suites) -> list[str]:
 
 
 def _when(started: str) -> str:
-    """Return `20261121T014500` for display, to the minute."""
-    if len(started) != len("20261121T014500"):
-        return started
-    return f"{started[4:6]}-{started[6:8]} {started[9:11]}:{started[11:13]}"
+    """Return `2026-11-21T01:45:00Z` for display, to the minute."""
+    return started[5:16].replace("T", " ")
 
 
 def _page(directory: str) -> str:

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Protocol
 
+_STAMP = "%Y%m%dT%H%M%S"
+
 
 class Clock(Protocol):
     """Time, passed in so that code that depends on it can be tested."""
@@ -48,6 +50,15 @@ def came(is_there: Callable[[], bool], clock: Clock, *, within_s: float, poll_s:
     return True
 
 
+def in_iso(stamped: str) -> str:
+    """Return a moment of `stamp` by ISO 8601: `2026-11-21T01:45:00Z`; another text as it is."""
+    try:
+        moment = datetime.strptime(stamped, _STAMP).replace(tzinfo=UTC)
+    except ValueError:
+        return stamped
+    return moment.isoformat().replace("+00:00", "Z")
+
+
 def stamp(wall_ns: int) -> str:
     """Return a moment as a folder name, in UTC: `20261121T014500`."""
-    return datetime.fromtimestamp(wall_ns / 1e9, UTC).strftime("%Y%m%dT%H%M%S")
+    return datetime.fromtimestamp(wall_ns / 1e9, UTC).strftime(_STAMP)

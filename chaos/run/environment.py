@@ -61,17 +61,32 @@ def _versions() -> dict[str, str]:
     return found
 
 
+def commit_and_branch(cwd: Path) -> tuple[str | None, str | None]:
+    """Return the commit of a repository, marked if the tree has changes, and the branch, if any."""
+    status = _git(cwd, "status", "--porcelain=v2", "--branch", "--untracked-files=no").splitlines()
+    told = dict(line[2:].split(" ", 1) for line in status if line.startswith("# "))
+    commit = told.get("branch.oid", "")[:12]
+    if not commit or commit.startswith("("):  # before the first one
+        return None, None
+    is_changed = any(not line.startswith("# ") for line in status)
+    branch = told.get("branch.head", "")
+    if branch == "(detached)":  # as a checkout of CI is
+        branch = os.environ.get("GITHUB_HEAD_REF") or os.environ.get("GITHUB_REF_NAME") or ""
+    return f"{commit}{'-dirty' if is_changed else ''}", branch or None
+
+
 def _commit(cwd: Path) -> str | None:
     """Return the commit of the job's repository, with a mark if the tree has changes."""
+    return _git(cwd, "describe", "--always", "--dirty", "--abbrev=12").strip() or None
+
+
+def _git(cwd: Path, *words: str) -> str:
+    """Return what git says; nothing where it fails, or is not there."""
+    command = ["git", *words]
     try:
-        described = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=12"],  # noqa: S607 - git by PATH
-            cwd=cwd,
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=False,
+        done = subprocess.run(
+            command, cwd=cwd, capture_output=True, text=True, timeout=10, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
-        return None
-    return described.stdout.strip() or None
+        return ""
+    return done.stdout

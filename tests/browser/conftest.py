@@ -58,7 +58,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     texts = {
         "valid": render_run(valid),
         "guilty": render_run(guilty),
-        "suite": render_suite(rows, title="chaos", started="20261121T014500"),
+        "suite": render_suite(rows, past(0, summaries)),
         "trend": render_trend([(f"s{n}", past(n, summaries)) for n in range(5)]),
         "audit": render_card(audited.run()),
         "preflight": render_answer(asked),
@@ -74,4 +74,4 @@ def past(number: int, runs: list[RunSummary]) -> SuiteSummary:
         run.model_copy(update={"recovery_s": run.recovery_s and run.recovery_s + number / 10})
         for run in runs
     ]
-    return SuiteSummary(started=f"20261121T0{number}4500", runs=tuple(slower))
+    return SuiteSummary(started=f"2026-11-21T0{number}:45:00Z", runs=tuple(slower))

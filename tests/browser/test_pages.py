@@ -226,3 +226,25 @@ def test_a_page_that_is_broken_is_found_to_be(page: Page, pages: dict[str, Path]
     assert [found for found in page.js(OVERFLOWING) if found.endswith("wide")]
     assert any("broken" in complaint for complaint in page.complaints)
     assert ["mark-rect", 0] in [group for of in page.js(MARKS).values() for group in of]
+
+
+def test_the_rows_of_a_suite_are_filtered_by_their_words(
+    page: Page, pages: dict[str, Path]
+) -> None:
+    page.show(pages["suite"])
+
+    def left(words: str) -> list[str]:
+        page.js(
+            f"{{ const box = document.querySelector('.filter input'); box.value = {words!r};"
+            "box.dispatchEvent(new Event('input')) }"
+        )
+        shown: list[str] = page.js(
+            "[...document.querySelectorAll('tbody th')].filter((cell) => cell.checkVisibility())"
+            ".map((cell) => cell.textContent)"
+        )
+        return shown
+
+    assert len(left("")) == 3
+    assert left("be could") == ["cannot be"]
+    assert left("nothing has this") == []
+    assert page.js("document.querySelector('.filter output').value") == "0 of 3"

@@ -12,7 +12,7 @@ import pytest
 from chaos.cli import commands as cli
 from chaos.cli import run as cli_run
 from chaos.report.outcome import not_run
-from chaos.shelf import newest_suites
+from chaos.run.suites import newest_suites
 
 Run = Callable[..., Any]
 

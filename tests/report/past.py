@@ -25,5 +25,5 @@ def past_run(scenario: str = "killed", standing: Any = "expected", **figures: An
     )
 
 
-def past_suite(*runs: RunSummary, started: str = "20261121T014500") -> SuiteSummary:
+def past_suite(*runs: RunSummary, started: str = "2026-11-21T01:45:00Z") -> SuiteSummary:
     return SuiteSummary(started=started, runs=runs)

@@ -9,8 +9,9 @@ from html.parser import HTMLParser
 import pytest
 
 from chaos.model.history import Entry, History
-from chaos.report.html import render_run, render_suite
+from chaos.report.html import render_run, render_suite, render_trend
 from chaos.report.outcome import FinishedRun, SuiteRow, not_run, row_of
+from tests.report.past import past_run, past_suite
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)>"
@@ -268,13 +269,13 @@ def test_a_suite_counts_and_links_its_runs(
     valid_run: FinishedRun, guilty_run: FinishedRun, unknown_run: FinishedRun
 ) -> None:
     rows = rows_of_all_kinds(valid_run, guilty_run, unknown_run)
-    root = parsed(render_suite(rows, title="digits", started="today", folder="reports"))
+    root = parsed(render_suite(rows, past_suite(), folder="reports"))
     counts = [dd.text for dd in root.all("dd")]
     links = [a.attrs["href"] for a in root.all("table")[0].all("a")]
 
     assert counts == ["1", "1", "1", "1", "64.2 s"]
     assert links == ["killed-in-an-epoch/7-20260101-101500/report.html"] * 3
-    assert not root.all("script")
+    assert not any("src" in script.attrs for script in root.all("script"))
     assert "bad" in (root.of_class("banner")[0].attrs["class"] or "")
     assert "notice_s must be > 0" in root.words
 
@@ -283,7 +284,7 @@ def test_a_suite_is_green_only_if_every_scenario_is_as_expected(
     valid_run: FinishedRun, expected_invalid_run: FinishedRun, unknown_run: FinishedRun
 ) -> None:
     def tone(rows: list[SuiteRow]) -> str:
-        page = render_suite(rows, title="t", started="s")
+        page = render_suite(rows, past_suite())
         return (parsed(page).of_class("banner")[0].attrs["class"] or "").split()[-1]
 
     good = [row_of(valid_run), row_of(expected_invalid_run)]
@@ -295,6 +296,66 @@ def test_a_suite_is_green_only_if_every_scenario_is_as_expected(
 
 def test_a_strange_directory_stays_a_path_in_a_link(valid_run: FinishedRun) -> None:
     row = row_of(replace(valid_run, directory='javascript:alert("1")'))
-    (link,) = parsed(render_suite([row], title="t", started="s")).all("table")[0].all("a")
+    (link,) = parsed(render_suite([row], past_suite())).all("table")[0].all("a")
 
     assert link.attrs["href"] == "javascript%3Aalert%28%221%22%29/report.html"
+
+
+def test_a_suite_has_its_project_time_commit_and_branch(valid_run: FinishedRun) -> None:
+    runs = (past_run("a"), past_run("b"))
+    suite = past_suite(*runs).model_copy(
+        update={"project": "digits", "commit": "0123456789ab", "branch": "main"}
+    )
+    root = parsed(render_suite([row_of(valid_run)], suite))
+
+    assert root.all("h1")[0].words == "digits · /jobs"
+    (kind,) = root.of_class("kind")
+    assert "started 2026-11-21T01:45:00Z · commit 0123456789ab · branch main" in kind.words
+
+
+def test_a_suite_names_what_stands_otherwise_than_in_the_last_one(valid_run: FinishedRun) -> None:
+    standings = {
+        "broke": ("expected", "unexpected"),
+        "mended": ("not_run", "expected"),
+        "doubtful": ("expected", "undecided"),
+        "sick": ("unexpected", "unexpected"),
+        "well": ("expected", "expected"),
+        "passed over": ("unexpected", "skipped"),
+    }
+    before, after = (
+        past_suite(*(past_run(name, pair[side]) for name, pair in standings.items()))
+        for side in (0, 1)
+    )
+    after = past_suite(*after.runs, past_run("young"))
+    page = render_suite([row_of(valid_run)], after, before=("20261120T014500", before))
+    (found,) = parsed(page).of_class("changed")
+
+    assert [item.words for item in found.all("li")] == [
+        "✗ newly failing broke",
+        "? newly inconclusive doubtful",
+        "✓ mended mended",
+        "? not run then young",
+        "1 scenario failed then as well.",
+    ]
+    assert "../20261120T014500/report.html" in page
+
+
+def test_a_suite_like_the_last_one_says_so(valid_run: FinishedRun) -> None:
+    page = render_suite([row_of(valid_run)], past_suite(), before=("1", past_suite()))
+
+    assert "No scenario stands otherwise than then." in page
+
+
+def test_a_trend_names_what_fails_newly_since_its_own_last_run() -> None:
+    suites = [
+        past_suite(past_run("a"), past_run("b")),
+        past_suite(past_run("b", "unexpected"), past_run("a", "skipped")),
+        past_suite(past_run("a", "unexpected"), past_run("b", "unexpected")),
+    ]
+    page = render_trend([(str(number), suite) for number, suite in enumerate(suites)])
+    (found,) = parsed(page).of_class("changed")
+
+    assert [item.words for item in found.all("li")] == [
+        "✗ newly failing a",
+        "1 scenario failed then as well.",
+    ]

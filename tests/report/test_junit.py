@@ -1,6 +1,7 @@
 """JUnit XML, read back by a strict parser."""
 
 from dataclasses import replace
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -91,3 +92,25 @@ def test_any_text_gives_xml_that_parses(text: str) -> None:
     row = not_run(scenario=text, file=text, error=text)
 
     assert outcome_of(row) == "error"
+
+
+def test_paths_are_those_of_the_repository_and_times_of_iso_8601(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    file = tmp_path / "scenarios" / "x.chaos.yaml"
+    row = not_run(scenario="s", file=str(file), error="e")
+    text = ci.render([row], started="2026-11-21T01:45:00Z")
+    (suite,) = ET.fromstring(text).iter("testsuite")
+
+    assert suite.get("timestamp") == "2026-11-21T01:45:00Z"
+    for name in ("classname", "file"):
+        assert case_of(row).get(name) == "scenarios/x.chaos.yaml"
+
+
+def test_outside_of_a_repository_paths_are_those_of_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    inside, outside = tmp_path / "x.chaos.yaml", tmp_path.parent / "x.chaos.yaml"
+
+    assert ci.summary_of(not_run(scenario="s", file=str(inside), error="e")).file == "x.chaos.yaml"
+    assert ci.summary_of(not_run(scenario="s", file=str(outside), error="e")).file == str(outside)

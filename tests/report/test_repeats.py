@@ -19,6 +19,7 @@ from chaos.report.outcome import FinishedRun, SuiteRow, by_scenario, not_run, ro
 from chaos.report.sections import suite_in_words
 from chaos.report.terminal import closing_line, findings, verdict_table
 from chaos.run.clock import SystemClock
+from tests.report.past import past_suite
 from tests.report.test_terminal import written
 
 ROOT = Path(__file__).parents[2]
@@ -118,7 +119,7 @@ def test_of_repeats_that_fail_one_is_explained_and_the_others_named(
 
 def test_markdown_and_the_page_show_how_many_passed(flaky: list[SuiteRow]) -> None:
     text = suite_in_markdown(flaky)
-    page = render_suite(flaky, title="t", started="s")
+    page = render_suite(flaky, past_suite())
 
     assert text.startswith("# chaos: 1 of 2 ")
     assert "| ❌ killed | fail | 2 of 3 |" in text

@@ -51,7 +51,7 @@ def test_junit_says_skipped_with_the_reason(rows: list[SuiteRow]) -> None:
 
 
 def test_the_suites_page_counts_it_and_says_why(rows: list[SuiteRow]) -> None:
-    page = render_suite(rows, title="t", started="s")
+    page = render_suite(rows, past_suite())
 
     assert '<section class="banner good"' in page
     assert "<dt>skipped</dt><dd>1</dd>" in page
@@ -59,7 +59,7 @@ def test_the_suites_page_counts_it_and_says_why(rows: list[SuiteRow]) -> None:
 
 
 def test_a_page_on_which_nothing_ran_is_not_green() -> None:
-    page = render_suite([SKIPPED], title="t", started="s")
+    page = render_suite([SKIPPED], past_suite())
 
     assert '<section class="banner open"' in page
 

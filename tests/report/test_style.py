@@ -5,10 +5,11 @@ import re
 import pytest
 
 from chaos.report.html import render_suite
+from tests.report.past import past_suite
 
 
 def tokens_of(theme: int) -> dict[str, str]:
-    page = render_suite([], title="t", started="s")
+    page = render_suite([], past_suite())
     blocks = re.findall(r":root \{(.*?)\}", page, flags=re.DOTALL)
     return dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", blocks[theme]))
 

@@ -25,6 +25,7 @@ from chaos.audit.terminal import print_card
 from chaos.model.diagnosis import Part, Resume
 from chaos.model.history import History
 from chaos.model.scenario import Expect
+from chaos.model.summary import SuiteSummary
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.report.ci import ScenarioPlace, annotations, render
 from chaos.report.html import render_run, render_suite
@@ -194,7 +195,7 @@ def _page() -> Iterator[tuple[str, str]]:
         for name in ("pass", "inconclusive", "crowded"):
             yield name, _text(render_run(runs()[name]))
     for name, rows in suites().items():
-        yield f"suite, {name}", _text(render_suite(rows, title="chaos", started="today"))
+        yield f"suite, {name}", _text(render_suite(rows, SuiteSummary(started="today", runs=())))
 
 
 def _undrawn(charts: object) -> dict[str, object]:

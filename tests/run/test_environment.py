@@ -1,8 +1,12 @@
 """What a baseline's digest holds besides the job."""
 
+import re
+import subprocess
 from pathlib import Path
 
-from chaos.run.environment import decisive_versions, own_code
+import pytest
+
+from chaos.run.environment import commit_and_branch, decisive_versions, own_code
 
 
 def test_a_change_of_chaos_itself_makes_other_baselines(tmp_path: Path) -> None:
@@ -15,3 +19,26 @@ def test_a_change_of_chaos_itself_makes_other_baselines(tmp_path: Path) -> None:
 
     assert before == same != after
     assert decisive_versions()["code of chaos"] == own_code()
+
+
+def test_a_repository_has_a_commit_a_branch_and_a_mark_of_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def git(*words: str) -> None:
+        identity = ("-c", "user.name=n", "-c", "user.email=e", "-c", "commit.gpgsign=false")
+        subprocess.run(["git", *identity, *words], cwd=tmp_path, check=True, capture_output=True)
+
+    assert commit_and_branch(tmp_path) == (None, None)
+    git("init", "-b", "trunk")
+    assert commit_and_branch(tmp_path) == (None, None)
+    (tmp_path / "file").write_text("1")
+    git("add", "file")
+    git("commit", "-m", "first")
+    commit, branch = commit_and_branch(tmp_path)
+    assert re.fullmatch("[0-9a-f]{12}", commit or "")
+    assert branch == "trunk"
+    (tmp_path / "file").write_text("2")
+    assert commit_and_branch(tmp_path) == (f"{commit}-dirty", "trunk")
+    git("checkout", "--detach")
+    monkeypatch.setenv("GITHUB_HEAD_REF", "feature")
+    assert commit_and_branch(tmp_path) == (f"{commit}-dirty", "feature")

@@ -29,7 +29,7 @@ def test_what_was_run_is_listed(
     assert code_of(monkeypatch, "report", "--reports", stocked.reports) == 0
     said = capsys.readouterr().out
 
-    assert "20261121 014500" in said
+    assert "2026-11-21T01:45:00Z" in said
     assert "1 of 3 as expected" in said
     assert said.count("run ") == 2
     assert str(stocked.guilty) in said

@@ -1,10 +1,13 @@
 """The suites of a folder of reports, as the trend reads them."""
 
+import json
+import re
 from pathlib import Path
 
 from chaos.model.summary import SUITE
-from chaos.shelf import newest_suites
+from chaos.run.suites import newest_suites, read_suite, suite_before
 from tests.report.past import past_run, past_suite
+from tests.shelf.conftest import Shelf
 
 
 def keep(reports: Path, name: str, *scenarios: str) -> Path:
@@ -22,6 +25,30 @@ def test_the_newest_suites_are_given_from_the_oldest(tmp_path: Path) -> None:
     found = newest_suites(tmp_path, 2)
 
     assert [name for name, _ in found] == ["20261121T020000", "20261121T030000"]
+
+
+def test_a_suite_names_the_folder_that_its_paths_are_relative_to(stocked: Shelf) -> None:
+    suite = json.loads((stocked.suite / SUITE).read_text())
+    directories = [run["directory"] for run in suite["runs"]]
+
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", suite["started"])
+    assert suite["reports"] == str(stocked.reports)
+    assert directories == [
+        "killed/7-20261121T014500",
+        "killed_badly/7-20261121T014500",
+        None,
+    ]
+
+
+def test_the_suite_before_is_the_last_of_the_same_folder(tmp_path: Path) -> None:
+    for hour, scenario in enumerate(("killed", "killed", "lost", "killed")):
+        keep(tmp_path, f"20261121T0{hour}0000", scenario)
+    newest = tmp_path / "suites" / "20261121T030000"
+
+    found = suite_before(newest, read_suite(newest))
+
+    assert found is not None
+    assert (found[0], found[1].started) == ("20261121T010000", "2026-11-21T01:00:00Z")
 
 
 def test_a_run_is_found_from_the_folder_of_reports(tmp_path: Path) -> None:
