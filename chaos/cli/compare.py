@@ -20,6 +20,13 @@ def compare(
         Path, typer.Argument(metavar="AFTER", help="The same, later or with other settings.")
     ],
     *,
+    allow_failing: Annotated[
+        bool,
+        typer.Option(
+            "--allow-failing",
+            help="Exit with 0 as well where scenarios fail on both sides, and none is worse.",
+        ),
+    ] = False,
     form: Format = None,
     output: Output = None,
 ) -> None:
@@ -27,12 +34,12 @@ def compare(
 
     Repeats of a scenario (`chaos run --repeat N`, or a folder of its runs) separate a change from
     noise. Exit codes: 0 no regression, 1 regression beyond noise, 2 inconclusive: something is
-    missing or inconclusive, or new and failing.
+    missing or inconclusive, new and failing, or failing on both sides.
 
     Example: chaos compare reports/suites/20261120T020000 reports/suites/20261121T020000
     """
     document = Document.asked(form, output, "text", "json", "md")
-    found = compared(shelf.runs_at(before), shelf.runs_at(after))
+    found = compared(shelf.runs_at(before), shelf.runs_at(after), allow_failing=allow_failing)
     sides = {"before": str(before), "after": str(after)}
     shown = in_terminal(found, **sides)
     if not document.takes_stdout:

@@ -16,9 +16,18 @@ EXIT_NO_REGRESSION, EXIT_REGRESSION, EXIT_UNKNOWN = range(3)
 
 Shown: TypeAlias = Literal["worse", "better", "same", "not shown", "inconclusive"]
 Fate: TypeAlias = Literal[
-    "same", "regression", "fixed", "inconclusive", "missing", "new", "new, fails", "varies"
+    "same",
+    "regression",
+    "fixed",
+    "inconclusive",
+    "missing",
+    "new",
+    "new, fails",
+    "still fails",
+    "varies",
 ]
 OPEN: tuple[Fate, ...] = ("inconclusive", "missing", "new, fails")
+FAIL_ON_BOTH: tuple[Fate, ...] = ("still fails", "varies")
 
 
 @dataclass(frozen=True)
@@ -85,6 +94,8 @@ class SuiteComparison:
 
     scenarios: tuple[ScenarioChange, ...]
     differences: Mapping[str, tuple[str, str]]
+    #: scenarios that fail on both sides leave nothing open
+    allow_failing: bool = False
 
     @property
     def regressions(self) -> tuple[ScenarioChange, ...]:
@@ -103,20 +114,24 @@ class SuiteComparison:
 
     @property
     def exit_code(self) -> int:
-        """1: a regression. 2: none, but something is missing or inconclusive, or new and fails."""
+        """1: a regression. 2: none, and something is missing or inconclusive, or fails as well.
+
+        That is a new scenario, or one on both sides.
+        """
         if self.regressions:
             return EXIT_REGRESSION
-        is_open = any(s.fate in OPEN for s in self.scenarios) or not self.in_common
+        fates = OPEN if self.allow_failing else (*OPEN, *FAIL_ON_BOTH)
+        is_open = any(s.fate in fates for s in self.scenarios) or not self.in_common
         return EXIT_UNKNOWN if is_open else EXIT_NO_REGRESSION
 
     @property
     def sentence(self) -> str:
-        number = sum(s.fate == "new, fails" for s in self.scenarios)
-        if not number:
-            return self._shown
+        new = sum(s.fate == "new, fails" for s in self.scenarios)
+        both = sum(s.fate in FAIL_ON_BOTH for s in self.scenarios)
+        parts = [f"{new} new {_fail(new)}"] if new else []
+        parts += [f"{both} {_fail(both)} on both sides"] if both else []
         word = "and" if self.regressions else "but"
-        fail = "scenario fails" if number == 1 else "scenarios fail"
-        return f"{self._shown}, {word} {number} new {fail}"
+        return f"{self._shown}, {word} {' and '.join(parts)}" if parts else self._shown
 
     @property
     def _shown(self) -> str:
@@ -129,6 +144,10 @@ class SuiteComparison:
         return "no regression was shown"
 
 
+def _fail(number: int) -> str:
+    return "scenario fails" if number == 1 else "scenarios fail"
+
+
 def repeats_needed(tests: int) -> int:
     """Return the fewest repeats a side whose least p, after Holm's correction, is 0.05.
 
@@ -137,7 +156,9 @@ def repeats_needed(tests: int) -> int:
     return next(n for n in count(1) if tests * least_p(n, n) <= ALPHA)
 
 
-def compare(before: Sequence[RunSummary], after: Sequence[RunSummary]) -> SuiteComparison:
+def compare(
+    before: Sequence[RunSummary], after: Sequence[RunSummary], *, allow_failing: bool = False
+) -> SuiteComparison:
     """Compare two sets of runs, scenario by scenario, without skipped ones."""
     before = [run for run in before if run.standing != "skipped"]
     after = [run for run in after if run.standing != "skipped"]
@@ -150,7 +171,9 @@ def compare(before: Sequence[RunSummary], after: Sequence[RunSummary]) -> SuiteC
         )
         for name in names
     ]
-    return SuiteComparison(tuple(_corrected(rows)), _differences(before, after))
+    return SuiteComparison(
+        tuple(_corrected(rows)), _differences(before, after), allow_failing=allow_failing
+    )
 
 
 def _scenario(
@@ -222,7 +245,7 @@ def _fate(before: Sequence[RunSummary], after: Sequence[RunSummary]) -> Fate:
     always_stood = stood == len(before)
     if always_stood or (stood and fewer_p(stood, len(before), stands, len(after)) <= ALPHA):
         return "regression"
-    return "same" if stood == stands == 0 else "varies"
+    return "still fails" if stood == stands == 0 else "varies"
 
 
 def _standing(runs: Sequence[RunSummary]) -> int:

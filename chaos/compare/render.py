@@ -7,7 +7,14 @@ from rich.console import Group, RenderableType
 from rich.table import Column
 from rich.text import Text
 
-from chaos.compare.comparison import ALPHA, MEASURES, OPEN, Change, SuiteComparison
+from chaos.compare.comparison import (
+    ALPHA,
+    FAIL_ON_BOTH,
+    MEASURES,
+    OPEN,
+    Change,
+    SuiteComparison,
+)
 from chaos.model.summary import STALE, RunSummary
 from chaos.report.markdown import code, fitted, plain, table
 from chaos.report.screen import bare_table, numbers
@@ -27,7 +34,9 @@ def in_terminal(found: SuiteComparison, *, before: str, after: str) -> Renderabl
     )
     for cells in _rows(found):
         *plainly, told = cells
-        style = _STYLES.get(told.partition(",")[0], "yellow" if told in OPEN else "")
+        style = _STYLES.get(
+            told.partition(",")[0], "yellow" if told in (*OPEN, *FAIL_ON_BOTH) else ""
+        )
         shown.add_row(*(Text(cell) for cell in plainly), Text(told, style=style))
     lines: list[RenderableType] = [Text(f"before  {before}"), Text(f"after   {after}")]
     for name, (left, right) in found.differences.items():

@@ -126,8 +126,8 @@ def test_what_many_measures_would_show_by_chance_is_corrected() -> None:
         (["expected"], ["not_run"], "regression", 1),
         (["expected"], ["undecided"], "inconclusive", 2),
         (["unexpected"], ["expected"], "fixed", 0),
-        (["unexpected"], ["unexpected"], "same", 0),
-        (["expected", "unexpected"], ["unexpected", "expected"], "varies", 0),
+        (["unexpected"], ["unexpected"], "still fails", 2),
+        (["expected", "unexpected"], ["unexpected", "expected"], "varies", 2),
         (["expected"] * 19 + ["unexpected"], ["unexpected"] * 20, "regression", 1),
         (["expected"], [], "missing", 2),
         (["unexpected"], ["undecided"], "inconclusive", 2),
@@ -146,6 +146,18 @@ def test_what_becomes_of_a_verdict(
 
     assert found.scenarios[0].fate == fate
     assert found.exit_code == code
+
+
+def test_what_fails_on_both_sides_is_named_and_can_be_allowed() -> None:
+    side = [past_run("killed"), past_run("sick", "unexpected"), past_run("ill", "not_run")]
+
+    found, allowed = compare(side, side), compare(side, side, allow_failing=True)
+
+    assert found.sentence == "no regression was shown, but 2 scenarios fail on both sides"
+    assert (found.exit_code, allowed.exit_code) == (2, 0)
+    assert allowed.sentence == found.sentence
+    assert compare(side, [*side, past_run("new", "unexpected")], allow_failing=True).exit_code == 2
+    assert compare(side[1:2], side[:0], allow_failing=True).exit_code == 2
 
 
 def test_a_new_scenario_of_which_nothing_is_known_is_not_passed_over() -> None:

@@ -127,7 +127,8 @@ def test_a_run_that_turned_invalid_is_a_regression(
     assert code_of(monkeypatch, "compare", stocked.valid, stocked.valid) == 0
     assert code_of(monkeypatch, "compare", stocked.valid, worse) == 1
     assert "regression" in capsys.readouterr().out
-    assert code_of(monkeypatch, "compare", stocked.suite, stocked.suite, "--format", "md") == 0
+    assert code_of(monkeypatch, "compare", stocked.suite, stocked.suite, "--format", "md") == 2
+    assert code_of(monkeypatch, "compare", stocked.suite, stocked.suite, "--allow-failing") == 0
     assert code_of(monkeypatch, "compare", stocked.suite, stocked.valid, "--format", "json") == 2
     assert code_of(monkeypatch, "compare", stocked.valid.parent, stocked.valid) == 0
 
