@@ -1,10 +1,20 @@
-"""The launcher that a script is written for, as its own text shows it."""
+"""The launcher that a script is written for, as its own text and that of its modules shows it.
+
+A script that reaches no text in which Ray is imported cannot call Ray Train's `fit()`.
+"""
 
 import ast
-from collections.abc import Callable, Iterator
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from chaos.model.launcher import Launcher
+from chaos.run.modules import ModuleFile, Modules, absolute, parsed
+from chaos.run.shown import shown
 
 _JOINS = frozenset({"init_process_group", "init_device_mesh"})
 # Classes that join the group of processes by themselves, by the package that they come from.
@@ -17,97 +27,183 @@ _JOINS_ITSELF = {
     "lightning_fabric": ("Fabric",),
     "deepspeed": ("initialize", "init_distributed"),
 }
+_MAKES_FIT = ("Trainer", "Tuner")  # the ends of the names of Ray's classes that have a `fit()`
 
-Read = Callable[[str], str | None]
+# A module is read as a tree only where its text has one of these words: most have none, and a
+# script's own code may be hundreds of modules.
+_OF_INTEREST = re.compile(
+    "|".join((r"\bray\b", *_JOINS, *{end for ends in _JOINS_ITSELF.values() for end in ends}))
+)
+_IMPORT = re.compile(
+    r"^([ \t]*)(?:from[ \t]+([.\w]+)[ \t]+import[ \t]*(\([^)]*\)|.*)|import[ \t]+(.*))",
+    re.MULTILINE,
+)
+_NOT_NAMES = re.compile(r"#.*|[()\\\n]")
+# The most modules that are read: of the user's own code, and of all that is installed.
+OWN_MAX, INSTALLED_MAX = 1_000, 200
+
+# Where a statement is: always run as its module is imported, run later, or run under a condition.
+_Place: TypeAlias = Literal["top", "function", "branch"]
 
 
-def found_launcher(script: Path) -> Launcher:
-    """Return the launcher of a script, as it and the modules in its folder show it.
+@dataclass(frozen=True)
+class LauncherEvidence:
+    """The facts that show the launcher of a script, each by its place in the code: `train.py:3`."""
 
-    One that is not UTF-8 shows nothing. Raises `OSError` if it cannot be read.
+    #: Ray is imported on any condition, or a trainer of its is made
+    ray: str | None = None
+    #: a group of processes is joined
+    group: str | None = None
+
+    @property
+    def launcher(self) -> Launcher:
+        return "torchrun" if self.ray is None else "ray"
+
+    def __str__(self) -> str:
+        if self.ray is not None:
+            return f"{self.ray} imports Ray"
+        joins = "" if self.group is None else f"{self.group} joins a group of processes, and "
+        return f"{joins}nothing needs Ray"
+
+
+def launcher_evidence(script: Path, *, module: str = "") -> LauncherEvidence:
+    """Return what shows the launcher of a script, or of a `module` that is run by its name.
+
+    Its own text decides, where it needs Ray or joins a group. Otherwise its own modules do, with
+    Ray before all else: a Ray Train script may keep its trainer in a module of its own, beside a
+    train loop that joins a group. Packages that are installed come last: some are built on Ray.
+    Raises `OSError` if the script cannot be read.
     """
-    try:
-        text = script.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        return "ray"
-    return launcher_of(text, modules_beside(script))
+    code = _Code(script, module)
+    group = None
+    for number, text in enumerate(islice(code.own(), OWN_MAX)):
+        if (line := text.needs_ray(in_functions=number == 0)) is not None:
+            return LauncherEvidence(ray=_at(text.file, line))
+        if text.group is not None and group is None:
+            group = _at(text.file, text.group)
+            if number == 0:
+                break
+    return LauncherEvidence(ray=None if group else code.built_on_ray(), group=group)
 
 
-def modules_beside(script: Path) -> Read:
-    """Return a function from a module's name to its text, None where no file beside it has it."""
+class _Code:
+    """The texts that a script reaches by its imports, nearest first."""
 
-    def read(name: str) -> str | None:
-        path = script.parent.joinpath(*name.split("."))
-        for file in (path.with_suffix(".py"), path / "__init__.py"):
-            try:
-                return file.read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError):
-                continue
+    def __init__(self, script: Path, module: str) -> None:
+        # Python's own order: the folder of the script; of a module, where it is run. The folders
+        # after these are what many scripts add to their path themselves.
+        cwd, around = Path.cwd(), script.absolute().parent
+        self._modules = Modules([cwd if module else around, around.parent, cwd, cwd / "src"])
+        ray = self._modules.find("ray")
+        self._has_own_ray = ray is not None and ray.is_own
+        self._installed: dict[str, ModuleFile] = {}
+        self._first = ModuleFile(script, module.rpartition(".")[0])
+        self._above = self._modules.on_the_way(self._first.package) if module else {}
+
+    def own(self) -> Iterator["_Text"]:
+        """Yield the texts of the user's own code; raises `OSError` for the script alone."""
+        seen, waiting = {*self._above}, deque([self._first, *self._above.values()])
+        while waiting:
+            file = waiting.popleft()
+            source = file.file.read_bytes() if file is self._first else _read(file.file)
+            text = source.decode(errors="replace")
+            yield _Text(file.file, text, knows_ray=not self._has_own_ray)
+            for name, found in self._named(_imports(text, file.package)):
+                if name not in seen and found.is_own:
+                    seen.add(name)
+                    waiting.append(found)
+                elif not found.is_own:
+                    self._installed[name] = found
+
+    def built_on_ray(self) -> str | None:
+        """Return where an installed package imports Ray as it is imported itself; None if none."""
+        # Of these the lines without indentation are read, and no further package: Ray is then
+        # imported whatever the script does, and an integration that few use is left out.
+        waiting = deque((name, file) for name, file in self._installed.items())
+        seen = {*self._installed}
+        while waiting and len(seen) < INSTALLED_MAX:
+            name, (file, package) = waiting.popleft()
+            top = name.partition(".")[0]
+            names = [*_imports(_read(file).decode(errors="replace"), package, at_top=True)]
+            if top != "ray" and any(each.partition(".")[0] == "ray" for each in names):
+                return shown(file)
+            for each, found in self._named(n for n in names if n.partition(".")[0] == top):
+                if each not in seen:
+                    seen.add(each)
+                    waiting.append((each, found))
         return None
 
-    return read
+    def _named(self, names: Iterable[str]) -> Iterator[tuple[str, ModuleFile]]:
+        for name in names:
+            yield from self._modules.on_the_way(name).items()
 
 
-def launcher_of(source: str, read: Read = lambda _: None) -> Launcher:
-    """Return torchrun for a script that trains in a group of processes and knows nothing of Ray.
-
-    The script's own text decides, where it imports Ray or joins a group. Otherwise the modules
-    that it imports and that `read` knows do, with Ray before all else: a Ray Train script may
-    keep its trainer in a module of its own, beside a train loop that joins a group.
-    """
-    first = _Text.of(source)
-    if first.knows_ray or first.joins:
-        return "ray" if first.knows_ray else "torchrun"
-    texts = list(_imported(first, read))
-    if any(text.knows_ray for text in texts):
-        return "ray"
-    return "torchrun" if any(text.joins for text in texts) else "ray"
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError:
+        return b""
 
 
-def _imported(first: "_Text", read: Read) -> Iterator["_Text"]:
-    """Yield the texts of all modules that a text imports, each once, with their own imports."""
-    seen: set[str] = set()
-    waiting = [*first.modules]
-    while waiting:
-        name = waiting.pop()
-        source = None if name in seen else read(name)
-        seen.add(name)
-        if source is not None:
-            text = _Text.of(source)
-            waiting += text.modules
-            around = (name, name.rpartition(".")[0])  # a package, or the one that a module is in
-            waiting += [f"{package}.{own}" for package in around for own in text.siblings]
-            yield text
+def _at(file: Path, line: int) -> str:
+    return f"{shown(file)}:{line}"
+
+
+def _imports(source: str, package: str, *, at_top: bool = False) -> Iterator[str]:
+    """Yield the modules that a text may import, once for each; a docstring's example as well."""
+    names = set[str]()
+    for indented, base, members, modules in _IMPORT.findall(source):
+        if indented and at_top:
+            continue
+        words = [word.split() for word in _NOT_NAMES.sub(" ", members or modules).split(",")]
+        whole = absolute(base, package) if base else None
+        if whole is not None:
+            names |= {whole, *(f"{whole}.{first}" for first, *_ in filter(None, words))}
+        elif not base:
+            names |= {first for first, *_ in filter(None, words)}
+    yield from sorted(names)
 
 
 class _Text:
     """The imports and the calls of one module."""
 
-    def __init__(self, tree: ast.AST) -> None:
-        self.modules: list[str] = []
-        self.siblings: list[str] = []  # modules of the same package
+    def __init__(self, file: Path, source: str, *, knows_ray: bool) -> None:
+        self.file = file
+        self.group: int | None = None  # the first line that joins a group of processes
+        self._ray: list[tuple[_Place, int]] = []
         self._packages: dict[str, str] = {}  # the package behind each name
         self._originals: dict[str, str] = {}  # what `import x as y` and `from m import x as y` mean
         self._used: list[ast.expr] = []  # what is called, or is the base of a class
-        for node in ast.walk(tree):
-            self._take(node)
+        self._knows_ray = knows_ray
+        if _OF_INTEREST.search(source):
+            self._take_all(parsed(source))
 
-    @classmethod
-    def of(cls, source: str) -> "_Text":
-        """Return the text of a module; one that is not Python has no imports and no calls."""
-        try:
-            return cls(ast.parse(source))
-        except (SyntaxError, ValueError):
-            return cls(ast.Module(body=[], type_ignores=[]))
+    def needs_ray(self, *, in_functions: bool) -> int | None:
+        """Return the first line by which Ray is needed."""
+        places = ("top", "function") if in_functions else ("top",)
+        return min((line for place, line in self._ray if place in places), default=None)
 
-    def _take(self, node: ast.AST) -> None:
+    def _take_all(self, tree: ast.Module) -> None:
+        waiting: list[tuple[ast.AST, _Place]] = [(tree, "top")]
+        while waiting:
+            node, place = waiting.pop()
+            self._take(node, place)
+            inner = _place_in(node, place)
+            waiting += [(child, inner) for child in ast.iter_child_nodes(node)]
+        for used in self._used:
+            self._judge(used)
+
+    def _take(self, node: ast.AST, place: _Place) -> None:
         match node:
-            case ast.Import(names=names):
+            case ast.Import(names=names, lineno=line):
                 for alias in names:
-                    self._import(alias.name, alias.asname or alias.name.partition(".")[0], "")
-            case ast.ImportFrom(module=module, names=names, level=level):
+                    known = alias.asname or alias.name.partition(".")[0]
+                    self._import(alias.name, known, "", (place, line))
+            case ast.ImportFrom(module=module, names=names, level=level, lineno=line):
                 for alias in names:
-                    self._from(module or "", alias, is_own=level > 0)
+                    known = alias.asname or alias.name
+                    package = "." if level else module or ""  # its own: never Ray's, by any name
+                    self._import(package, known, alias.name, (place, line))
             case ast.Call(func=func):
                 self._used.append(func)
             case ast.ClassDef(bases=bases):
@@ -115,39 +211,37 @@ class _Text:
             case _:
                 pass
 
-    def _import(self, module: str, name: str, original: str) -> None:
-        self.modules.append(module)
-        self._packages[name] = module.partition(".")[0]
+    def _import(self, module: str, name: str, original: str, at: tuple[_Place, int]) -> None:
+        package = module.partition(".")[0]
+        self._packages[name] = package
         self._originals[name] = original
+        if package == "ray" and self._knows_ray:
+            self._ray.append(at)
 
-    def _from(self, module: str, alias: ast.alias, *, is_own: bool) -> None:
-        name = alias.asname or alias.name
-        if is_own:  # of the script's own package: never Ray's, whatever its name
-            self._originals[name] = alias.name
-            self.siblings += [module, f"{module}.{alias.name}".lstrip(".")]
-            return
-        self._import(module, name, alias.name)
-        self.modules.append(f"{module}.{alias.name}")
-
-    @property
-    def knows_ray(self) -> bool:
-        """Whether Ray is imported."""
-        return "ray" in {module.partition(".")[0] for module in self.modules}
-
-    @property
-    def joins(self) -> bool:
-        """Whether a group of processes is joined, by name or by a class that does it."""
-        return any(self._joins(used) for used in self._used)
-
-    def _joins(self, used: ast.expr) -> bool:
-        name = used.attr if isinstance(used, ast.Attribute) else None
+    def _judge(self, used: ast.expr) -> None:
         root = used
         while isinstance(root, ast.Attribute):
             root = root.value
-        if not isinstance(root, ast.Name):
-            return name in _JOINS
-        name = name or self._originals.get(root.id) or root.id
-        if name in _JOINS:
-            return True
-        ends = _JOINS_ITSELF.get(self._packages.get(root.id, ""), ())
-        return any(name == end or (name.endswith("Trainer") and end == "Trainer") for end in ends)
+        package, original = "", ""
+        if isinstance(root, ast.Name):
+            package = self._packages.get(root.id, "")
+            original = self._originals.get(root.id) or root.id
+        name = used.attr if isinstance(used, ast.Attribute) else original
+        if package == "ray" and self._knows_ray and name.endswith(_MAKES_FIT):
+            self._ray.append(("top", used.lineno))
+        ends = _JOINS_ITSELF.get(package, ())
+        if name in _JOINS or name in ends or ("Trainer" in ends and name.endswith("Trainer")):
+            self.group = min(self.group or used.lineno, used.lineno)
+
+
+def _place_in(node: ast.AST, place: _Place) -> _Place:
+    """Return the place of what a node holds."""
+    match node:
+        case ast.If(test=ast.Compare(left=ast.Name(id="__name__"))):
+            return place
+        case ast.If() | ast.Try() | ast.TryStar() | ast.With():
+            return "branch"
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda() if place == "top":
+            return "function"
+        case _:
+            return place

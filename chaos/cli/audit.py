@@ -35,7 +35,7 @@ from chaos.cli.options import (
     Seed,
     StartedBy,
     Words,
-    launcher_with_a_note,
+    chosen_launcher,
     node_range,
     not_side_by_side,
     seconds,
@@ -251,7 +251,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
     """
     document = Document.asked(form, output, "text", "md", *FILES)
     console = screen(stderr=document.takes_stdout)
-    facts = FACTS[launcher or launcher_with_a_note(script, console)]
+    facts = FACTS[chosen_launcher(launcher, script, console)]
     refuse_others_options(audit, context.params, facts)
     refuse_without_extra(script, facts)
     states_size = "call" in facts.has

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from chaos.audit.plans import args_for
 from chaos.cli.documents import writable
-from chaos.cli.options import StartedBy, Words, launcher_with_a_note
+from chaos.cli.options import StartedBy, Words, chosen_launcher
 from chaos.errors import UsageError
 from chaos.installed import installed
 from chaos.model.launcher import FACTS, Launcher, line_of_job
@@ -68,7 +68,7 @@ def init(
     if not script.is_file():
         raise UsageError("there is no such script", "Give the path of a script.", place=str(script))
     console = screen()
-    launcher = launcher or launcher_with_a_note(script, console)
+    launcher = chosen_launcher(launcher, script, console)
     name, words = re.sub(r"\W+", "_", script.stem), arguments or []
     scenario, source = folder / f"{name}_worker_killed.chaos.yaml", os.path.relpath(script, folder)
     files = {scenario: first_scenario(source, words, workers=workers, launcher=launcher)}

@@ -6,12 +6,13 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from chaos import settings
-from chaos.audit.launcher import found_launcher
+from chaos.audit.launcher import launcher_evidence
 from chaos.cli.rules import NotWith
 from chaos.errors import UsageError
-from chaos.model.launcher import FACTS, USUAL, Launcher
+from chaos.model.launcher import USUAL, Launcher
 from chaos.model.plan import BackendName, PlanBackend
 
 REPORTS = Path("reports")
@@ -81,9 +82,8 @@ StartedBy = Annotated[
     Launcher | None,
     typer.Option(
         "--launcher",
-        help="torchrun: a script without Ray. Default: torchrun if the script "
-        "joins a group of processes (torch.distributed, Accelerate, transformers' Trainer, "
-        "Lightning, DeepSpeed) and does not import Ray.",
+        help="What starts the script's workers. Default: ray if the script, or a module that it "
+        "imports, needs Ray; otherwise torchrun.",
     ),
 ]
 Jobs = Annotated[
@@ -102,16 +102,14 @@ Scale = Annotated[
 ]
 
 
-def launcher_with_a_note(script: Path, console: Console) -> Launcher:
-    """Return the launcher of a script by its text, and say so if it is not Ray Train."""
-    try:
-        launcher = found_launcher(script)
-    except OSError:  # reported where the plan is made
-        return USUAL
-    if FACTS[launcher].lacks_part("call"):
-        console.print(
-            f"{script.name} trains in a group of processes and imports no Ray: {launcher} starts "
-            f"it (--launcher {launcher})",
-            soft_wrap=True,
-        )
+def chosen_launcher(given: Launcher | None, script: Path, console: Console) -> Launcher:
+    """Return the launcher that is given, or that the script's text shows; print how it is known."""
+    launcher, known = given or USUAL, "--launcher"
+    if given is None:
+        try:
+            evidence = launcher_evidence(script)
+        except OSError:  # reported where the plan is made
+            return USUAL
+        launcher, known = evidence.launcher, str(evidence)
+    console.print(Text(f"launcher: {launcher} ({known})"), soft_wrap=True)
     return launcher

@@ -36,6 +36,7 @@ from chaos.cli.soak import Soak
 from chaos.errors import UsageError
 from chaos.harness import Harness, write_suite
 from chaos.launch.open import open_backend
+from chaos.model.launcher import USUAL
 from chaos.model.plan import BackendName, Plan, PlanBackend
 from chaos.model.summary import SUITE
 from chaos.plan.permitted import ClusterOverrides, Permissions
@@ -258,7 +259,16 @@ class Asked:
         if self.soak is not None:
             often = f", and the seeds after it for {self.soak.limit_s:.0f} s"
         count = plural(len(self.files), "scenario")
-        return f"chaos {__version__}, seed {self.seed}, {count}{often}"
+        return f"chaos {__version__}, seed {self.seed}, {count}{often}, {self._launchers()}"
+
+    def _launchers(self) -> str:
+        """Return what starts the jobs, and whether their files name it."""
+        jobs = [load_scenario(file).job for file in self.files]
+        named = sorted({job.launcher for job in jobs if "launcher" in job.model_fields_set})
+        known = [f"{launcher} (job.launcher)" for launcher in named]
+        if any("launcher" not in job.model_fields_set for job in jobs):
+            known.append(f"{USUAL} (no job.launcher)")
+        return f"{'launcher' if len(known) == 1 else 'launchers'} {' and '.join(known)}"
 
     def plans(self, harness: Harness) -> Iterator[tuple[Plan, int | None]]:
         """Yield each plan once for each repeat, with the number of the repeat."""

@@ -37,7 +37,7 @@ from chaos.cli.options import (
     Seed,
     StartedBy,
     Words,
-    launcher_with_a_note,
+    chosen_launcher,
     seconds,
 )
 from chaos.errors import MissingExtraError, UsageError
@@ -107,7 +107,7 @@ def search(  # noqa: PLR0913 - one parameter per option
     if find_spec("hypothesis") is None:
         raise MissingExtraError.of("chaos search", "Hypothesis", "search")
     _refuse_unknown(kinds or ())
-    launcher = launcher or launcher_with_a_note(script, console)
+    launcher = chosen_launcher(launcher, script, console)
     refuse_without_extra(script, FACTS[launcher])
     states_size = "call" in FACTS[launcher].has
     plan = base_plan(script, arguments or (), cwd=Path.cwd(), seed=seed, workers=workers, fit=fit)

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from chaos import runner
 from chaos.audit.job_profile import JobProfile, job_profile
-from chaos.audit.launcher import found_launcher
+from chaos.audit.launcher import launcher_evidence
 from chaos.audit.plans import base_plan, with_own_workers
 from chaos.check.analysis import RunAnalysis
 from chaos.errors import UsageError
@@ -111,7 +111,7 @@ def plan_without_faults(subject: Path, words: Sequence[str], backend: BackendNam
         launcher = plan.job.launcher
     else:
         plan = base_plan(subject, words, cwd=Path.cwd(), seed=0)
-        launcher = found_launcher(subject)
+        launcher = launcher_evidence(subject).launcher
     if FACTS[launcher].lacks_part("call"):
         raise UsageError(
             f"{launcher} starts this job, and these runs are for jobs of Ray Train's",

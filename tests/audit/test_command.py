@@ -73,6 +73,18 @@ def test_a_finding_that_ray_does_not_show_is_told_as_such(
     assert "on Ray not confirmed:" in " ".join(done.out.split())
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [([], "ray (train.py:1 imports Ray)"), (["--launcher", "ray"], "ray (--launcher)")],
+)
+def test_the_launcher_is_named_first_with_how_it_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], said: str
+) -> None:
+    done = audit(tmp_path, Backends(on_ray=None), monkeypatch, "--no-confirm", *words)
+
+    assert done.out.splitlines()[0] == f"launcher: {said}"
+
+
 def test_the_command_that_repeats_an_audit_is_the_one_that_was_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,28 +1,64 @@
-"""The launcher of a script is found out by its text."""
+"""The launcher of a script is found out by its text, and by those that it reaches."""
 
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from chaos.audit.launcher import found_launcher, launcher_of
+from chaos.audit.launcher import LauncherEvidence, launcher_evidence
 
 ROOT = Path(__file__).parents[2]
+JOINS = "import torch.distributed as dist\ndist.init_process_group('gloo')\n"
+
+
+def written(folder: Path, files: Mapping[str, str]) -> None:
+    for name, text in files.items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+
+
+def of(folder: Path, files: Mapping[str, str] | str, *, module: str = "") -> LauncherEvidence:
+    written(folder, {"train.py": files} if isinstance(files, str) else files)
+    script = module.replace(".", "/") + ".py" if module else "train.py"
+    return launcher_evidence(folder / script, module=module)
 
 
 @pytest.mark.parametrize(
     ("source", "launcher"),
     [
-        ("import torch.distributed as dist\ndist.init_process_group('gloo')\n", "torchrun"),
+        (JOINS, "torchrun"),
         ("from torch.distributed import init_process_group\ninit_process_group()\n", "torchrun"),
         ("import ray.train\nimport torch\ntorch.distributed.init_process_group()\n", "ray"),
         ("from ray.train.torch import TorchTrainer\nTorchTrainer(f).fit()\n", "ray"),
+        ("def main():\n    import ray.train.torch as rt\n    rt.TorchTrainer(f).fit()\n", "ray"),
+        ("if __name__ == '__main__':\n    import ray\n", "ray"),
         ("from .ray import x\nx.init_process_group()\n", "torchrun"),
-        ("print('init_process_group')\n", "ray"),
-        ("def broken(:\n", "ray"),
+        ("print('init_process_group')\n", "torchrun"),
+        ("import torch\nprint('from ray import train')\n", "torchrun"),
+        ("def broken(:\n", "torchrun"),
     ],
 )
-def test_a_script_without_ray_that_joins_a_group_is_torchruns(source: str, launcher: str) -> None:
-    assert launcher_of(source) == launcher
+def test_a_script_that_needs_no_ray_is_torchruns(
+    tmp_path: Path, source: str, launcher: str
+) -> None:
+    assert of(tmp_path, source).launcher == launcher
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "try:\n    import ray\nexcept ImportError:\n    ray = None\n",
+        "if args.search:\n    import ray.data\n",
+        "from contextlib import suppress\nwith suppress(ImportError):\n    import ray\n",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import ray\n",
+    ],
+)
+def test_ray_that_a_script_can_do_without_is_not_needed(tmp_path: Path, source: str) -> None:
+    assert of(tmp_path, source) == LauncherEvidence()
+    made = of(tmp_path, source + "from ray.train.torch import TorchTrainer as T\nT(f).fit()\n")
+    assert made.launcher == "ray"
 
 
 @pytest.mark.parametrize(
@@ -42,11 +78,11 @@ def test_a_script_without_ray_that_joins_a_group_is_torchruns(source: str, launc
     ],
 )
 def test_a_library_that_joins_the_group_by_itself_is_torchruns_unless_ray_is_there(
-    source: str,
+    tmp_path: Path, source: str
 ) -> None:
-    assert launcher_of(source) == "torchrun"
-    assert launcher_of(source + "import ray.train\n") == "ray"
-    assert launcher_of(source + "from ray.train.torch import TorchTrainer\n") == "ray"
+    assert of(tmp_path, source) == LauncherEvidence(group=f"{tmp_path}/train.py:2")
+    assert of(tmp_path, source + "import ray.train\n").launcher == "ray"
+    assert of(tmp_path, source + "from ray.train.torch import TorchTrainer\n").launcher == "ray"
 
 
 @pytest.mark.parametrize(
@@ -59,40 +95,114 @@ def test_a_library_that_joins_the_group_by_itself_is_torchruns_unless_ray_is_the
         "from .accelerate import Accelerator\nAccelerator()\n",
     ],
 )
-def test_a_name_alone_joins_no_group(source: str) -> None:
-    assert launcher_of(source) == "ray"
+def test_a_name_alone_joins_no_group(tmp_path: Path, source: str) -> None:
+    assert of(tmp_path, source).group is None
+
+
+RAYS = "from ray.train.torch import TorchTrainer\n\ndef train():\n    TorchTrainer(f).fit()\n"
+FIT = "from trainer import train\ntrain()\n"
 
 
 @pytest.mark.parametrize(
-    ("modules", "launcher"),
+    ("files", "launcher", "said"),
     [
-        ({"setup": "import torch\ntorch.distributed.init_process_group()\n"}, "torchrun"),
-        ({"setup": "import deep\n", "deep": "from trl import A\nA.Trainer()\n"}, "torchrun"),
-        ({"setup": "from .a import b\n", "setup.a": "init_process_group()\n"}, "torchrun"),
-        ({"setup": "import ray\ninit_process_group()\n"}, "ray"),
-        ({"setup": "init_process_group()\nimport deep\n", "deep": "import ray.train\n"}, "ray"),
-        ({"setup": "import setup\n"}, "ray"),
-        ({}, "ray"),
+        ({"trainer.py": JOINS}, "torchrun", "trainer.py:2 joins a group of processes"),
+        ({"trainer.py": "import deep\n", "deep.py": JOINS}, "torchrun", "deep.py:2 joins"),
+        ({"trainer/__init__.py": "from .a import b\n", "trainer/a.py": RAYS}, "ray", "a.py:1"),
+        (
+            {"trainer/__init__.py": "from . import (  # noqa\n    a,\n)\n", "trainer/a.py": RAYS},
+            "ray",
+            "trainer/a.py:1 imports Ray",
+        ),
+        ({"trainer.py": RAYS + JOINS}, "ray", "trainer.py:1 imports Ray"),
+        ({"trainer.py": JOINS + "import deep\n", "deep.py": RAYS}, "ray", "deep.py:1"),
+        ({"trainer.py": "import trainer, train\n"}, "torchrun", "nothing needs Ray"),
+        ({}, "torchrun", "nothing needs Ray"),
+        # What is asked for in a function of a library is for few of its users.
+        ({"trainer.py": "def search():\n    import ray\n    ray.init()\n"}, "torchrun", "nothing"),
+        ({"trainer.py": '"""\nimport ray\n"""\n'}, "torchrun", "nothing needs Ray"),
+        ({"trainer.py": "import ray\n", "ray.py": "x = 1\n"}, "torchrun", "nothing needs Ray"),
+        ({"trainer.py": "import ray\n", "ray/__init__.py": ""}, "torchrun", "nothing needs Ray"),
     ],
 )
-def test_modules_beside_an_undecided_script_decide(modules: dict[str, str], launcher: str) -> None:
-    assert launcher_of("from setup import join\njoin()\n", modules.get) == launcher
+def test_modules_of_an_undecided_script_decide(
+    tmp_path: Path, files: dict[str, str], launcher: str, said: str
+) -> None:
+    found = of(tmp_path, {"train.py": FIT, **files})
+
+    assert found.launcher == launcher
+    assert said in str(found)
 
 
-def test_what_a_script_says_itself_is_not_outvoted_by_modules_beside_it() -> None:
-    joins = "import helpers\ninit_process_group()\n"
+def test_what_a_script_says_itself_is_not_outvoted_by_modules_beside_it(tmp_path: Path) -> None:
+    joins = "import helpers\n" + JOINS
 
-    assert launcher_of(joins, {"helpers": "import ray\n"}.get) == "torchrun"
-    assert launcher_of("import ray, helpers\n", {"helpers": joins}.get) == "ray"
+    assert of(tmp_path, {"train.py": joins, "helpers.py": "import ray\n"}).launcher == "torchrun"
+    assert (
+        of(tmp_path, {"train.py": "import ray, helpers\n", "helpers.py": JOINS}).launcher == "ray"
+    )
 
 
-def test_modules_are_read_from_the_scripts_folder_and_packages_in_it(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text("from utils import *\nsetup()\n", encoding="utf-8")
-    (tmp_path / "utils").mkdir()
-    (tmp_path / "utils/__init__.py").write_text("from .env import setup\n", encoding="utf-8")
-    (tmp_path / "utils/env.py").write_text("dist.init_process_group()\n", encoding="utf-8")
+@pytest.mark.parametrize("layout", ["lib", "src", "train"])
+def test_modules_are_found_on_the_path_of_the_script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str
+) -> None:
+    files = {
+        f"{layout}/company/__init__.py": "raise AssertionError('it was imported')\n",
+        f"{layout}/company/jobs/main.py": "from ..loops import run\n",  # jobs has no __init__
+        f"{layout}/company/loops.py": RAYS,
+    }
+    if layout == "lib":  # on PYTHONPATH, or installed in place
+        monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path / layout)])
+    monkeypatch.chdir(tmp_path)
+    script = "from company.jobs.main import run\nrun()\n"
 
-    assert found_launcher(tmp_path / "train.py") == "torchrun"
+    written(tmp_path, {"train/run/train.py": script, **files})
+    found = launcher_evidence(Path("train/run/train.py"))
+
+    assert str(found) == f"{layout}/company/loops.py:1 imports Ray"
+    assert "company" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("top", "launcher"),
+    [
+        ("import ray\n", "ray"),
+        ("try:\n    import ray\nexcept ImportError:\n    ray = None\n", "torchrun"),
+        ("def search():\n    import ray\n", "torchrun"),
+        ("from raytracer import ray\n", "torchrun"),
+    ],
+)
+def test_of_an_installed_package_counts_what_is_always_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, top: str, launcher: str
+) -> None:
+    site = tmp_path / "site-packages"
+    files = {
+        "site-packages/fleet/__init__.py": "from .api import train\n",
+        "site-packages/fleet/api.py": "import another\n" + top,
+        "site-packages/another.py": "import ray\n",  # a package further is another's matter
+    }
+    monkeypatch.setattr(sys, "path", [*sys.path, str(site)])
+
+    assert of(tmp_path, {"train.py": "import fleet\n", **files}).launcher == launcher
+    assert of(tmp_path, {"train.py": "import fleet\n" + JOINS, **files}).launcher == "torchrun"
+
+
+def test_a_module_is_looked_up_from_where_it_is_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    files = {"pkg/__init__.py": "", "pkg/jobs/main.py": "from ..loops import run\n"}
+
+    assert of(tmp_path, {**files, "pkg/loops.py": RAYS}, module="pkg.jobs.main").launcher == "ray"
+    assert of(tmp_path, {**files, "pkg/loops.py": JOINS}, module="pkg.jobs.main").group
+    # An import of it runs its packages first.
+    assert of(tmp_path, {**files, "pkg/__init__.py": RAYS}, module="pkg.jobs.main").ray
+
+
+def test_a_script_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No such file"):
+        launcher_evidence(tmp_path / "train.py")
 
 
 @pytest.mark.parametrize(
@@ -101,7 +211,7 @@ def test_modules_are_read_from_the_scripts_folder_and_packages_in_it(tmp_path: P
 def test_no_job_of_ray_trains_is_mistaken_for_torchruns(job: Path) -> None:
     imports_ray = "ray" in job.read_text(encoding="utf-8")
 
-    assert found_launcher(job) == "ray" or not imports_ray
+    assert launcher_evidence(job).launcher == ("ray" if imports_ray else "torchrun")
 
 
 # What trains nothing joins no group.
@@ -110,7 +220,7 @@ JOBS = [job for job in ROOT.glob("tests/torchrun/jobs/*.py") if job.stem != "fac
 
 @pytest.mark.parametrize("job", sorted(JOBS), ids=lambda p: p.stem)
 def test_the_jobs_of_the_tests_are_recognized(job: Path) -> None:
-    text = job.read_text(encoding="utf-8")
+    found = launcher_evidence(job)
 
-    assert launcher_of(text) == "torchrun"
-    assert "chaos" not in text
+    assert found.group is not None
+    assert "chaos" not in job.read_text(encoding="utf-8")

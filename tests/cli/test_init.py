@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "my train.py").write_text("")
+    (tmp_path / "my train.py").write_text("import ray.train\n")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -58,7 +58,7 @@ def test_a_first_scenario_loads_and_makes_a_plan(
 def test_the_workflow_is_the_one_of_the_documents(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (folder / "train.py").write_text("")
+    (folder / "train.py").write_text("import ray.train\n")
     assert code_of(monkeypatch, "train.py") == 0
 
     written = (folder / ".github" / "workflows" / "chaos.yml").read_text()
@@ -110,5 +110,5 @@ def test_a_script_that_torchrun_starts_gets_its_launcher_and_no_ray(
     assert (job.launcher, job.args) == ("torchrun", ("--lr=0.1", "--epochs", "4"))
     assert f"pip install 'ray-train-chaos @ git+{REPOSITORY}@{TAG}'\n" in workflow
     assert "[ray]" not in workflow
-    assert "torchrun starts it" in told
+    assert told.startswith("launcher: torchrun (ddp.py:2 joins a group of processes, and nothing")
     assert told.endswith("try chaos run scenarios/ddp_worker_killed.chaos.yaml")

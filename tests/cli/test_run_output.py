@@ -45,9 +45,22 @@ def test_people_get_a_table_and_where_the_report_is(
     assert run() == 3
     said = capsys.readouterr().out
 
+    assert said.splitlines()[0].endswith("seed 0, 1 scenario, launcher ray (no job.launcher)")
     assert "! could not run" in said
     assert "report: reports/suites/" in said
     assert "::error" not in said
+
+
+def test_the_launchers_of_all_files_are_named(tmp_path: Path) -> None:
+    (tmp_path / "x.py").touch()
+    files = [tmp_path / f"{name}.chaos.yaml" for name in "abc"]
+    for file, line in zip(files, ("", "launcher: torchrun, ", "launcher: ray, "), strict=True):
+        file.write_text(f"scenario: s\njob: {{{line}script: x.py, workers: 1}}\n")
+
+    said = cli_run.Asked(files, range(0), 0, "ray", 1).in_words
+
+    named = "launchers ray (job.launcher) and torchrun (job.launcher) and ray (no job.launcher)"
+    assert said.endswith(f"seed 0, 3 scenarios, {named}")
 
 
 def test_machines_get_json_alone_on_stdout(run: Run, capsys: pytest.CaptureFixture[str]) -> None:

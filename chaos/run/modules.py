@@ -1,0 +1,111 @@
+"""The files of modules, looked up as Python would for a script; no module is imported."""
+
+import ast
+import importlib.util
+import os
+import sys
+import sysconfig
+import warnings
+from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from typing import NamedTuple
+
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
+_LIBRARY = Path(sysconfig.get_path("stdlib"))
+
+
+class ModuleFile(NamedTuple):
+    """The file of a module, and the package that its relative imports begin from."""
+
+    file: Path
+    package: str
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it lies where a user keeps code: not Python's, and not the installer's."""
+        return is_own(self.file)
+
+
+class Modules:
+    """The modules that a script finds: first in `entries`, and then in what is installed here.
+
+    `entries` are the folders that the script has on its path, in their order.
+    """
+
+    def __init__(self, entries: Sequence[str | os.PathLike[str]]) -> None:
+        self._entries = [os.path.normpath(entry) for entry in entries]
+        self._spec = cache(self._looked_up)
+
+    def find(self, name: str) -> ModuleFile | None:
+        """Return the Python file of a module; None for one of Python's own, in C, or nowhere."""
+        spec = self._spec(name)
+        if spec is None or not spec.has_location or not str(spec.origin).endswith(".py"):
+            return None
+        return ModuleFile(Path(str(spec.origin)), spec.parent or "")
+
+    def on_the_way(self, name: str) -> dict[str, ModuleFile]:
+        """Return the files that an import of a module runs, by name: its packages', its own."""
+        parts = name.split(".")
+        names = [".".join(parts[:count]) for count in range(1, len(parts) + 1)]
+        return {each: found for each in names if (found := self.find(each)) is not None}
+
+    def _looked_up(self, name: str) -> ModuleSpec | None:
+        above, _, last = name.rpartition(".")
+        if not above:
+            return PathFinder.find_spec(name, self._entries) or _installed(name)
+        package = self._spec(above)
+        if package is None or package.submodule_search_locations is None:
+            return None
+        # By its last name alone: of a module in a folder without `__init__.py` the finder would
+        # ask the imported package for its path.
+        spec = PathFinder.find_spec(last, [*package.submodule_search_locations])
+        if spec is not None:
+            spec.name = name  # by which it knows its package
+        return spec
+
+
+def is_own(path: Path) -> bool:
+    """Return whether a file or folder is a user's: not Python's, and not the installer's."""
+    return not _INSTALLED & set(path.parts) and not path.is_relative_to(_LIBRARY)
+
+
+def parsed(source: bytes | str) -> ast.Module:
+    """Return the tree of a module; one that is not Python is empty, and fails when it is run."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # warnings of odd escapes are of no interest here
+            return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ast.Module(body=[], type_ignores=[])
+
+
+def imported(node: ast.stmt, package: str) -> Iterator[str]:
+    """Yield the names of all modules that an import may be of; `package` is the importing one's."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        base = absolute("." * node.level + (node.module or ""), package)
+        yield from () if base is None else (base, *(f"{base}.{alias.name}" for alias in node.names))
+
+
+def absolute(name: str, package: str) -> str | None:
+    """Return the full name of a module, None where a relative one is of no package."""
+    try:
+        return importlib.util.resolve_name(name, package or None)
+    except ImportError:
+        return None
+
+
+def _installed(name: str) -> ModuleSpec | None:
+    """Return the spec of a top-level module by the path of this process, which jobs have as well.
+
+    Packages that are installed in place are found by finders of their own.
+    """
+    if name in sys.stdlib_module_names:
+        return None
+    try:
+        return importlib.util.find_spec(name)
+    except (ImportError, ValueError, AttributeError):
+        return None
