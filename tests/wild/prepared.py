@@ -4,6 +4,8 @@ import importlib
 import json
 import random
 import string
+import struct
+import zlib
 from array import array
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +14,7 @@ REVISION = "0" * 40
 LINES, CHARACTERS = 40, 32
 WORDS = [f"word{number}" for number in range(40)]
 RATINGS, USERS, ITEMS = 2000, 50, 80
+SIDE = 32
 
 
 def tiny_bert(work: Path) -> None:
@@ -31,7 +34,7 @@ def tiny_bert(work: Path) -> None:
     letters = [*string.ascii_lowercase, *(f"##{letter}" for letter in string.ascii_lowercase)]
     folder.mkdir(parents=True)
     (folder / "vocab.txt").write_text("\n".join([*marks, *letters]), encoding="utf-8")
-    tokenizer = transformers.BertTokenizerFast(str(folder / "vocab.txt"))
+    tokenizer = transformers.BertTokenizerFast(str(folder / "vocab.txt"), model_max_length=64)
     config = transformers.BertConfig(
         vocab_size=len(marks) + len(letters), intermediate_size=32, num_labels=2, **sizes
     )
@@ -87,23 +90,91 @@ def wikitext(work: Path) -> None:
 
 def gpt(work: Path) -> None:
     """Write a GPT-2 of one small layer, and a tokenizer of words."""
-    folder = work / "gpt"
-    if folder.exists():
-        return
+    transformers = importlib.import_module("transformers")
+    config = transformers.GPT2Config(
+        vocab_size=words(work / "gpt"), n_positions=64, n_embd=16, n_layer=1, n_head=2
+    )
+    transformers.GPT2LMHeadModel(config).save_pretrained(work / "gpt")
+
+
+def llama(work: Path) -> None:
+    """Write the sizes of a Llama of one small layer, and a tokenizer of words."""
+    config = importlib.import_module("transformers").LlamaConfig(
+        vocab_size=words(work / "llama"),
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        max_position_embeddings=64,
+    )
+    config.save_pretrained(work / "llama")
+
+
+def words(folder: Path) -> int:
+    """Write a tokenizer of words, and return how many it knows."""
     transformers, tokenizers = map(importlib.import_module, ("transformers", "tokenizers"))
     marks = ["<unk>", "<s>", "</s>", "<pad>"]
     known = {word: number for number, word in enumerate([*marks, *WORDS])}
-    words = tokenizers.Tokenizer(tokenizers.models.WordLevel(known, unk_token="<unk>"))
-    words.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    split = tokenizers.Tokenizer(tokenizers.models.WordLevel(known, unk_token="<unk>"))
+    split.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     named = dict(zip(("unk_token", "bos_token", "eos_token", "pad_token"), marks, strict=True))
     tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=words, model_max_length=64, **named
+        tokenizer_object=split, model_max_length=64, **named
     )
     tokenizer.save_pretrained(folder)
-    config = transformers.GPT2Config(
-        vocab_size=len(known), n_positions=64, n_embd=16, n_layer=1, n_head=2
-    )
-    transformers.GPT2LMHeadModel(config).save_pretrained(folder)
+    return len(known)
+
+
+def pictures(work: Path) -> None:
+    """Write folders of pictures of noise, of two kinds, for training and for validation."""
+    draw = random.Random(0)
+    for part, count in (("train", 24), ("val", 8)):
+        for kind in ("one", "two"):
+            folder = work / "pictures" / part / kind
+            folder.mkdir(parents=True, exist_ok=True)
+            for number in range(count // 2):
+                (folder / f"{number}.png").write_bytes(png(draw, SIDE))
+
+
+def png(draw: random.Random, side: int) -> bytes:
+    """Return a picture of noise, each row of it unfiltered."""
+    rows = b"".join(b"\0" + draw.randbytes(3 * side) for _ in range(side))
+    sizes = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+    made = b"\x89PNG\r\n\x1a\n"
+    for kind, data in ((b"IHDR", sizes), (b"IDAT", zlib.compress(rows)), (b"IEND", b"")):
+        check = struct.pack(">I", zlib.crc32(kind + data))
+        made += struct.pack(">I", len(data)) + kind + data + check
+    return made
+
+
+def unet(work: Path) -> None:
+    """Write the sizes of a small network that takes noise away."""
+    sizes = {"sample_size": 16, "block_out_channels": [8, 8], "layers_per_block": 1}
+    blocks = {"down_block_types": ["DownBlock2D"] * 2, "up_block_types": ["UpBlock2D"] * 2}
+    known = {"_class_name": "UNet2DModel", "norm_num_groups": 4, "attention_head_dim": 4}
+    (work / "unet").mkdir(exist_ok=True)
+    text = json.dumps({**known, **sizes, **blocks})
+    (work / "unet/config.json").write_text(text, encoding="utf-8")
+
+
+def clip(work: Path) -> None:
+    """Write the sizes of a small network of images and texts."""
+    seen = {"image_size": 32, "patch_size": 16, "layers": 1, "width": 32, "head_width": 16}
+    read = {"context_length": 77, "vocab_size": 49408, "width": 16, "heads": 2, "layers": 1}
+    sizes = {"embed_dim": 16, "vision_cfg": seen, "text_cfg": read}
+    text = json.dumps({"model_cfg": sizes, "preprocess_cfg": {}})
+    (work / "clip").mkdir(exist_ok=True)
+    (work / "clip/open_clip_config.json").write_text(text, encoding="utf-8")
+
+
+def stories(work: Path) -> None:
+    """Write numbers below 64 in three files, the first for validation."""
+    folder, draw = work / "data/tok64", random.Random(0)
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in range(3):
+        tokens = array("H", (draw.randrange(64) for _ in range(4096)))
+        (folder / f"data{number}.bin").write_bytes(tokens.tobytes())
 
 
 def corpus(work: Path) -> None:
@@ -144,6 +215,11 @@ PREPARED: dict[str, Callable[[Path], None]] = {
     "tokens": tokens,
     "wikitext": wikitext,
     "gpt": gpt,
+    "llama": llama,
+    "pictures": pictures,
+    "unet": unet,
+    "clip": clip,
+    "stories": stories,
     "corpus": corpus,
     "pairs": pairs,
     "talks": talks,

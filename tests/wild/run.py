@@ -2,9 +2,8 @@
 
     python -m tests.wild.run FOLDER [--table ray] [--only 6,19] [--jobs 1] -- [audit options]
 
-FOLDER holds the scripts of `scripts.toml`, or `torchrun.toml`, under the names that stand there.
-Each is
-audited as it is, at the default settings unless options of `chaos audit` follow `--`;
+FOLDER holds the scripts of a table, such as `torchrun.toml`, under the names that stand there.
+Each is audited as it is, at the default settings unless options of `chaos audit` follow `--`;
 what it lacks here is put in its place from `standins`, which is data and network alone.
 The table judges nothing: whether an answer is true, a person says who reads the two side
 by side. Some scripts name folders outside, such as /mnt/cluster_storage: they are made.
@@ -58,7 +57,8 @@ class Asked:
     def command(self, script: Script) -> list[str]:
         """Return the command line of one script's audit."""
         words = [sys.executable, "-m", "chaos", "audit", str(self.scripts / script.script)]
-        words += ["--no-confirm", "--reports", str(self.folder(script) / "reports"), *self.options]
+        words += ["--no-confirm", "--reports", str(self.folder(script) / "reports")]
+        words += [*(self.filled(word, script) for word in script.options), *self.options]
         own = [self.filled(word, script) for word in script.arguments]
         return [*words, "--", *own] if own else words
 
@@ -174,7 +174,7 @@ def main(arguments: Sequence[str]) -> None:
         prog="tests.wild.run", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("folder", type=Path, help="where the scripts lie")
-    parser.add_argument("--table", choices=TABLES, default="ray", help="which launcher's scripts")
+    parser.add_argument("--table", choices=TABLES, default="ray", help="which table")
     parser.add_argument("--only", default="", help="numbers of the table, such as 6,19")
     parser.add_argument("--jobs", type=int, default=1, help="how many audits side by side")
     parser.add_argument("--out", type=Path, default=ROOT / "reports/wild")

@@ -8,7 +8,11 @@ from typing import Any
 
 TABLES = {
     name: Path(__file__).with_name(file)
-    for name, file in (("ray", "scripts.toml"), ("torchrun", "torchrun.toml"))
+    for name, file in (
+        ("ray", "scripts.toml"),
+        ("torchrun", "torchrun.toml"),
+        ("resuming", "resuming.toml"),
+    )
 }
 
 
@@ -18,7 +22,8 @@ class Script:
 
     `cut` says where the file is not the one published. `truth` is what reading
     it shows, `answers` those that would be true of it. `beside` names files of the
-    script's folder that it reads from the folder that it is started in.
+    script's folder that it reads from the folder that it is started in, `options` those
+    of `chaos audit` that say how it is started.
     """
 
     number: int
@@ -35,6 +40,7 @@ class Script:
     folders: tuple[str, ...] = ()
     standins: tuple[str, ...] = ()
     beside: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
 
 
 def scripts(text: str) -> tuple[Script, ...]:

@@ -56,7 +56,7 @@ def test_a_table_has_its_scripts_in_order_each_under_a_name_of_its_own(name: str
 @pytest.mark.parametrize("row", ALL)
 def test_every_script_has_its_source_its_truth_and_answers_of_a_known_kind(row: Script) -> None:
     assert re.fullmatch(r"[0-9a-f]{40}", row.commit)
-    assert re.fullmatch(r"[\w-]+/[\w-]+", row.repository)
+    assert re.fullmatch(r"[\w-]+/[\w.-]+", row.repository)
     assert row.truth
     assert row.answers
     assert all(re.match("finding|inconclusive|refused|pass", answer) for answer in row.answers)
@@ -97,6 +97,29 @@ def test_an_audit_has_the_default_settings_unless_options_are_given() -> None:
         *("--", "--epochs", "3"),
     ]
     assert other.command(a_script())[-2:] == ["--max-runs", "1"]
+
+
+def test_what_starts_and_resumes_a_script_stands_in_its_row() -> None:
+    script = a_script(options=("--restart-args=--resume {scripts}/last.pt",))
+
+    command = Asked(Path("in"), Path("out"), ("--max-runs", "1"), 9).command(script)
+
+    assert command[-3:] == ["--restart-args=--resume in/last.pt", "--max-runs", "1"]
+
+
+def test_the_stand_in_for_photographs_runs_the_next_stand_in_on_the_path(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("print('next')\n", encoding="utf-8")
+    paths = os.pathsep.join([str(STANDINS / "small"), str(tmp_path)])
+
+    done = subprocess.run(
+        [sys.executable, "-c", ""],
+        env={**os.environ, "PYTHONPATH": paths},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.stdout == "next\n"
 
 
 def test_an_answer_is_the_verdict_then_findings_then_notes() -> None:

@@ -9,13 +9,14 @@ import functools
 import importlib
 import importlib.abc
 import importlib.machinery
+import os
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-COUNT = 8
+COUNT = int(os.environ.get("STAND_IN_GPUS", "8"))
 MADE_ON = ("arange", "empty", "full", "ones", "rand", "randint", "randn", "tensor", "zeros")
 QUIET = ("empty_cache", "manual_seed", "manual_seed_all", "reset_peak_memory_stats")
 QUIET_TOO = ("set_device", "synchronize")
@@ -52,6 +53,8 @@ def stand_in(torch: Any) -> None:
     for owner in (torch.Tensor, torch.nn.Module):
         owner.to = moved(owner.to)
         owner.cuda = lambda self, *_args, **_options: self
+    torch.hub.list = lambda *_args, **_options: []  # no network either
+    torch.nn.SyncBatchNorm.convert_sync_batchnorm = lambda module, *_group: module
     torch.Tensor.pin_memory = lambda self, *_args: self
     for name in MADE_ON:
         setattr(torch, name, changed(getattr(torch, name), device=on_cpu))

@@ -86,11 +86,23 @@ class CenterCrop:
 
 
 @dataclass(frozen=True)
+class Pad:
+    """The image with an edge around it."""
+
+    padding: int
+
+    def __call__(self, image: Any) -> Any:
+        edge = (self.padding, self.padding)
+        return np.pad(image, (edge, edge, (0, 0)))
+
+
+@dataclass(frozen=True)
 class RandomCrop:
     """A square of that side, anywhere in the image with an edge around it."""
 
     size: int
     padding: int = 0
+    fill: int = 0  # no pixel of it is ever seen
 
     def __call__(self, image: Any) -> Any:
         edge = self.padding
