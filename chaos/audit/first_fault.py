@@ -10,6 +10,8 @@ from chaos.audit.places import kill_map
 from chaos.audit.plans import plan_of, under_own_retries
 from chaos.audit.queue import in_order
 from chaos.audit.retries import TRIED, Retries
+from chaos.model.arguments import command_line
+from chaos.model.masked import masked_words
 from chaos.words import plural
 
 
@@ -23,6 +25,8 @@ def begun_again(
     `--retries` says. The runs are kept below `settings/` of the folder.
     """
     profile = clean.profile
+    if clean.plan.job.restarts_by_command:
+        return _by_command(clean, asked or 0)
     if asked is not None:
         retries = Retries(source="asked", count=asked)
         return replace(clean, profile=replace(profile, retries=asked)), retries
@@ -51,6 +55,19 @@ def begun_again(
     more = (found for count in range(TRIED, 1, -1) if (found := after(count)).source == "script")
     seen = seen.model_copy(update={"count": next(more, seen).count})
     return replace(clean, profile=replace(profile, most_faults=seen.count)), seen
+
+
+def _by_command(clean: Clean, count: int) -> tuple[Clean, Retries]:
+    """Return the retries of a command that is started once more; Ray Train's own come before."""
+    words = masked_words(command_line(clean.plan.job.restart_args))
+    own = clean.profile.own("max_failures") if "call" in clean.profile.facts.has else 0
+    retries = Retries(
+        source="command",
+        count=count,
+        words=tuple(map(str, words)),
+        before=own if isinstance(own, int) else 0,
+    )
+    return replace(clean, profile=replace(clean.profile, retries=count)), retries
 
 
 def _simplest(places: Sequence[FaultPlace], *, faults: int) -> FaultPlace | None:

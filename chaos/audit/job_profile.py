@@ -123,7 +123,7 @@ class JobProfile:
     launcher: Launcher = USUAL
     #: the ranks on other nodes than rank 0's, which hosts torchrun's rendezvous
     away: tuple[int, ...] = ()
-    #: a number in place of the script's `max_failures`
+    #: a number in place of the script's `max_failures`, which a restart by the command leaves alone
     retries: int | None = None
     #: the faults after which the script begins again by itself, where Ray Train does not
     most_faults: int | None = None

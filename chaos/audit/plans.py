@@ -10,7 +10,7 @@ from chaos.audit.job_profile import JobProfile
 from chaos.audit.place_groups import FaultPlace
 from chaos.errors import UsageError
 from chaos.model.arguments import Arguments, command_line
-from chaos.model.launcher import FACTS, Launcher
+from chaos.model.launcher import FACTS, Launcher, Restart
 from chaos.model.plan import Plan, PlanBackend, Shape
 from chaos.model.scenario import Expect, FailureBudget, Job, Limits
 from chaos.plan.make import slug
@@ -148,6 +148,13 @@ def under_launcher(
     job = plan.job.model_copy(update=own)
     shape = Shape(nodes=most, cpus_per_node=1)
     return plan.model_copy(update={"job": job, "backend": backend, "shape": shape})
+
+
+def begun_again_by(plan: Plan, restart: Restart | None, words: Sequence[str]) -> Plan:
+    """Return the plan with who begins the job again, and with the arguments of later starts."""
+    own = {"restart": restart, "restart_args": args_for(plan.job.launcher, words)}
+    job = plan.job.model_copy(update=own)
+    return plan.model_copy(update={"job": Job.model_validate(job.model_dump())})
 
 
 def with_own_workers(plan: Plan, profile: JobProfile) -> Plan:

@@ -2,9 +2,11 @@
 
 The first fault of an audit comes under the script's own settings. Either Ray Train begins again,
 or the script calls `fit()` again by itself, or nothing does: then the first lost worker ends the
-job, whatever its resumes come to. `--retries` names the number that production has instead.
+job, whatever its resumes come to. `--retries` names the number that production has instead. With
+`--restart command` the script's command is started once more, and nothing is to be found out.
 """
 
+import shlex
 from typing import Literal, Self, TypeAlias
 
 from chaos.check.ending import ending
@@ -13,7 +15,9 @@ from chaos.record import Record
 from chaos.report.outcome import FinishedRun
 from chaos.words import plural
 
-Source: TypeAlias = Literal["settings", "script", "nothing", "asked", "assumed", "unknown"]
+Source: TypeAlias = Literal[
+    "settings", "script", "nothing", "asked", "assumed", "command", "unknown"
+]
 SETTINGS = "settings"  # the name of the finding
 # The faults of a run that are tried on a script that calls `fit()` again: no place has more.
 TRIED = 3
@@ -23,13 +27,22 @@ class Retries(Record):
     """The means by which a job begins again after a failure."""
 
     #: Ray Train by its `max_failures`, the script by calling `fit()` again, nothing, or what
-    #: `--retries` says. `assumed`: torchrun's command line has them, and no script. `unknown`: no
-    #: fault could be injected to see it
+    #: `--retries` says. `assumed`: torchrun's command line has them, and no script. `command`: the
+    #: script's command is started once more. `unknown`: no fault could be injected to see it
     source: Source
     #: the failures after which it begins again; of a script, those that were seen
     count: int = 0
     #: the run names of a script's calls whose retry began anew although there was a checkpoint
     names: tuple[str, ...] = ()
+    #: of a command that is started once more, the arguments that it has then, without secrets
+    words: tuple[str, ...] = ()
+    #: of such a command, the retries that Ray Train has before, by the script's own setting
+    before: int = 0
+
+    @property
+    def label(self) -> str:
+        """The name of the note."""
+        return "restart" if self.source == "command" else "retries"
 
     @property
     def is_finding(self) -> bool:
@@ -53,7 +66,10 @@ class Retries(Record):
         line = "RunConfig(failure_config=FailureConfig(max_failures=3))"
         if self.names:
             return f"one run name for all calls of fit(), or {line} in place of them"
-        return f"{line}; --retries N names the retries that production has in its place"
+        return (
+            f"{line}; --retries N names the retries that production has in its place, and "
+            "--restart command that it starts the command again"
+        )
 
     @property
     def note(self) -> str | None:
@@ -64,8 +80,14 @@ class Retries(Record):
                 f"`max_failures` is 0, and the script calls fit() again by itself (seen after "
                 f"{again}): each call is the next attempt"
             )
+        asked = f"{self.count}, by --retries, or as many as the faults of a run take"
+        if self.source == "command":
+            given = f", with `{shlex.join(self.words)}`" if self.words else ""
+            often = asked if self.count else "as often as the faults take"
+            first = f"; before it, Ray Train's own retries ({self.before})" if self.before else ""
+            return f"the same command again{given}: {often}{first}"
         if self.source == "asked":
-            return f"{self.count}, by --retries, or as many as the faults of a run take"
+            return asked
         if self.source == "assumed":
             return (
                 "as many as the faults take: torchrun's --max-restarts, 0 where it is left out; "

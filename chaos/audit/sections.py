@@ -61,7 +61,7 @@ def remarks(card: Card) -> Iterator[Line]:
     words = f"{landed} of {planned} faults landed{shared}; {card.repetition}"
     yield Line("calm", "rests on", words)
     if card.retries.note is not None:
-        yield Line("calm", "retries", card.retries.note)
+        yield Line("calm", card.retries.label, card.retries.note)
     yield from (Line("calm", "replaced", str(row)) for row in card.replaced)
     for note in card.notes:
         is_plain = note.kind == "note" and ACCEPTED not in note.text

@@ -30,14 +30,20 @@ _OURS = {"name": "one of each run's own", "storage_path": "the folder of each ru
 _BUDGETS = ("max_failures", "max_preemption_failures")
 
 
-def replaced(profile: JobProfile, places: Sequence[FaultPlace]) -> Iterator[Replaced]:
-    """Yield the settings that were replaced in clean runs, and retries that were raised."""
+def replaced(
+    profile: JobProfile, places: Sequence[FaultPlace], *, by_command: bool = False
+) -> Iterator[Replaced]:
+    """Yield the settings that were replaced in clean runs, and retries that were raised.
+
+    `by_command`: these are not of the script, whose command is started once more.
+    """
     for name, before in profile.replaced.items():
         if before is None or _is_rays(name, str(before)) or name in _BUDGETS:
             continue
         now = _OURS.get(name, profile.settings.get(name, "as an audit needs it"))
         yield Replaced(name=name, before=str(before), now=str(now))
-    yield from _retries(profile, places)
+    if not by_command:
+        yield from _retries(profile, places)
 
 
 def _is_rays(name: str, before: str) -> bool:
@@ -102,7 +108,9 @@ class CardWriter:
             accept=clean.plan.expect.accept,
             sampling=clean.plan.expect.sampling,
             has_tolerance=clean.plan.expect.loss_tolerance is not None,
-            replaced=tuple(replaced(profile, _as_run(runs))),
+            replaced=tuple(
+                replaced(profile, _as_run(runs), by_command=clean.plan.job.restarts_by_command)
+            ),
             columns=columns(profile.epochs_seen),
             run_count=self.queue.runs,
             retries=self.retries,

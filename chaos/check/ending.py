@@ -13,6 +13,7 @@ from chaos.model.event import (
     FitReturned,
     RunEnded,
     ScriptRaised,
+    StartedAgain,
 )
 from chaos.model.history import History
 from chaos.model.launcher import FACTS
@@ -65,6 +66,9 @@ def ending(history: History) -> Ending:
     `late`, and not `script_raised`.
     """
     returned, raised = _last(history, FitReturned), _last(history, ScriptRaised)
+    again = _last(history, StartedAgain)
+    if raised is not None and again is not None and raised[0] < again[0]:
+        raised = None  # of an earlier start, after which chaos has started the command again
     of_fit, called = _last(history, FitRaised), _last(history, FitCalled)
     if of_fit is not None and called is not None and of_fit[0] < called[0]:
         of_fit = None  # the script called `fit()` again: a retry of its own, and no end

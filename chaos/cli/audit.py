@@ -22,7 +22,7 @@ from chaos.audit.group import Question, chosen_groups
 from chaos.audit.lanes import lanes_for
 from chaos.audit.page import card_in_markdown
 from chaos.audit.places import STEP_PLACES_MAX
-from chaos.audit.plans import ONE_NODE, base_plan, under_launcher
+from chaos.audit.plans import ONE_NODE, base_plan, begun_again_by, under_launcher
 from chaos.audit.terminal import AuditDisplay, print_card
 from chaos.cli import signals
 from chaos.cli.cluster import refuse_no_address
@@ -53,7 +53,7 @@ from chaos.launch.open import (
 )
 from chaos.model.bounds import Tolerance
 from chaos.model.history import Entry
-from chaos.model.launcher import FACTS, Launcher, LauncherFacts
+from chaos.model.launcher import FACTS, Launcher, LauncherFacts, Restart
 from chaos.model.masked import masked_words
 from chaos.model.plan import Confined, Plan, PlanBackend
 from chaos.model.scenario import Expect, Sampling
@@ -119,6 +119,29 @@ Retries = Annotated[
         metavar="N",
         help="Retries that production has, in place of the script's `max_failures`; of a job that "
         "torchrun starts, its --max-restarts.",
+    ),
+]
+RestartBy = Annotated[
+    Restart | None,
+    typer.Option(
+        "--restart",
+        help="command: after a failure the script's command is started once more, as Slurm, a pod "
+        "or a shell's loop does. Default: Ray Train or torchrun begins again by itself.",
+    ),
+]
+RestartArgs = Annotated[
+    str | None,
+    typer.Option(
+        "--restart-args",
+        metavar="ARGS",
+        help="Arguments of the script at each start after the first, such as '--resume latest'; "
+        "includes --restart command.",
+    ),
+    NotWith(
+        "restart",
+        "--restart-args are for --restart command",
+        "Leave out --restart launcher.",
+        values=("launcher",),
     ),
 ]
 Nodes = Annotated[
@@ -230,6 +253,8 @@ def audit(  # noqa: PLR0913 - one parameter per option
     launcher: StartedBy = None,
     workers: Workers = None,
     retries: Retries = None,
+    restart: RestartBy = None,
+    restart_args: RestartArgs = None,
     nodes: Nodes = None,
     epoch_steps: EpochSteps = None,
     fit: Fit = 1,
@@ -265,6 +290,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
     plan = base_plan(script, arguments or (), cwd=Path.cwd(), seed=seed, workers=workers, fit=fit)
     size: dict[str, Any] = {"epoch_steps": epoch_steps, "nodes": node_range(nodes)}
     plan = under_launcher(plan, facts.name, arguments or (), backend=backend, **size)
+    plan = _begun_again(plan, restart, restart_args)
     folder = folder_for(plan, reports)
     limits = confined(folder, allow_writes, keeps_storage=storage == OWN)
     with _written_if_broken_off(folder, document, console), ExitStack() as opened:
@@ -292,6 +318,18 @@ def audit(  # noqa: PLR0913 - one parameter per option
         ).run()
     _tell(card, folder, console, document)
     raise typer.Exit(card.exit_code)
+
+
+def _begun_again(plan: Plan, restart: Restart | None, args: str | None) -> Plan:
+    """Return the plan of a job that is started once more, if that is asked for."""
+    by: Restart | None = "command" if args else restart
+    if by == "command" and plan.shape.nodes > 1 and not plan.job.facts.has_spare_nodes:
+        raise UsageError(
+            "--restart command starts one node again, and --nodes names several",
+            "Leave one of them out.",
+            place="--restart",
+        )
+    return begun_again_by(plan, by, shlex.split(args or ""))
 
 
 def refuse_without_extra(script: Path, facts: LauncherFacts) -> None:

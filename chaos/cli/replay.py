@@ -145,6 +145,9 @@ def _facts(plan: Plan, folder: Path) -> Iterator[tuple[str, str]]:
     if job.args:
         args = masked(job.args)
         yield "with", shlex.join(command_line(args)) if job.script else str(args)
+    if job.restarts_by_command:
+        words = shlex.join(command_line(masked(job.restart_args)))
+        yield "again", f"after a failure{f', with {words}' if words else ''}"
     yield "in", f"{plan.cwd} ({_where(Path(plan.cwd), folder)})"
     if job.env:
         yield "env", " ".join(f"{name}={masked(value, name)}" for name, value in job.env.items())

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from chaos.errors import HarnessError
+from chaos.launch.environment import START_ENV
 from chaos.model.event import (
     AnyEvent,
     DeadlinePassed,
@@ -21,6 +22,7 @@ from chaos.model.event import (
     DriverExited,
     RunEnded,
     RunStarted,
+    StartedAgain,
     WorkerGroupStarted,
     WorkerStarted,
 )
@@ -105,7 +107,7 @@ class LaunchedRun(ABC, Generic[Driver]):
         self.journal.add(started)
 
     def watch(self) -> None:
-        """Watch the driver to the end of the run, and those that a fault starts after or beside it.
+        """Watch the driver to the end of the run, and those that are started after or beside it.
 
         They are ended at the run's time limit, and after a disturbance from outside: later events
         would be no evidence about the job.
@@ -150,6 +152,8 @@ class LaunchedRun(ABC, Generic[Driver]):
 
     def _start(self) -> None:
         number, self._starts = self._starts, self._starts + 1
+        if number and self.plan.job.restarts_by_command:
+            self.journal.add(StartedAgain(start=number))
         self._running[number] = self.start_driver()
         self.driver_started(self._running[number])
 
@@ -158,7 +162,7 @@ class LaunchedRun(ABC, Generic[Driver]):
             # The events are read after the end was seen: the fault that killed a driver has been
             # recorded by then, and it decides whether there is a successor.
             if (code := self.exit_code(driver)) is not None:
-                again = driver_begins_again(self.plan, self.seen())
+                again = driver_begins_again(self.plan, self.seen(), code=code)
                 self._exited(number, code)
                 if again:
                     self._start()
@@ -193,6 +197,11 @@ class LaunchedRun(ABC, Generic[Driver]):
                 self._trains_since_ns = self.clock.now_ns()
             return seconds_since(start_ns, self.clock) > limit_s + START_S
         return seconds_since(since_ns, self.clock) > limit_s
+
+    @property
+    def start_env(self) -> dict[str, str]:
+        """The variable that tells a driver which start of the script it is."""
+        return {START_ENV: str(self._starts - 1)}
 
     # -- filled in by a launcher -----------------------------------------------------------
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from types import FrameType
 
 from chaos.errors import RefusalError
-from chaos.model.arguments import Arguments, command_line
+from chaos.launch.environment import this_start
+from chaos.model.arguments import command_line
 from chaos.model.plan import Plan
 
 V2_ENV = "RAY_TRAIN_V2_ENABLED"
@@ -24,9 +25,14 @@ def run_job(plan: Plan) -> None:
     if os.environ.get(V2_ENV, "1").lower() in ("0", "false"):
         raise refused_v1(f", by {V2_ENV}={os.environ[V2_ENV]} in the environment")
     if plan.job.script is not None:
-        _run_script(plan.job.script, plan.job.args)
+        _run_script(plan.job.script, words_of(plan))
     else:
         _run_train_loop(plan)
+
+
+def words_of(plan: Plan) -> list[str]:
+    """Return the script's arguments at this start of it, of which its driver knows the number."""
+    return command_line(plan.job.args_at(this_start()))
 
 
 def is_clean_exit(error: BaseException) -> bool:
@@ -34,8 +40,8 @@ def is_clean_exit(error: BaseException) -> bool:
     return isinstance(error, SystemExit) and error.code in (None, 0)
 
 
-def _run_script(script: str, args: Arguments) -> None:
-    sys.argv = [script, *command_line(args)]
+def _run_script(script: str, words: Sequence[str]) -> None:
+    sys.argv = [script, *words]
     sys.path.insert(0, str(Path(script).parent))
     runpy.run_path(script, run_name="__main__")
 

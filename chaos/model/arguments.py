@@ -23,6 +23,13 @@ Arguments: TypeAlias = Annotated[
 ]
 
 
+def restarted(args: Arguments, more: Arguments) -> Arguments:
+    """Return the arguments of a later start: an option by name replaces its like, words follow."""
+    if isinstance(args, dict) and isinstance(more, dict):
+        return {**args, **more}
+    return (*command_line(args), *command_line(more))
+
+
 def command_line(args: Arguments) -> list[str]:
     """Return a command line: `{epochs: 4, fast: true}` is `--epochs 4 --fast`; words are words."""
     if not isinstance(args, dict):

@@ -42,6 +42,7 @@ from chaos.model.events.harness import (
     RunEnded,
     RunStarted,
     StackTaken,
+    StartedAgain,
     WorkersPrestarted,
     WroteOutside,
 )

@@ -11,6 +11,8 @@ from typing import Literal, TypeAlias
 from chaos.faults.base import Part
 
 Launcher: TypeAlias = Literal["ray", "torchrun"]
+#: Who begins again after a failure: the launcher by its own retries, or who started its command.
+Restart: TypeAlias = Literal["launcher", "command"]
 #: Who counts the restarts against the retry budget: one for the job, or each agent for itself.
 Counter: TypeAlias = Literal["controller", "each agent"]
 
@@ -65,6 +67,8 @@ class LauncherFacts:
     budgets: tuple[str, ...]
     settings: Mapping[str, str]
     counted_by: Counter
+    #: Who may begin again after a failure, the usual one first.
+    restarts: tuple[Restart, ...]
     #: Nodes hold workers by their CPUs, and there is a spare one for each that is lost. Else each
     #: node has an agent with as many workers, and another one comes for one that is lost.
     has_spare_nodes: bool
@@ -109,6 +113,7 @@ _RAY = LauncherFacts(
     budgets=("failures", "preemptions"),
     settings={"failures": "max_failures", "preemptions": "max_preemption_failures"},
     counted_by="controller",
+    restarts=("launcher", "command"),
     has_spare_nodes=True,
     cluster=None,
     lacks=("epoch_steps",),
@@ -138,6 +143,7 @@ _TORCHRUN = LauncherFacts(
     budgets=("failures",),
     settings=dict.fromkeys(("failures", "preemptions"), "--max-restarts"),
     counted_by="each agent",
+    restarts=("launcher", "command"),
     has_spare_nodes=False,
     cluster=("nodes", "metadata"),
     lacks=("train_loop", "checkpoint", "trial", "fit", "epoch_metric", "needs_backend"),

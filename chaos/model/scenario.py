@@ -10,11 +10,11 @@ from typing import Literal, Self, TypeAlias
 from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_validator
 
 from chaos.faults.base import PLATFORMS, Platform
-from chaos.model.arguments import Arguments
+from chaos.model.arguments import Arguments, restarted
 from chaos.model.bounds import Bound, Charges, Tolerance
 from chaos.model.draws import Lifetimes
 from chaos.model.fault_entry import FaultEntry
-from chaos.model.launcher import FACTS, USUAL, Launcher, LauncherFacts
+from chaos.model.launcher import FACTS, USUAL, Launcher, LauncherFacts, Restart
 from chaos.model.trigger import IN_A_SAVE, AtMoment, AtStart, AtState
 from chaos.model.watch import Watch
 from chaos.record import Record
@@ -78,6 +78,20 @@ class Job(Record):
         "`--nnodes MIN:MAX` the nodes that hold them)",
     )
     failure: FailureBudget | None = None
+    restart: Restart | None = Field(
+        default=None,
+        description="who begins again after a failure. `launcher`: Ray Train or torchrun, by its "
+        "own retries (left out, that is so). `command`: chaos starts the script's command once "
+        "more when it has ended with a failure, `failure.max_failures` times, as a person, a "
+        "`while` loop, Slurm or a pod's restart policy does; Ray Train's retries are then the "
+        "script's own, and torchrun has none",
+    )
+    restart_args: Arguments = Field(
+        default_factory=dict,
+        description="with `restart: command`: arguments of every start after the first, such as "
+        "`{resume: latest}`; one that `args` names as well replaces it there, and a list of words "
+        "follows the others",
+    )
     checkpoint: Retention | None = None
     env: dict[str, str] = Field(default_factory=dict)
     needs_env: tuple[str, ...] = Field(
@@ -130,9 +144,33 @@ class Job(Record):
                 raise ValueError(_WHY_NOT_IN_JOB.get(name, _NEEDS_RAY).format(name, self.launcher))
         return self
 
+    @model_validator(mode="after")
+    def _can_begin_again(self) -> Self:
+        if self.restart not in (None, *self.facts.restarts):
+            raise ValueError(
+                f"job.restart {self.restart}: {self.launcher} has no retries of its own, and "
+                "`restart: command` is its only one"
+            )
+        if self.restart_args and not self.restarts_by_command:
+            raise ValueError("job.restart_args goes with `restart: command`")
+        if self.restarts_by_command and self.train_loop is not None:
+            raise ValueError("job.restart: command starts a script again: write job.script")
+        if self.restarts_by_command and self.trial is not None:
+            raise ValueError("job.restart: command starts all trials again, not job.trial")
+        return self
+
     @property
     def facts(self) -> LauncherFacts:
         return FACTS[self.launcher]
+
+    @property
+    def restarts_by_command(self) -> bool:
+        """Whether its command is started once more after a failure, and not by its launcher."""
+        return (self.restart or self.facts.restarts[0]) == "command"
+
+    def args_at(self, start: int) -> Arguments:
+        """Return the arguments of a start of the script, counted from 0."""
+        return restarted(self.args, self.restart_args) if start else self.args
 
     @property
     def num_workers(self) -> int | tuple[int, int]:
@@ -385,6 +423,7 @@ class Scenario(Record):
         others = [entry.kind for entry in self.faults if entry is not starting]
         others += ["lifetimes"] if self.lifetimes is not None else []
         others += ["job.trial"] if self.job.trial is not None else []
+        others += ["job.restart: command"] if self.job.restarts_by_command else []
         if others:
             raise ValueError(
                 f"{starting.kind} is the one fault of its scenario, without {others[0]}"
@@ -405,6 +444,8 @@ class Scenario(Record):
         if self.job.facts.has_spare_nodes:
             return self
         workers, least, name = self.job.workers, self.job.min_workers, self.job.launcher
+        if nodes > 1 and self.job.restarts_by_command:
+            raise ValueError("job.restart: command starts one node again: leave cluster.nodes")
         if workers % nodes:
             raise ValueError(
                 f"each of {name}'s agents starts as many workers: {workers} are no multiple of "

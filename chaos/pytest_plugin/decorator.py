@@ -10,7 +10,7 @@ import pytest
 
 from chaos.model.draws import Lifetimes
 from chaos.model.fault_entry import FaultEntry
-from chaos.model.launcher import Launcher
+from chaos.model.launcher import Launcher, Restart
 from chaos.model.plan import BackendName
 from chaos.model.scenario import (
     ClusterShape,
@@ -40,6 +40,8 @@ def scenario(  # noqa: PLR0913 - one for each key of a scenario
     expect: Expect | Keys | None = None,
     min_workers: int | None = None,
     failure: FailureBudget | Keys | None = None,
+    restart: Restart | None = None,
+    restart_args: Keys | Sequence[str | int | float] | None = None,
     checkpoint: Retention | Keys | None = None,
     env: Mapping[str, str] | None = None,
     needs_env: Sequence[str] = (),

@@ -28,6 +28,7 @@ from chaos.model.event import (
     NoticeGiven,
     RunEnded,
     ScriptRaised,
+    StartedAgain,
     StepDone,
     WorkerGroupStarted,
     WorkerStarted,
@@ -94,8 +95,11 @@ def advance(progress: Progress, entry: Entry) -> Progress:
             return replace(moved, faults=_struck(moved.faults, event))
         case FitReturned() | FitRaised() | ScriptRaised() | DeadlinePassed() | RunEnded() as event:
             return replace(moved, ended=moved.ended or event.sentence)
+        case StartedAgain():
+            moved = replace(moved, ended=None)
         case _:
-            return moved
+            pass
+    return moved
 
 
 def advance_all(progress: Progress, entries: Iterable[Entry]) -> Progress:
@@ -127,6 +131,7 @@ def is_notable(entry: Entry) -> bool:
         | FitReturned
         | FitRaised
         | ScriptRaised
+        | StartedAgain
         | DeadlinePassed,
     )
 

@@ -143,6 +143,7 @@ def main():
     parser.add_argument("--leave-out-failed", action="store_true", help="the epoch that failed")
     parser.add_argument("--if-restarted", action="store_true", help="look only then for a file")
     parser.add_argument("--save-on-term", action="store_true", help="save, and end with 143")
+    parser.add_argument("--resume", choices=["always", "never"], default="always")
     parser.add_argument("--whole-epochs", action="store_true", help="save no place within one")
     parser.add_argument("--poll", help="a path of AWS's metadata service: there, save each step")
     parser.add_argument("--step-seconds", type=float, default=0.0, help="that a step takes more")
@@ -168,8 +169,8 @@ def main():
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
 
     start, done = 0, 0
-    is_first = args.if_restarted and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
-    if os.path.exists(CHECKPOINT) and not is_first:
+    is_new = args.if_restarted and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
+    if os.path.exists(CHECKPOINT) and not is_new and args.resume == "always":
         state = torch.load(CHECKPOINT, map_location="cpu")
         model.module.load_state_dict(state["model"])
         is_other = args.forget == "other-sizes" and state["ranks"] != dist.get_world_size()

@@ -11,6 +11,7 @@ from chaos.audit.audit import Choice
 from chaos.audit.card import Card
 from chaos.audit.group import REPEATED, chosen_groups
 from chaos.audit.page import card_in_markdown, paragraph, render_card
+from chaos.audit.plans import begun_again_by
 from chaos.audit.terminal import print_card
 from tests.audit.backend import FakeBackend, audit_of, loses_momentum
 
@@ -99,3 +100,29 @@ def test_a_filter_hides_no_finding(tmp_path: Path) -> None:
     card = audit_of(tmp_path, FakeBackend(defect=loses_momentum), choice=choice).run()
 
     assert card.exit_code == 1
+
+
+def test_a_command_that_is_started_again_needs_no_retries_of_ray_trains(tmp_path: Path) -> None:
+    backend = FakeBackend(settings=NONE)
+    audit = audit_of(tmp_path, backend, choice=FEW)
+    audit.plan = begun_again_by(audit.plan, "command", ["--resume", "last", "--hf-token", "x"])
+    card = audit.run()
+
+    assert card.exit_code == 0
+    given = [plan.job.failure.max_failures for plan in backend.plans if plan.job.failure]
+    assert min(given) == 1
+    assert not any(row.name == "max_failures" for row in card.replaced)
+    told = "the same command again, with `--resume last --hf-token '***'`: as often as the faults"
+    assert f"restart    {told}" in " ".join(printed(card).split()).replace(
+        "restart ", "restart    "
+    )
+
+
+def test_retries_of_rays_own_come_before_a_start_of_the_command(tmp_path: Path) -> None:
+    audit = audit_of(tmp_path, FakeBackend(settings={"max_failures": 3}), choice=FEW, retries=2)
+    audit.plan = begun_again_by(audit.plan, "command", [])
+
+    note = audit.run().retries.note or ""
+
+    assert note.startswith("the same command again: 2, by --retries")
+    assert note.endswith("before it, Ray Train's own retries (3)")

@@ -1,6 +1,9 @@
 from pathlib import Path
 
+import pytest
+
 from chaos.faults.kill_driver import KillDriver
+from chaos.model.arguments import command_line
 from chaos.model.event import AnyEvent, DriverExited, FaultInvoked
 from chaos.model.fault_entry import FaultEntry
 from chaos.model.plan import Plan
@@ -12,8 +15,9 @@ from chaos.plan.make import make_plan
 ENDED = DriverExited(code=-9)
 
 
-def planned(*faults: FaultEntry) -> Plan:
-    scenario = Scenario(scenario="x", job=Job(script="j.py", workers=1), faults=faults)
+def planned(*faults: FaultEntry, **job: object) -> Plan:
+    own = Job.model_validate({"script": "j.py", "workers": 1, **job})
+    scenario = Scenario(scenario="x", job=own, faults=faults)
     return make_plan(scenario, file=Path("x.chaos.yaml"), seed=0, cwd=Path("/cwd"))
 
 
@@ -55,3 +59,45 @@ def test_a_new_start_has_the_variables_of_the_faults_so_far() -> None:
     assert env_at_start(plan, []) == {}
     assert env_at_start(plan, [struck(0)]) == {"ID": "2"}
     assert env_at_start(plan, [struck(0), struck(1)]) == {"ID": "3", "TRY": "2"}
+
+
+@pytest.mark.parametrize(
+    ("most", "earlier", "begins"),
+    [(0, 0, False), (1, 0, True), (1, 1, False), (2, 1, True), (-1, 9, True)],
+)
+def test_a_command_that_fails_begins_again_up_to_its_retries(
+    most: int, earlier: int, begins: bool
+) -> None:
+    plan = planned(restart="command", failure={"max_failures": most})
+    ended = [DriverExited(code=1, start=start) for start in range(earlier)]
+
+    assert driver_begins_again(plan, ended, code=1) is begins
+    assert not driver_begins_again(plan, ended, code=0)
+
+
+def test_by_its_launcher_a_script_that_fails_is_not_started_again() -> None:
+    assert not driver_begins_again(planned(failure={"max_failures": 3}), [], code=1)
+
+
+def test_a_fault_on_the_driver_costs_a_command_one_of_its_retries() -> None:
+    fault = FaultEntry(at=AtStep(epoch=0, step=1, rank=0), kill_driver=KillDriver())
+
+    assert not driver_begins_again(planned(fault, restart="command"), [struck(0)], code=-9)
+
+
+@pytest.mark.parametrize(
+    ("args", "more", "then"),
+    [
+        ({"epochs": 3, "from": "scratch"}, {"from": "resume"}, "--epochs 3 --from resume"),
+        ({"pretrained": "x.pt"}, {"pretrained": False, "resume": True}, "--resume"),
+        (["run", "lr=1"], {"resume": "latest"}, "run lr=1 --resume latest"),
+        ({"epochs": 3}, ["--init_from=resume"], "--epochs 3 --init_from=resume"),
+    ],
+)
+def test_a_later_start_has_the_arguments_of_a_restart(
+    args: object, more: object, then: str
+) -> None:
+    job = planned(restart="command", args=args, restart_args=more).job
+
+    assert job.args_at(0) == job.args
+    assert command_line(job.args_at(1)) == command_line(job.args_at(2)) == then.split()

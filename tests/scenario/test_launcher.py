@@ -127,3 +127,36 @@ def test_a_metadata_service_is_for_no_cluster_of_others(tmp_path: Path) -> None:
 
     with pytest.raises(ScenarioError, match="served on this machine"):
         load_scenario(file)
+
+
+@pytest.mark.parametrize(
+    ("job", "rest", "said"),
+    [
+        (", restart_args: {resume: latest}", "", "goes with `restart: command`"),
+        (", restart: command", "cluster: {nodes: 2}\n", "leave cluster.nodes"),
+    ],
+)
+def test_a_restart_by_the_command_that_makes_no_sense_is_refused(
+    tmp_path: Path, job: str, rest: str, said: str
+) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        load_scenario(loaded(tmp_path, JOB % job + rest))
+
+    assert said in str(caught.value)
+
+
+def test_a_train_loop_has_no_command(tmp_path: Path) -> None:
+    text = "scenario: x\njob: {train_loop: 'a:b', workers: 1, restart: command}\n"
+
+    with pytest.raises(ScenarioError, match=r"write job\.script"):
+        load_scenario(loaded(tmp_path, text))
+
+
+def test_the_file_of_a_plan_keeps_how_its_command_is_started_again(tmp_path: Path) -> None:
+    job = JOB % ", restart: command, restart_args: {resume: latest}"
+    file = loaded(tmp_path, job)
+    plan = make_plan(load_scenario(file), file=file, seed=0, cwd=tmp_path)
+
+    text = scenario_text(plan, folder=tmp_path, comment=(), expect={})
+
+    assert '  restart: "command"\n  restart_args: {resume: "latest"}\n' in text

@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,6 +38,7 @@ def plan_of(
     args: tuple[str, ...] = (),
     nodes: int = 1,
     least: int | None = None,
+    **more: Any,
 ) -> Plan:
     job = Job(
         launcher="torchrun",
@@ -45,6 +47,7 @@ def plan_of(
         workers=2,
         min_workers=least,
         failure=FailureBudget(max_failures=retries),
+        **more,
     )
     cluster = ClusterShape(nodes=nodes)
     name = f"{script.stem} under torchrun"

@@ -93,7 +93,9 @@ class ForkedRun(LocalRun[int, ProcessWorld]):
         job = self.plan.job.model_copy(update={"env": env})
         plan = self.plan.model_copy(update={"job": job})
         limit_s = BESIDE_S if self._running else None
-        zygote = ZygoteHandle(self.zygote.job, plan, self.directory, limit_s=limit_s)
+        zygote = ZygoteHandle(
+            self.zygote.job, plan, self.directory, limit_s=limit_s, more=self.start_env
+        )
         self._begun_again.append(zygote)
         failed = zygote.await_fit()
         if failed is None:

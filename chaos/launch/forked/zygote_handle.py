@@ -1,6 +1,8 @@
 """The harness's handle to a zygote, which a root process forks for each job."""
 
 import threading
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from chaos.launch.environment import HASH_SEED
 from chaos.launch.forked.messages import Failed, ForkZygote, Ready
@@ -18,7 +20,10 @@ SCRIPT = "the start of the script that runs are forked from"
 
 
 class ZygoteHandle:
-    """One zygote; all its forks share the part of the script before `fit()`."""
+    """One zygote; all its forks share the part of the script before `fit()`.
+
+    `more` are variables of its own, which are none of the job's.
+    """
 
     def __init__(
         self,
@@ -28,11 +33,12 @@ class ZygoteHandle:
         *,
         hash_seed: str = HASH_SEED,
         limit_s: float | None = None,
+        more: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.job = job
         root = root_for(plan, log=directory.logs / "root.log", hash_seed=hash_seed)
         self._root = root.forks
-        log, env = str(directory.logs / "zygote.log"), zygote_env(plan, hash_seed)
+        log, env = str(directory.logs / "zygote.log"), {**zygote_env(plan, hash_seed), **more}
         request = ForkZygote(str(directory.path), plan.cwd, log, env)
         self.pid, self._wire = self._root.fork(request)
         self.forks = Forks(self._wire, SCRIPT)  # its lanes

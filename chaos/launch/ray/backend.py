@@ -239,6 +239,7 @@ class RayRun(LaunchedRun["subprocess.Popen[bytes]"]):
             **({WANTED_ENV: "1"} if self.prestarts else {}),
             **self.address.as_env(),
             **env_at_start(self.plan, self.seen()),
+            **self.start_env,
         }
 
     def driver_started(self, driver: "subprocess.Popen[bytes]") -> None:

@@ -107,7 +107,7 @@ class Fit:
         run, scaling, job = trainer.run_config, trainer.scaling_config, part.plan.job
         if not part.plan.follows_script:
             self._replace(scaling, "num_workers", job.num_workers)
-        if job.failure is not None:
+        if job.failure is not None and not job.restarts_by_command:
             self._replace(run.failure_config, "max_failures", job.failure.max_failures)
             limit = job.failure.max_preemption_failures
             self._replace(run.failure_config, "max_preemption_failures", limit)

@@ -19,10 +19,11 @@ from torch.distributed.elastic.rendezvous import c10d_rendezvous_backend as rend
 
 from chaos.errors import HarnessError
 from chaos.faults.world import Target
+from chaos.launch.environment import named_by_start
+from chaos.launch.job import words_of
 from chaos.launch.torchrun import worker
 from chaos.launch.torchrun.rendezvous import HOST, launch_options, max_restarts, times_of
-from chaos.launch.torchrun.settings import ATTEMPT_ENV, NODE_ENV, node_number
-from chaos.model.arguments import command_line
+from chaos.launch.torchrun.settings import ATTEMPT_ENV, FIRST_ENV, NODE_ENV, node_number
 from chaos.model.causes import causes
 from chaos.model.event import (
     AgentEnded,
@@ -46,7 +47,8 @@ def main(run_directory: str, harness: int) -> int:
     die_with_parent(harness)
     directory = RunDirectory(Path(run_directory))
     plan, node = directory.load_plan(), os.environ[NODE_ENV]
-    journal = Journal(directory.journals, f"agent-{node}", role="driver", clock=SystemClock())
+    name = named_by_start(f"agent-{node}")
+    journal = Journal(directory.journals, name, role="driver", clock=SystemClock())
     answer_with_stacks(directory.logs / agent_stacks(node))
     controller = RunAddress.from_env().connect()
     observer = AgentObserver(journal, controller, directory, node)
@@ -81,15 +83,16 @@ def _words(plan: Plan, node: str, controller: ControllerPort, logs: Path) -> lis
         "--",
         worker.__file__,
         plan.job.script,
-        *command_line(plan.job.args),
+        *words_of(plan),
     ]
 
 
 class AgentObserver:
     """The observer of one node's agent: it records rounds as attempts, and decisions.
 
-    The number of an attempt is that of the rendezvous' round, which all agents share. The count of
-    restarts is each agent's own, and one that joins later begins at 0.
+    The number of an attempt is that of the rendezvous' round, which all agents share, and counts on
+    after those of earlier starts of the command. The count of restarts is each agent's own, and one
+    that joins later begins at 0.
     """
 
     def __init__(
@@ -186,7 +189,8 @@ class AgentObserver:
         # Through the environment: a worker is started with a copy of it, and has the number before
         # its first line.
         handler = group.spec.rdzv_handler
-        self._attempt = handler._state_holder.state.round  # noqa: SLF001
+        round_ = handler._state_holder.state.round  # noqa: SLF001
+        self._attempt = int(os.environ[FIRST_ENV]) + round_
         os.environ[ATTEMPT_ENV] = str(self._attempt)
 
     def _started(self, group: WorkerGroup, pids: dict[int, Any]) -> None:

@@ -64,7 +64,8 @@ def launch_options(plan: Plan, node: int, port: int, env: Mapping[str, str]) -> 
 
 def max_restarts(plan: Plan) -> int:
     """Return the `--max-restarts` of a plan; torchrun's own default is 0."""
-    return 0 if plan.job.failure is None else plan.job.failure.max_failures
+    job = plan.job
+    return 0 if job.failure is None or job.restarts_by_command else job.failure.max_failures
 
 
 def ip_of(node: int) -> str:

@@ -17,7 +17,13 @@ from chaos.launch.torchrun.agents import Agents
 from chaos.launch.torchrun.job import job_called, job_ended
 from chaos.launch.torchrun.rendezvous import HOST
 from chaos.launch.torchrun.server import RoundServer
-from chaos.launch.torchrun.settings import NODE_ENV, confines_of, environment_of, node_name
+from chaos.launch.torchrun.settings import (
+    FIRST_ENV,
+    NODE_ENV,
+    confines_of,
+    environment_of,
+    node_name,
+)
 from chaos.launch.torchrun.world import AgentWorld
 from chaos.model.event import (
     AgentEnded,
@@ -25,6 +31,7 @@ from chaos.model.event import (
     FailureDecided,
     FaultInvoked,
     FitReturned,
+    WorkerGroupStarted,
 )
 from chaos.probe.written import Confines
 from chaos.processes.start import Process, ProcessStart, Starter
@@ -59,27 +66,39 @@ class TorchrunRun(LocalRun[Agents, AgentWorld]):
     hash_seed: str
     starter: Starter
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._opened: list[Agents] = []  # those of each start of the command
+        self._seen_before = self._first_attempt = 0  # of the events, and attempts, before a start
+
     def make_world(self, armed: ArmedFaults, disk_of: Callable[[str], NodeDisk]) -> AgentWorld:
         return AgentWorld(self.clock, self.plan.shape.nodes, armed, disk_of)
-
-    def prepare(self) -> bool:
-        self.journal.add(job_called(self.plan))
-        return True
 
     def serve(self, name: str, controller: ChaosController) -> RoundServer:
         return RoundServer(name, controller, self.world, self.journal)
 
     def start_driver(self) -> Agents:
+        self.journal.add(job_called(self.plan))
+        seen = self.seen()
+        self._seen_before = len(seen)
+        groups = (event.attempt for event in seen if isinstance(event, WorkerGroupStarted))
+        self._first_attempt = 1 + max(groups, default=-1)
         agents = self.world.agents = Agents(self._start_agent)
+        self._opened.append(agents)
         for _ in range(self.plan.shape.nodes):
             agents.add()
         return agents
 
     def _start_agent(self, node: str) -> Process:
         log = str(self.directory.logs / "driver.log")
-        env = environment_of(self.plan, self.address, hash_seed=self.hash_seed)
+        env = {
+            **environment_of(self.plan, self.address, hash_seed=self.hash_seed),
+            **self.start_env,
+            FIRST_ENV: str(self._first_attempt),
+            NODE_ENV: node,
+        }
         words = (str(self.directory.path),)
-        return self.starter(ProcessStart(words, {**env, NODE_ENV: node}, self.plan.cwd, log, log))
+        return self.starter(ProcessStart(words, env, self.plan.cwd, log, log))
 
     def pid_of(self, driver: Agents) -> int:
         """Return the pid of the first agent, which hosts the rendezvous."""
@@ -99,7 +118,8 @@ class TorchrunRun(LocalRun[Agents, AgentWorld]):
         self._end_latecomers(driver, codes)
         if not driver.is_over():
             return None
-        ended = {e.node_id: e for e in self.seen() if isinstance(e, AgentEnded)}
+        of_this_start = self.seen()[self._seen_before :]
+        ended = {e.node_id: e for e in of_this_start if isinstance(e, AgentEnded)}
         event = job_ended(driver.codes(), ended, self._workers_were_on())
         self.journal.add(event)
         return 0 if isinstance(event, FitReturned) else 1
@@ -151,4 +171,4 @@ class TorchrunRun(LocalRun[Agents, AgentWorld]):
         return confines_of(self.plan, self.directory.path)
 
     def ends_after(self) -> list[Callable[[], object]]:
-        return [] if self.world.agents is None else [self.world.agents.close]
+        return [agents.close for agents in self._opened]

@@ -12,6 +12,7 @@ from chaos.probe.written import Confines
 
 NODE_ENV = "CHAOS_NODE"  # of an agent and its workers: the name of their node
 ATTEMPT_ENV = "CHAOS_ATTEMPT"  # of workers: torchrun's restart count is each agent's own
+FIRST_ENV = "CHAOS_FIRST_ATTEMPT"  # of an agent: the number that its first round has
 _DEFAULTS = {
     "GLOO_SOCKET_IFNAME": "lo",
     "PYTHONUNBUFFERED": "1",

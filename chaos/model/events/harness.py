@@ -49,6 +49,16 @@ class DriverExited(Event, frozen=True, kw_only=True):
         return f"driver exited with {how}" + (f" (start {self.start})" if self.start else "")
 
 
+class StartedAgain(Event, frozen=True, kw_only=True):
+    """Chaos starts the script's command again, which has ended with a failure."""
+
+    #: its number, from 0
+    start: int
+
+    def _text(self) -> str:
+        return f"the command is started again (start {self.start})"
+
+
 class DeadlinePassed(Event, frozen=True, kw_only=True):
     """The run was still going at its limit, and the harness ended it."""
 

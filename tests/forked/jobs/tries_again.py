@@ -1,4 +1,4 @@
-"""A job without retries of Ray's: its script calls `fit()` again when training fails."""
+"""A job without retries of Ray's: its script calls `fit()` again when training fails, or ends."""
 
 import argparse
 import tempfile
@@ -43,7 +43,9 @@ def trainer(config: RunConfig) -> TorchTrainer:
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--keeps", choices=("trainer", "config", "name", "nothing"), required=True)
-keeps = parser.parse_args().keeps
+parser.add_argument("--once", action="store_true")
+args = parser.parse_args()
+keeps = args.keeps
 config = RunConfig(name=NAME)
 same = trainer(config)
 for number in range(3):
@@ -53,4 +55,6 @@ for number in range(3):
         (same if keeps == "trainer" else again).fit()
         break
     except TrainingFailedError as error:
+        if args.once:
+            raise
         print("once more, after", type(error).__name__)
