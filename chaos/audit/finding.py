@@ -66,10 +66,20 @@ class Finding(Record):
     def headline(self) -> str:
         """The smallest run in a sentence: its headline, if that is about this cause."""
         run, headline = self.smallest, self.smallest.headline
-        own = dict(zip(run.defects, run.sentences, strict=False)).get(self.defect)
-        if run.defects[:1] != (self.defect,) and own:
-            headline = as_sentence(f"{run.faults}{own}")
+        if run.defects[:1] != (self.defect,) and self._own:
+            headline = as_sentence(f"{run.faults}{self._own}")
         return f"{headline} {self.note}" if self.note else headline
+
+    @property
+    def brief(self) -> str:
+        """The defect in a sentence, without the faults that showed it."""
+        return as_sentence(self._own) if self._own else self.headline
+
+    @property
+    def _own(self) -> str:
+        """What the smallest run shows of this defect; empty in a record of an older chaos."""
+        run = self.smallest
+        return dict(zip(run.defects, run.sentences, strict=False)).get(self.defect, "")
 
     @property
     def elsewhere(self) -> str:

@@ -34,6 +34,9 @@ _TONES: dict[Word, Tone] = {"pass": "good", "fail": "bad", "inconclusive": "open
 
 FINDINGS_SHOWN = 3
 LINES_OF_ANSWER, COLUMNS_OF_ANSWER, COLUMNS_OF_FINDING = 2, 78, 104
+# Of the summary: the first row of faults, a row, the gap below them, a line of a finding, and the
+# lowest of these.
+FIRST_ROW, ROW, GAP, FOUND_LINE, LOWEST = 300, 34, 44, 26, 584
 _LETTER, _PAD = 6.6, 12  # of the badge: pixels of a letter at 11 px, and around a text
 _GREY, _PLAIN = "#9aa2ad", "#16191d"
 _INKS: dict[Tone, str] = {
@@ -172,19 +175,26 @@ def summary_svg(card: Card) -> str:
     answer = begun(card.sentence.partition(": ")[2])
     lines = wrap(answer, COLUMNS_OF_ANSWER, max_lines=LINES_OF_ANSWER, placeholder=" …")
     found = [
-        shorten(f"{cause.title}: {cause.sentence}", COLUMNS_OF_FINDING) for cause in causes(card)
+        shorten(f"{cause.title}: {cause.brief}", COLUMNS_OF_FINDING, placeholder=" …")
+        for cause in causes(card)
     ]
     if (more := len(found) - FINDINGS_SHOWN) > 0:
         found[FINDINGS_SHOWN:] = [and_more(more, ON_THE_CARD)]
     tried, places = card.places
+    kinds = [_line(name, cells) for name, *cells in kind_cells(card) if any(cells[1:])]
+    # The rows of faults have what the findings leave of the picture, and these follow the last row.
+    rows = max(len(kinds) - 1, 1)
+    row_height = min(ROW, (LOWEST - GAP - FOUND_LINE * (len(found) - 1) - FIRST_ROW) // rows)
     return _env.get_template("summary.svg.j2").render(
         card=card,
         script=shorten(card.job.script.rsplit("/", maxsplit=1)[-1], 46),
         word=card.word,
         ink=_INKS[tone(card)],
         answer=lines,
-        kinds=[_line(name, cells) for name, *cells in kind_cells(card)],
+        kinds=kinds,
+        row_height=row_height,
         found=found,
+        found_from=FIRST_ROW + row_height * (len(kinds) - 1) + GAP,
         covered=f"{tried} of {places} places, {coverage_share(card):.0%}",
         share=coverage_share(card),
     )

@@ -27,6 +27,11 @@ class CauseSection:
     remedy: str
     finding: Finding | None = None
 
+    @property
+    def brief(self) -> str:
+        """The sentence, without the faults that showed it."""
+        return self.sentence if self.finding is None else self.finding.brief
+
 
 def causes(card: Card) -> Iterator[CauseSection]:
     """Yield all that is wrong, the settings first."""

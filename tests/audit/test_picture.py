@@ -1,5 +1,6 @@
 """What is shared of a card: a picture, a badge, a paragraph."""
 
+from itertools import combinations
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -7,6 +8,7 @@ import pytest
 
 from chaos.audit.audit import Choice
 from chaos.audit.card import Card, confidence
+from chaos.audit.group import KINDS
 from chaos.audit.page import badge_svg, paragraph, render_card, summary_svg
 from tests.audit.backend import FakeBackend, audit_of, loses_momentum
 
@@ -50,6 +52,48 @@ def test_a_kind_that_was_not_tried_is_named_wherever_the_card_is_shared(card: Ca
 def test_every_cause_is_in_the_paragraph_with_its_command(card: Card) -> None:
     for finding in card.findings:
         assert f"chaos run {card.folder}/{finding.repro}" in paragraph(card)
+
+
+def boxes(svg: str) -> list[tuple[str, float, float, float, float]]:
+    """Return each text of a picture, with the left, right, top and bottom that it may take."""
+    found = []
+    root = ET.fromstring(svg)
+    sizes = {text: group for group in root for text in group}
+    for text in root.iter("{http://www.w3.org/2000/svg}text"):
+        given = {**getattr(sizes.get(text), "attrib", {}), **text.attrib}
+        size, words = float(given["font-size"]), text.text or ""
+        width, x, y = 0.5 * size * len(words), float(given["x"]), float(given["y"])
+        left = x - width if given.get("text-anchor") == "end" else x
+        found.append((words, left, left + width, y - 0.8 * size, y + 0.2 * size))
+    return found
+
+
+@pytest.mark.parametrize("causes", [0, 1, 3, 5])
+@pytest.mark.parametrize("tried", [True, False])
+def test_no_text_of_the_summary_lies_over_another(card: Card, tried: bool, causes: int) -> None:
+    every = [
+        covered.model_copy(update={"places": 9, "tried": 0, "chosen": 9})
+        for covered in card.covered
+    ]
+    found = (card.findings[0],) * causes
+    full = card.model_copy(
+        update={"covered": tuple(every), "findings": found, "runs": card.runs if tried else ()}
+    )
+
+    drawn = boxes(summary_svg(full))
+
+    assert sum(words in KINDS for words, *_ in drawn) == len(KINDS)
+    for one, other in combinations(drawn, 2):
+        apart = one[2] <= other[1] or other[2] <= one[1] or one[4] <= other[3] or other[4] <= one[3]
+        assert apart, (one, other)
+    assert all(left >= 0 and top >= 0 and bottom <= 630 for _, left, _, top, bottom in drawn)
+
+
+def test_a_fault_that_the_job_has_no_place_for_takes_no_line_of_the_summary(card: Card) -> None:
+    said = words_of(summary_svg(card))
+
+    assert "no place" not in said
+    assert "loader process killed" not in said
 
 
 def test_no_name_of_a_job_can_break_out_of_a_picture(card: Card) -> None:
