@@ -77,7 +77,7 @@ class Finding(Record):
 
     @property
     def _own(self) -> str:
-        """What the smallest run shows of this defect; empty in a record of an older chaos."""
+        """The sentence of the smallest run on this defect; empty in a record of an older chaos."""
         run = self.smallest
         return dict(zip(run.defects, run.sentences, strict=False)).get(self.defect, "")
 

@@ -44,7 +44,8 @@ def heatmap(card: Card) -> ch.Chart | None:
         caption=(
             "Runs in which the job resumed with the same result, of those with a fault in each "
             "group of places and epoch. Grey: places that the job has and that were not tried. "
-            "A run with several faults stands in the epoch of the first."
+            "A run with several faults stands in the epoch of the first. A red cell leads to the "
+            "first of its runs."
         ),
         keys=[ch.Key(_WORDS[fate], "box", _FILLS[fate][0]) for fate in fates],
     )
@@ -67,9 +68,13 @@ def _drawing(card: Card, rows: tuple[Cell, ...]) -> ch.Drawing:
     base, (fill, ink) = ch.named("cells"), _colors()
     box = base.mark_rect(cornerRadius=3).encode(x=x, y=y, color=fill, tooltip=tooltip)
     text = base.mark_text(fontWeight=600).encode(x=x, y=y, text="counts:N", color=ink)
-    chart = alt.layer(box, text).resolve_scale(color="independent")
+    # Vega makes a link of every row of a layer, also to null.
+    link = ch.named("wrong").mark_rect(opacity=0).encode(x=x, y=y, tooltip=tooltip, href="run:N")
+    chart = alt.layer(box, text, link).resolve_scale(color="independent")
     counts = [_datum(row) for row in rows]
-    return ch.Drawing(chart.properties(height=ROW_HEIGHT * len(groups)), {"cells": counts})
+    wrong = [{**_datum(row), "run": f"#run-{row.wrong.number}"} for row in rows if row.wrong]
+    data = {"cells": counts, "wrong": wrong}
+    return ch.Drawing(chart.properties(height=ROW_HEIGHT * len(groups)), data)
 
 
 def _datum(row: Cell) -> dict[str, object]:

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from chaos.audit.card import Card, Word, confidence, coverage_share
 from chaos.audit.group import Group
-from chaos.audit.sections import ON_THE_CARD, CauseSection, causes, remarks, untried
+from chaos.audit.sections import ON_THE_CARD, CauseSection, causes, omitted, remarks, untried
 from chaos.audit.table import (
     GroupRow,
     KindRow,
@@ -22,6 +22,7 @@ from chaos.audit.table import (
     kind_rows,
     lost_steps,
     part_rows,
+    wrong_rows,
 )
 from chaos.check.headline import as_sentence
 from chaos.report.html import drawings, pages
@@ -67,6 +68,7 @@ def render_card(card: Card) -> str:
     drawn = heatmap(card)
     checks = check_rows(card)
     amiss = [row for row in checks if row.broken or row.inconclusive]
+    parts, kinds = part_rows(card), kind_cells(card)
     return _env.get_template("card.html.j2").render(
         card=card,
         tone=tone(card),
@@ -77,14 +79,20 @@ def render_card(card: Card) -> str:
         facts=facts(card),
         kind_head=KIND_HEAD,
         kind_tones=KIND_TONES,
-        kinds=kind_cells(card),
+        kinds=[row for row in kinds if any(row[2:])],
+        placeless=[name for name, _, *counts in kinds if not any(counts)],
         heatmap=drawn,
         groups=[row for row in group_rows(card) if row.tried],
-        parts=part_rows(card),
+        parts=parts,
+        parts_amiss=[part for part in parts if part.restored < part.resumes],
+        parts_right=[part for part in parts if part.restored == part.resumes],
         causes=[*causes(card)],
+        wrong=wrong_rows(card),
+        reports={finding.smallest.number: finding.report for finding in card.findings},
         checks=amiss,
         checks_right=len(checks) - len(amiss),
         omissions=omissions(card),
+        omitted=omitted(card),
         shown=PLACES_SHOWN,
         and_more=and_more,
         link=quote,

@@ -71,8 +71,8 @@ def remarks(card: Card) -> Iterator[Line]:
     for note in card.notes:
         is_plain = note.kind == "note" and ACCEPTED not in note.text
         yield Line("calm" if is_plain else "open", note.kind, note.text)
-    if omitted := _omitted(card):
-        yield Line("calm", "not tried", omitted)
+    if left := omitted(card):
+        yield Line("calm", "not tried", left)
 
 
 def untried(card: Card) -> list[str]:
@@ -80,7 +80,7 @@ def untried(card: Card) -> list[str]:
     return [row.kind for row in kind_rows(card) if row.places and not row.tally.total]
 
 
-def _omitted(card: Card) -> str | None:
+def omitted(card: Card) -> str | None:
     """Return one line on the places that were not tried, and the reason; None if all were."""
     rows = group_rows(card)
     total = sum(row.places for row in rows)

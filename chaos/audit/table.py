@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from chaos.audit.card import Card
-from chaos.audit.group import KINDS, Group, Kind, kind_of
+from chaos.audit.group import GROUPS, KINDS, Group, Kind, kind_of
 from chaos.audit.run_row import RunRow
 from chaos.check.judge import CHECKS
 from chaos.model.diagnosis import Standing
 
 # More epochs than that share columns, in ranges of equal length.
 COLUMNS_MAX = 16
+WRONG_MAX = 200  # runs that a page tells of one by one
 Fate: TypeAlias = Literal[
     "right", "from scratch", "some wrong", "all wrong", "inconclusive", "not tried"
 ]
@@ -52,6 +53,8 @@ class Cell:
     places: int
     tally: RunTally
     lost_max: int | None
+    #: the first of its runs that came out wrong
+    wrong: RunRow | None = None
 
 
 @dataclass(frozen=True)
@@ -167,11 +170,23 @@ def cells(card: Card) -> tuple[Cell, ...]:
             places=places,
             tally=tally(runs),
             lost_max=max(lost_steps(runs), default=None),
+            wrong=next((run for run in runs if run.is_wrong), None),
         )
         for row in card.covered
         for column, places in enumerate(row.by_column)
         if (runs := found.get((row.group, column), [])) or places
     )
+
+
+def wrong_rows(card: Card) -> tuple[RunRow, ...]:
+    """Return the runs that came out wrong, in the order of groups and places.
+
+    Of very many, the first of each cell of the heat map.
+    """
+    wrong = card.wrong
+    if len(wrong) > WRONG_MAX:
+        wrong = tuple(cell.wrong for cell in cells(card) if cell.wrong is not None)
+    return tuple(sorted(wrong, key=lambda run: (GROUPS.index(run.group), run.place.order)))
 
 
 def tally(runs: Sequence[RunRow]) -> RunTally:

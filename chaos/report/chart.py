@@ -4,6 +4,7 @@ Colours are CSS variables of the page, so that one specification is right in lig
 dark and on paper, and in the browser as well as in the SVG.
 """
 
+import re
 import resource
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -87,6 +88,8 @@ def drawn(
     svg: str = vlc.vegalite_to_svg(still, vl_version=_VEGA_LITE) if _has_room() else _NOT_DRAWN
     # Several drawings share one page, on which each id must be unique.
     svg = svg.replace('id="clip', f'id="{name}-clip').replace("url(#clip", f"url(#{name}-clip")
+    # vl-convert 1.9 completes a link within the page by the address of Vega's own examples.
+    svg = re.sub(r'(?<=xlink:href=")https://[^"#]*(?=#)', "", svg)
     return Chart(name, title, label, caption, tuple(keys), spec, svg)
 
 

@@ -124,10 +124,16 @@ class RunDirectory:
             self.save_plan(self.load_plan().model_copy(update={"baselines": named}))
 
     def load_baseline(self) -> Baseline | None:
-        """Return the saved baseline, None if there is none; may raise `HistoryError`."""
+        """Return the saved baseline, None if there is none; may raise `HistoryError`.
+
+        All runs of an audit share the one in its folder.
+        """
+        of = self
+        if self.path.parent.name == "runs" and not os.path.lexists(self.path / repeat_name(1)):
+            of = RunDirectory(self.path.parent.parent)
         runs: list[History] = []
-        while os.path.lexists(self.path / (name := repeat_name(len(runs) + 1))):
-            runs.append(self.load_history(name))
+        while os.path.lexists(of.path / (name := repeat_name(len(runs) + 1))):
+            runs.append(of.load_history(name))
         return Baseline(runs) if runs else None
 
     def save_lengths(self, baseline: History | None) -> None:

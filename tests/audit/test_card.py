@@ -301,6 +301,11 @@ def test_the_page_says_what_was_found_and_loads_nothing(card: Card) -> None:
     assert "repro/trajectory.chaos.yaml" in page
     assert card.findings[0].smallest.headline.replace("'", "&#39;") in page
     assert not re.findall(r'(?:src|href)="(?:https?:)?//', page)
+    for run in card.wrong:
+        assert f'id="run-{run.number}"' in page
+    first = {(run.group, run.place.epoch // 2): run.number for run in reversed(card.wrong)}
+    leads = {f'xlink:href="#run-{number}"' for number in first.values()}
+    assert leads == set(re.findall(r'xlink:href="#run-\d+"', page))
     assert page.count('data-spec="spec-heatmap"') == 1
 
 

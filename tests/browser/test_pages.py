@@ -67,6 +67,26 @@ def test_a_mark_is_drawn_for_every_row(page: Page, pages: dict[str, Path]) -> No
     assert [count for _, count in marks["timeline"]] == [len(rows) for rows in timeline.values()]
 
 
+def test_a_red_cell_of_a_card_leads_to_its_run(page: Page, pages: dict[str, Path]) -> None:
+    page.show(pages["audit"])
+    page.js("""document.querySelector('.drawing path[opacity="0"]').dispatchEvent(
+        new MouseEvent('click', {bubbles: true, cancelable: true}))""")
+    page.js("new Promise(done => setTimeout(done, 200))")
+
+    assert page.js("location.hash").startswith("#run-")
+    shown = page.js("document.querySelector(location.hash).checkVisibility()")
+    assert (shown, page.complaints) == (True, [])
+
+
+def test_a_card_on_a_phone_has_its_long_tables_folded(page: Page, pages: dict[str, Path]) -> None:
+    page.resize(*PHONE)
+    page.show(pages["audit"])
+    folded = page.js("document.documentElement.scrollHeight")
+    page.js("document.querySelectorAll('details').forEach(fold => { fold.open = true; })")
+
+    assert folded < 0.7 * page.js("document.documentElement.scrollHeight")
+
+
 def test_choosing_a_rank_draws_its_loss(page: Page, pages: dict[str, Path]) -> None:
     page.show(pages["guilty"])
     path = "document.querySelector('[data-spec=spec-loss] .mark-line path').getAttribute('d')"
