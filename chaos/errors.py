@@ -86,6 +86,20 @@ class NeedsClusterError(RefusalError):
         )
 
 
+class LocalModeError(RefusalError):
+    """The job trains within its own process, which Ray Train starts no worker for."""
+
+    @classmethod
+    def of(cls) -> Self:
+        """Return the error, with what starts such a job."""
+        return cls(
+            "the job trains in Ray Train's local mode (ScalingConfig(num_workers=0)), in which "
+            "Ray starts no worker that could fail",
+            "If torchrun starts this script, audit it so: --launcher torchrun. Or give it workers: "
+            "--workers 2.",
+        )
+
+
 class ComputedEarlyError(RefusalError):
     """The script has begun, before its `fit()`, a computation that does not survive a fork."""
 

@@ -62,6 +62,10 @@ _LACKS_GPU = re.compile(
     r"|no GPUs found|CUDA is not available|'torch\._C' has no attribute '_cuda",
     re.IGNORECASE,
 )
+# What torch 2.13 warns of where arithmetic of GPUs is asked for, and a script's own question.
+_WANTS_GPU = re.compile(
+    r"UserWarning: (.*CUDA is not available)|^\s+(assert .*cuda\.\w+\(.*)", re.MULTILINE
+)
 _NO_GPU_HERE = (
     "Audit it on a machine with GPUs: torchrun starts it there as it is. Or have the script take "
     "the CPU and the backend gloo where torch.cuda.is_available() is False."
@@ -162,6 +166,10 @@ def _lack(plan: Plan, history: History, reason: str, log: Path) -> tuple[str, st
         asks = "the job asks for a GPU, and torch finds none on this machine"
         return f"{asks}: {reason}", _NO_GPU_HERE
     returned = any(history.of(FitReturned))
+    if not returned and (wants := _wants_gpu(log)) is not None:
+        failed = f"the job {Path(plan.job.source).name} fails without any fault: {reason}"
+        hint = f"If that is why: {_NO_GPU_HERE[0].lower()}{_NO_GPU_HERE[1:]} Its output is in {log}"
+        return f"{failed}; its log has: {wants}", hint
     if not returned or history.count(StepDone) or _found_its_own(history) is not None:
         return None
     problem = (
@@ -169,6 +177,13 @@ def _lack(plan: Plan, history: History, reason: str, log: Path) -> tuple[str, st
         f"step() in its workers{_said_last(log)}"
     )
     return problem, f"Its output is in {log}"
+
+
+def _wants_gpu(log: Path) -> str | None:
+    """Return the line of a log in which a GPU is missed, without naming an error; or None."""
+    said = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+    found = _WANTS_GPU.search(said)
+    return None if found is None else (found[1] or found[2]).strip()[:LAST_LINE_MAX]
 
 
 def _said_last(log: Path) -> str:

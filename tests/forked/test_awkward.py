@@ -66,6 +66,7 @@ def test_the_second_fit_is_struck_where_it_is_asked_for(tmp_path: Path) -> None:
         ("task", "the job uses `ray.remote` (`task.remote()`, "),
         ("task-in-worker", "the job uses `ray.remote` (`task.remote()`, "),
         ("data", "the job uses Ray Data (`ray.data.from_items`, "),
+        ("local-mode", "the job trains in Ray Train's local mode (ScalingConfig(num_workers=0))"),
         ("cuda", "the job asks for a GPU by itself; the embedded backend trains on the CPU"),
         (
             "raise-once",

@@ -56,6 +56,32 @@ def test_an_error_of_a_gpu_that_is_there_is_the_jobs_own(tmp_path: Path) -> None
     assert "fails without any fault: a worker ended" in error.problem
 
 
+@pytest.mark.parametrize(
+    ("message", "line"),
+    [
+        (
+            "KeyError: 'scale'",
+            "a:1: UserWarning: torch.cuda.amp.GradScaler is enabled, but CUDA is not available.",
+        ),
+        (
+            "AssertionError: ",
+            "    assert torch.cuda.is_available() and torch.cuda.device_count() > 0",
+        ),
+    ],
+)
+def test_a_gpu_that_is_missed_without_an_error_of_torchs_is_named_from_the_log(
+    tmp_path: Path, message: str, line: str
+) -> None:
+    run, log = failed(tmp_path, message), tmp_path / "driver.log"
+    log.write_text(f"starting\n{line}\n{message}\n", encoding="utf-8")
+
+    error = why_the_job_failed(run.plan, run, log=log)
+
+    assert "; its log has: " in error.problem
+    assert "cuda" in error.problem.partition("its log has: ")[2]
+    assert (error.hint or "").startswith("If that is why: audit it on a machine with GPUs")
+
+
 def test_a_job_that_ends_well_and_trains_nothing_is_quoted(tmp_path: Path) -> None:
     run = ended(tmp_path, FitReturned(metrics={}, checkpoint=None, launcher="torchrun"))
     log = tmp_path / "driver.log"

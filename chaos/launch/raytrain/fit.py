@@ -7,7 +7,7 @@ from typing import Any, NoReturn, TypeAlias
 from uuid import uuid4
 
 from chaos.declared import TOKEN_ENV
-from chaos.errors import RefusalError
+from chaos.errors import LocalModeError, RefusalError
 from chaos.launch.job import line_of_script
 from chaos.launch.raytrain import compat
 from chaos.launch.raytrain.bucket import RemoteStorage, below, leave_remote_storage, without_keys
@@ -187,6 +187,8 @@ class Fit:
         if not self._is_settled(run):
             self._replaced = {}
         self._configure(trainer, part)
+        if scaling.num_workers == 0:
+            raise LocalModeError.of()
         if "Torch" in type(trainer).__name__ and keeps_first_buckets(scaling.max_workers):
             self._replaced["ddp_rebuilds_buckets"] = True
         part.journal.add(

@@ -50,12 +50,13 @@ def train_loop(config: dict[str, Any]) -> None:
 
 
 def trainer(does: str, out: str, *, begin_with: Checkpoint | None = None) -> TorchTrainer:
+    workers = 0 if does == "local-mode" else 2
     resources = {"CPU": 7, "slot": 1} if does == "much" else None
     storage = "s3://no-bucket-of-ours/runs" if does == "bucket" else None
     return TorchTrainer(
         train_loop,
         train_loop_config={"does": does, "out": out, "begin_with": begin_with},
-        scaling_config=ScalingConfig(num_workers=2, resources_per_worker=resources),
+        scaling_config=ScalingConfig(num_workers=workers, resources_per_worker=resources),
         run_config=RunConfig(storage_path=storage, failure_config=FailureConfig(max_failures=1)),
     )
 
