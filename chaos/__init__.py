@@ -3,38 +3,54 @@
 Input is a scenario file. chaos injects faults into a real training job at exact places in training.
 The result is a verdict with its evidence.
 
-The names for tests (`chaos.scenario`, `chaos.kill_worker` and the other faults, `chaos.plans`,
-`chaos.Result`) are imported at their first use: a training script that calls `chaos.declare` pays
-for none of it.
+For programs and notebooks: `chaos.audit("train.py")` and `chaos.run("x.chaos.yaml")`. For tests:
+`chaos.scenario`, `chaos.kill_worker` and the other faults, `chaos.plans`. All but `chaos.declare`
+is imported at its first use: a training script that calls that pays for none of it.
 """
 
-from importlib import import_module
+from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
 
 from chaos.declared import declare
 
 if TYPE_CHECKING:
+    from chaos.api import audit as audit
+    from chaos.api import run as run
+    from chaos.audit.result import AuditResult as AuditResult
     from chaos.pytest_plugin.decorator import scenario as scenario
-    from chaos.pytest_plugin.result import Result as Result
+    from chaos.report.result import Result as Result
     from chaos.scenario_file.faults import *  # noqa: F403 - whatever faults there are
     from chaos.search.plans import plans as plans
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__", "declare"]
+__all__ = ["AuditResult", "Result", "__version__", "audit", "declare", "run", "scenario"]
 
 _ELSEWHERE = {
-    "scenario": "chaos.pytest_plugin.decorator",
-    "Result": "chaos.pytest_plugin.result",
+    "AuditResult": "chaos.audit.result",
+    "Result": "chaos.report.result",
     "plans": "chaos.search.plans",
+    "scenario": "chaos.pytest_plugin.decorator",
 }
+#: Packages that are called: `chaos.audit(…)` is a function, and `chaos.audit.card` a module.
+_CALLED = ("audit", "run")
 
 
 def __getattr__(name: str) -> object:
+    if name in _CALLED:
+        return _import_module(f"chaos.{name}")
     if name in _ELSEWHERE:
-        return getattr(import_module(_ELSEWHERE[name]), name)
-    private = name.startswith("_")
-    faults = {} if private else import_module("chaos.scenario_file.from_python").BY_NAME
+        return getattr(_import_module(_ELSEWHERE[name]), name)
+    faults = {} if name.startswith("_") else _faults()
     if name not in faults:
         raise AttributeError(f"module 'chaos' has no attribute {name!r}")
     return faults[name]
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *_ELSEWHERE, *_faults()})
+
+
+def _faults() -> dict[str, object]:
+    found: dict[str, object] = _import_module("chaos.scenario_file.from_python").BY_NAME
+    return found

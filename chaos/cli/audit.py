@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from chaos.audit.lanes import lanes_for
 from chaos.audit.page import card_in_markdown
 from chaos.audit.places import STEP_PLACES_MAX
 from chaos.audit.plans import ONE_NODE, base_plan, begun_again_by, under_launcher
+from chaos.audit.result import AuditResult
 from chaos.audit.terminal import AuditDisplay, print_card
 from chaos.cli import signals
 from chaos.cli.cluster import refuse_no_address
@@ -40,6 +40,7 @@ from chaos.cli.options import (
     not_side_by_side,
     seconds,
 )
+from chaos.cli.python_call import PythonCall, console_of, words_of
 from chaos.cli.rules import Instead, NotWith, refuse_others_options
 from chaos.errors import MissingExtraError, UsageError
 from chaos.harness import Harness
@@ -275,7 +276,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
     Example: chaos audit train.py --time-limit 60s -- --epochs 4
     """
     document = Document.asked(form, output, "text", "md", *FILES)
-    console = screen(stderr=document.takes_stdout)
+    console = console_of(context, document)
     facts = FACTS[chosen_launcher(launcher, script, console)]
     refuse_others_options(audit, context.params, facts)
     refuse_without_extra(script, facts)
@@ -311,12 +312,12 @@ def audit(  # noqa: PLR0913 - one parameter per option
             partial(_on_ray, reports) if confirm and can_confirm else None,
             follows_script=workers is None and states_size,
             retries=retries,
-            command=shlex.join(["chaos", *map(str, masked_words(sys.argv[1:]))]),
+            command=shlex.join(["chaos", *map(str, masked_words(words_of(context)))]),
             lanes=lambda count: jobs or _lanes(count, backend),
             ray=opened.enter_context(open_backend("ray", console)) if is_on_ray else None,
             spread=spread,
         ).run()
-    _tell(card, folder, console, document)
+    _hand_over(context, card, folder, console, document)
     raise typer.Exit(card.exit_code)
 
 
@@ -426,6 +427,16 @@ def _written_if_broken_off(
 
 def _files(folder: AuditFolder) -> dict[Form, Callable[[], str]]:
     return {form: partial((folder.path / name).read_text, "utf-8") for form, name in FILES.items()}
+
+
+def _hand_over(
+    context: typer.Context, card: Card, folder: AuditFolder, console: Console, document: Document
+) -> None:
+    """Print the result, or give it to the program that called the command."""
+    if (call := PythonCall[AuditResult].of(context)) is None:
+        _tell(card, folder, console, document)
+    else:
+        call.result = AuditResult(card, folder.path)
 
 
 def _tell(card: Card, folder: AuditFolder, console: Console, document: Document) -> None:

@@ -160,7 +160,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
                 Path.cwd(),
                 opened.enter_context(
                     open_backend(
-                        _of_launchers(files, backend),
+                        backend_to_open(files, backend),
                         console,
                         permissions,
                         prestart=prestart_workers,
@@ -182,7 +182,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     raise typer.Exit(exit_code(rows))
 
 
-def _of_launchers(files: Sequence[Path], backend: PlanBackend) -> PlanBackend:
+def backend_to_open(files: Sequence[Path], backend: PlanBackend) -> PlanBackend:
     """Return the backend to open: without any job of Ray Train's, Ray is not needed."""
     rays = [file for file in files if load_scenario(file).job.facts.extra == "ray"]
     if rays and backend not in get_args(BackendName):

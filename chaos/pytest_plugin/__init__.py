@@ -27,7 +27,7 @@ from chaos.pytest_plugin.suite import Suite, attach_rows
 
 if TYPE_CHECKING:
     from chaos.pytest_plugin.function import RunScenario
-    from chaos.pytest_plugin.result import Result
+    from chaos.report.result import Result
     from chaos.run.ports import Backend
 
 _SUFFIX = ".chaos.yaml"

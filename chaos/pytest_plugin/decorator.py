@@ -21,7 +21,8 @@ from chaos.model.scenario import (
 )
 from chaos.model.watch import Watch
 from chaos.pytest_plugin.options import SCENARIO_MARK
-from chaos.pytest_plugin.result import Result, require_expected
+from chaos.pytest_plugin.result import require_expected
+from chaos.report.result import Result
 from chaos.scenario_file.from_python import train_loop_name
 
 Test: TypeAlias = Callable[..., object]

@@ -13,8 +13,9 @@ from chaos.harness import refuse_unknown_check
 from chaos.model.plan import Plan
 from chaos.model.scenario import Scenario
 from chaos.pytest_plugin.options import Option
-from chaos.pytest_plugin.result import Result, require_expected
+from chaos.pytest_plugin.result import require_expected
 from chaos.pytest_plugin.runs import runs_of, tag
+from chaos.report.result import Result
 from chaos.scenario_file.load import load_scenario
 
 

@@ -14,8 +14,9 @@ from chaos.model.plan import Plan
 from chaos.model.scenario import Scenario
 from chaos.plan.make import slug
 from chaos.pytest_plugin.options import JOB_MARK, SCENARIO, SCENARIO_MARK
-from chaos.pytest_plugin.result import Result, could_not_run, require_expected
+from chaos.pytest_plugin.result import could_not_run, require_expected
 from chaos.pytest_plugin.runs import runs_of, tag
+from chaos.report.result import Result
 from chaos.run.shown import shown
 from chaos.scenario_file.from_python import scenario_of, train_loop_name
 from chaos.scenario_file.load import load_scenario

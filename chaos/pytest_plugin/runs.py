@@ -24,10 +24,11 @@ from chaos.pytest_plugin.options import (
     keep_together,
     would_have_clusters_side_by_side,
 )
-from chaos.pytest_plugin.result import Result, Undecided, broken_off, could_not_run, report_text
+from chaos.pytest_plugin.result import Undecided, broken_off, could_not_run, report_text
 from chaos.pytest_plugin.suite import Suite, reports_folder
 from chaos.report.ci import properties
 from chaos.report.outcome import FinishedRun, SuiteRow, row_of, without_verdict
+from chaos.report.result import Result
 from chaos.report.screen import screen
 from chaos.report.sections import line_of
 from chaos.run.clock import SystemClock, seconds_since

@@ -9,6 +9,7 @@ import json
 import posixpath
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -24,6 +25,7 @@ from chaos.report.outcome import (
     FinishedRun,
     ScenarioRuns,
     SuiteRow,
+    Tone,
     by_scenario,
     tone,
     tone_of,
@@ -55,6 +57,27 @@ def pages(*packages: str) -> Environment:
 
 
 _env = pages()
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """A result for a notebook: the verdict, its figures, and the ways on."""
+
+    tone: Tone
+    word: str
+    title: str
+    sentence: str
+    #: of a table, the first with the names of its columns
+    rows: Sequence[Sequence[str]]
+    #: what is wrong: a title, a sentence, and the command that shows it, or nothing
+    found: Sequence[tuple[str, str, str]]
+    #: paths and commands, each with its label
+    ways: Sequence[tuple[str, str]]
+
+
+def render_fragment(shown: Fragment) -> str:
+    """Return a result as a part of another's page, such as a notebook, light or dark."""
+    return _env.get_template("fragment.html.j2").render(shown=shown)
 
 
 def render_run(run: FinishedRun) -> str:

@@ -15,7 +15,9 @@ from tests.documents.blocks import (
     DOCUMENTS,
     PROGRAMS,
     ROOT,
+    Block,
     Command,
+    blocks,
     commands,
     inline_commands,
     inline_options,
@@ -30,6 +32,7 @@ from tests.documents.exceptions import (
     RUN_ELSEWHERE,
     SMALLER,
 )
+from tests.documents.test_snippets import CALLS
 
 CHAOS: Any = typer.main.get_command(app)
 EVERY = commands()
@@ -138,6 +141,21 @@ def test_all_other_commands_are_run(desk: Desk) -> None:
 def test_those_that_take_longer_are_run(desk: Desk) -> None:
     for text in DEAR:
         _run(desk, text)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(
+    "block", [each for each in blocks("python") if CALLS.search(each.text)], ids=str
+)
+def test_what_python_calls_is_run(
+    desk: Desk, block: Block, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(desk.folder)
+
+    exec(compile(block.text, str(block), "exec"), {})
+
+    assert capsys.readouterr().out
 
 
 def _run(desk: Desk, text: str) -> None:

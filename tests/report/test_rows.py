@@ -16,7 +16,6 @@ from chaos.model.event import (
 from chaos.model.history import Entry, History
 from chaos.model.trigger import AtMoment
 from chaos.model.verdict import Anomaly
-from chaos.pytest_plugin.result import Result
 from chaos.report import loss_chart
 from chaos.report import timeline as timelines
 from chaos.report.html import render_run
@@ -35,6 +34,7 @@ from chaos.report.page import (
     restart_rows,
     settings,
 )
+from chaos.report.result import Result
 from chaos.report.sections import in_words
 from chaos.report.timeline import LANES, swimlane, timeline, worker_spans
 from tests.check.tamper import changed, without

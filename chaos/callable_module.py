@@ -1,0 +1,40 @@
+"""Packages that are functions as well: `chaos.audit(…)` audits, `chaos.audit.card` is a module.
+
+A command's name is that of its package, too. Python sets that attribute of `chaos` whenever
+something below the package is imported, and a function of the name would be lost.
+"""
+
+import inspect
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+
+class CallableModule(ModuleType):
+    """A package whose call is that of a function of `chaos.api`, imported at its first use."""
+
+    def __call__(self, *given: Any, **named: Any) -> Any:  # noqa: ANN401 - those of the function
+        return self._function(*given, **named)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """The function's, for whatever completes its arguments."""
+        return inspect.signature(self._function)
+
+    @property
+    def __doc__(self) -> str | None:  # type: ignore[override]
+        return self._function.__doc__
+
+    @property
+    def _function(self) -> Callable[..., Any]:
+        found: Callable[..., Any] = getattr(
+            import_module("chaos.api"), self.__name__.rpartition(".")[2]
+        )
+        return found
+
+
+def make_callable(package: str) -> None:
+    """Let a package, by its name, be called as the function of that name in `chaos.api`."""
+    sys.modules[package].__class__ = CallableModule
