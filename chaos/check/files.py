@@ -202,9 +202,13 @@ class Files:
             yield from files.values()
 
     def torn(self, path: str, *, before: int) -> Save | None:
-        """Return the last save of a path, if its end was never seen."""
+        """Return the last save of a path, if its end was never seen.
+
+        Of several ranks that wrote it in one step, one whose end was not seen has torn it.
+        """
         saves = [save for save in self.saves if save.number < before and save.path == path]
-        return saves[-1] if saves and saves[-1].digest is None else None
+        last = [s for s in saves if (s.attempt, s.place) == (saves[-1].attempt, saves[-1].place)]
+        return next((save for save in reversed(last) if save.digest is None), None)
 
     def origin(self, load: FileLoaded) -> Save | None:
         """Return the save that wrote the file which was read."""

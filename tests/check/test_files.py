@@ -195,6 +195,22 @@ def test_a_read_that_failed_is_found_after_others_that_are_no_matter(run: str) -
     )
 
 
+def test_a_file_that_another_rank_wrote_too_is_torn_by_the_one_that_was_cut_off() -> None:
+    line = "g s w:f s r c- s s r c- s w:f x g l:f! g l:f! L"
+    *_, (_, last) = told_in(line).of(ev.FileSaved)
+    history = without(
+        told_in(line),
+        ev.FileSaved,
+        lambda e: (e.rank, e.epoch, e.step) == (0, last.epoch, last.step),
+    )
+
+    results = judge(plan_of(line), history, told_in(BASELINE)).results
+
+    assert "could not read f, whose writing by rank 0 was cut off" in (
+        next(r.summary for r in results if r.check == "checkpoints")
+    )
+
+
 def test_a_file_is_there_when_its_writing_is_over() -> None:
     history = told_in("g s w:f s r c- .")
 
