@@ -62,10 +62,12 @@ _LACKS_GPU = re.compile(
     r"|no GPUs found|CUDA is not available|'torch\._C' has no attribute '_cuda",
     re.IGNORECASE,
 )
-# What torch 2.13 warns of where arithmetic of GPUs is asked for, and a script's own question.
-_WANTS_GPU = re.compile(
-    r"UserWarning: (.*CUDA is not available)|^\s+(assert .*cuda\.\w+\(.*)", re.MULTILINE
-)
+# What a log has where a GPU is missed by an error that names none: a scaler that torch 2.13 has
+# disabled keeps no scale, and a script's own question.
+_MISSES_GPU = {
+    "KeyError": re.compile(r"UserWarning: (.*GradScaler is enabled, but CUDA is not available)"),
+    "AssertionError": re.compile(r"^\s+(assert .*cuda\.\w+\(.*)", re.MULTILINE),
+}
 _NO_GPU_HERE = (
     "Audit it on a machine with GPUs: torchrun starts it there as it is. Or have the script take "
     "the CPU and the backend gloo where torch.cuda.is_available() is False."
@@ -166,10 +168,10 @@ def _lack(plan: Plan, history: History, reason: str, log: Path) -> tuple[str, st
         asks = "the job asks for a GPU, and torch finds none on this machine"
         return f"{asks}: {reason}", _NO_GPU_HERE
     returned = any(history.of(FitReturned))
-    if not returned and (wants := _wants_gpu(log)) is not None:
+    if not returned and (misses := _misses_gpu(reason, log)) is not None:
         failed = f"the job {Path(plan.job.source).name} fails without any fault: {reason}"
         hint = f"If that is why: {_NO_GPU_HERE[0].lower()}{_NO_GPU_HERE[1:]} Its output is in {log}"
-        return f"{failed}; its log has: {wants}", hint
+        return f"{failed}; its log has: {misses}", hint
     if not returned or history.count(StepDone) or _found_its_own(history) is not None:
         return None
     problem = (
@@ -179,11 +181,12 @@ def _lack(plan: Plan, history: History, reason: str, log: Path) -> tuple[str, st
     return problem, f"Its output is in {log}"
 
 
-def _wants_gpu(log: Path) -> str | None:
-    """Return the line of a log in which a GPU is missed, without naming an error; or None."""
+def _misses_gpu(reason: str, log: Path) -> str | None:
+    """Return the line of a log that shows which GPU an error is about that names none; or None."""
     said = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
-    found = _WANTS_GPU.search(said)
-    return None if found is None else (found[1] or found[2]).strip()[:LAST_LINE_MAX]
+    lines = (line.search(said) for error, line in _MISSES_GPU.items() if f"{error}:" in reason)
+    found = next(filter(None, lines), None)
+    return None if found is None else found[1].strip()[:LAST_LINE_MAX]
 
 
 def _said_last(log: Path) -> str:

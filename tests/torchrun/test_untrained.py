@@ -82,6 +82,16 @@ def test_a_gpu_that_is_missed_without_an_error_of_torchs_is_named_from_the_log(
     assert (error.hint or "").startswith("If that is why: audit it on a machine with GPUs")
 
 
+def test_a_warning_of_torchs_is_no_reason_for_another_error(tmp_path: Path) -> None:
+    run, log = failed(tmp_path, "RuntimeError: selected index k out of range"), tmp_path / "log"
+    warning = "UserWarning: torch.cuda.amp.GradScaler is enabled, but CUDA is not available."
+    log.write_text(warning, encoding="utf-8")
+
+    error = why_the_job_failed(run.plan, run, log=log)
+
+    assert error.problem.endswith("a worker ended: RuntimeError: selected index k out of range")
+
+
 def test_a_job_that_ends_well_and_trains_nothing_is_quoted(tmp_path: Path) -> None:
     run = ended(tmp_path, FitReturned(metrics={}, checkpoint=None, launcher="torchrun"))
     log = tmp_path / "driver.log"

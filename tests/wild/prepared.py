@@ -127,13 +127,13 @@ def words(folder: Path) -> int:
 
 
 def pictures(work: Path) -> None:
-    """Write folders of pictures of noise, of two kinds, for training and for validation."""
+    """Write folders of pictures of noise, of five kinds, for training and for validation."""
     draw = random.Random(0)
-    for part, count in (("train", 24), ("val", 8)):
-        for kind in ("one", "two"):
+    for part, count in (("train", 5), ("val", 2)):
+        for kind in ("one", "two", "three", "four", "five"):
             folder = work / "pictures" / part / kind
             folder.mkdir(parents=True, exist_ok=True)
-            for number in range(count // 2):
+            for number in range(count):
                 (folder / f"{number}.png").write_bytes(png(draw, SIDE))
 
 
