@@ -18,6 +18,7 @@ A failure of the tested system is never an exception here: it is an event. `Inje
 apart: it is harm, raised in the tested job on purpose.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
@@ -49,7 +50,16 @@ class ScenarioError(UsageError):
 
 
 class JobError(UsageError):
-    """The job under test cannot run even without a fault, so nothing can be judged."""
+    """The job under test cannot run even without a fault, so nothing can be judged.
+
+    `said`: the last lines of its own log.
+    """
+
+    def __init__(
+        self, problem: str, hint: str = "", *, place: str = "", said: Sequence[str] = ()
+    ) -> None:
+        super().__init__(problem, hint, place=place)
+        self.said = tuple(said)
 
 
 class UnmetNeedError(JobError):

@@ -116,6 +116,8 @@ class Harness:
             is_skip = isinstance(error, UnmetNeedError)
             word = ("skipped: ", "blue") if is_skip else ("not run: ", "bold red")
             self.console.print(Text.assemble(word, str(error)), soft_wrap=True)
+            for line in error.said if isinstance(error, JobError) else ():
+                self.console.print(Text(f"  | {line}", style="dim"), soft_wrap=True)
             row = without_verdict(plan, error, duration_s=seconds_since(start, self.clock))
         return replace(row, repeat=repeat)
 

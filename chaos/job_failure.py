@@ -32,6 +32,7 @@ from chaos.model.plan import Plan
 from chaos.plan.extent import steps_by_epoch
 from chaos.report.outcome import FinishedRun
 from chaos.run.machine import has_ray
+from chaos.words import shortened, unpainted
 
 # The packages of our extras, by the name for their import. Any other module that is missing is the
 # job's own.
@@ -54,7 +55,13 @@ _NO_GPU = (
     "Have the script take the device it is given (`ray.train.torch.get_device()`), or test it on "
     "a machine with GPUs: `chaos init` writes a scenario, `chaos run --backend ray` runs it."
 )
-LAST_LINE_MAX = 200
+LAST_LINE_MAX, LAST_LINES = 200, 10
+# Of a traceback: those that start a script, each with its lines of code; torchrun begins every line
+# with the rank.
+_OUR_FRAMES = re.compile(
+    r'^(.*)  File "(?:<frozen runpy>|[^"]*/chaos/launch/[^"]*)", line \d+, in .*\n(?:\1    .*\n)*',
+    re.MULTILINE,
+)
 _NO_FIT_CALLED = "it ended without calling trainer.fit()"
 # Words of torch 2.13 that it says where there is no GPU, or where it was built without one.
 _LACKS_GPU = re.compile(
@@ -113,11 +120,11 @@ def why_the_job_failed(plan: Plan, run: FinishedRun, *, log: Path) -> JobError:
     refusal = _refusal(run.history)
     if refusal is not None:
         return JobError(refusal.removesuffix("."), place=_place(plan))
-    log = log if log.exists() else log.with_name("zygote.log")
-    source = plan.job.source
+    log = log if _text_of(log).strip() else log.with_name("zygote.log")
+    source, said = plan.job.source, last_lines(_text_of(log))
     reason = _reason(run).removesuffix(".")  # another sentence follows it
     if (lack := _lack(plan, run.history, reason, log)) is not None:
-        return JobError(*lack, place=_place(plan))
+        return JobError(*lack, place=_place(plan), said=said)
     how = "fails without any fault"
     if (own := _own_retry(run.history)) is not None:
         how, reason = "fails and retries by itself without any fault", own
@@ -125,7 +132,13 @@ def why_the_job_failed(plan: Plan, run: FinishedRun, *, log: Path) -> JobError:
     hint = f"Its output is in {log}"
     if reason.startswith(_NO_FIT_CALLED):
         hint = f"If torchrun starts this script, set the launcher: torchrun. {hint}"
-    return JobError(problem, hint, place=_place(plan))
+    return JobError(problem, hint, place=_place(plan), said=said)
+
+
+def last_lines(text: str) -> tuple[str, ...]:
+    """Return the last lines of a log, each cut between words, without colours and our frames."""
+    lines = [line.rstrip() for line in _OUR_FRAMES.sub("", unpainted(text)).splitlines()]
+    return tuple(shortened(line, LAST_LINE_MAX) for line in lines if line)[-LAST_LINES:]
 
 
 def stood_still(run: FinishedRun, logs: Path) -> JobError | None:
@@ -191,9 +204,12 @@ def _misses_gpu(reason: str, log: Path) -> str | None:
 
 def _said_last(log: Path) -> str:
     """Return what the job said last, as the end of a sentence; nothing if it said nothing."""
-    said = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
-    last = _last_line(said).strip().removesuffix(".")[:LAST_LINE_MAX]
+    last = next(reversed(last_lines(_text_of(log))), "").strip().removesuffix(".")
     return f"; the last that it said was: {last}" if last else ""
+
+
+def _text_of(log: Path) -> str:
+    return log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
 
 
 def _lacks(plan: Plan, what: str, extra: str) -> MissingExtraError:
@@ -325,7 +341,7 @@ def _found_its_own(history: History) -> str | None:
 
 def _last_line(message: str) -> str:
     lines = [line.strip() for line in message.splitlines() if line.strip()]
-    return lines[-1][:300] if lines else "no message"
+    return shortened(lines[-1]) if lines else "no message"
 
 
 def _place(plan: Plan) -> str:

@@ -1,6 +1,7 @@
 """Counts, shares, lists and errors, for sentences."""
 
 import math
+import re
 from collections.abc import Iterable
 
 
@@ -17,6 +18,24 @@ def begun(text: str) -> str:
 def and_more(count: int, where: str = "in the report") -> str:
     """Return the line that stands for what a list leaves out, and where the whole of it is."""
     return f"and {count} more, {where}"
+
+
+_PAINTED = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")  # the colours of a terminal
+
+
+def unpainted(text: str) -> str:
+    """Return a text without the colours of a terminal."""
+    return _PAINTED.sub("", text)
+
+
+def shortened(text: str, most: int = 300) -> str:
+    """Return words of others without colours, at most so many letters, and cut between words."""
+    text = unpainted(text)
+    if len(text) <= most:
+        return text
+    head = text[: most - 1]
+    end = max(head.rfind(" "), head.rfind("\n"))
+    return f"{head[: end if end > most // 2 else most - 2].rstrip()} …"
 
 
 Z_95 = 1.959963984540054  # the 97.5 % quantile of the standard normal distribution

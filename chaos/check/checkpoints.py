@@ -26,7 +26,7 @@ from chaos.model.event import (
 )
 from chaos.model.history import History
 from chaos.model.verdict import Anomaly, CheckResult
-from chaos.words import plural, ranks
+from chaos.words import plural, ranks, unpainted
 
 # -- checkpoints -----------------------------------------------------------------------------------
 
@@ -194,7 +194,6 @@ def _unfinished(analysis: RunAnalysis) -> Iterator[Anomaly]:
 
 # torch 2.13: `torch.load` takes tensors and plain values alone by default.
 _REFUSED = re.compile(r"weights.only load failed|weights_only", re.IGNORECASE)
-_PAINTED = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def _unreadable(analysis: RunAnalysis) -> Iterator[Anomaly]:
@@ -262,7 +261,7 @@ def _raised_after_a_load(analysis: RunAnalysis) -> Iterator[Anomaly]:
 
 def _first_words(error: str) -> str:
     """Return an error up to the end of its first sentence, without colours."""
-    line = _PAINTED.sub("", error).strip().split("\n", 1)[0]
+    line = unpainted(error).strip().split("\n", 1)[0]
     return line.split(". ", 1)[0].rstrip(". ")
 
 

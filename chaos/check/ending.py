@@ -17,6 +17,7 @@ from chaos.model.event import (
 )
 from chaos.model.history import History
 from chaos.model.launcher import FACTS
+from chaos.words import shortened
 
 E = TypeVar("E", bound=Event)
 
@@ -98,7 +99,7 @@ def _is_after_fit(
 
 def _last_line(raised: ScriptRaised) -> str:
     lines = [line.strip() for line in raised.message.splitlines() if line.strip()]
-    return lines[-1][:300] if lines else "no message"
+    return shortened(lines[-1]) if lines else "no message"
 
 
 def _last(history: History, kind: type[E]) -> tuple[int, E] | None:

@@ -10,7 +10,7 @@ from chaos.check.resumes import in_words, nothing_was_left
 from chaos.model.causes import PEER_WAS_LOST
 from chaos.model.event import Committed, FailureDecided, FitRaised, StepDone
 from chaos.model.verdict import Anomaly, CheckResult
-from chaos.words import gist
+from chaos.words import gist, shortened
 
 # -- outcome ---------------------------------------------------------------------------------------
 
@@ -207,7 +207,7 @@ def foreign_cause(analysis: RunAnalysis) -> str | None:
     rank, text = next(iter(causes.items()))
     who = "" if rank is None else f"rank {rank} had "
     faults = " and ".join(dict.fromkeys(str(injection.op) for injection in injections))
-    said = f"{analysis.terms.call} raised {raised[1].error}: {who}{text.strip()[:200]}"
+    said = f"{analysis.terms.call} raised {raised[1].error}: {who}{shortened(text.strip(), 200)}"
     return f"{said}; whether that came of {faults} is not known"
 
 

@@ -6,7 +6,7 @@ This module and the pytest plugin are the only ones that catch `ChaosError`.
 
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from importlib import import_module
 from typing import Annotated, Any, NamedTuple
@@ -18,7 +18,7 @@ from typer.core import TyperCommand, TyperGroup
 from chaos import __version__
 from chaos.cli import signals
 from chaos.cli.streams import write_document
-from chaos.errors import ChaosError, UsageError
+from chaos.errors import ChaosError, JobError, UsageError
 from chaos.report.screen import screen
 
 EXIT_PASS, EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_USAGE, EXIT_HARNESS = range(5)
@@ -202,7 +202,7 @@ def _failed(error: BaseException) -> int:
         _complain(str(error) or type(error).__name__)
         return signals.exit_code()
     if isinstance(error, ChaosError):
-        _complain(str(error))
+        _complain(str(error), said=error.said if isinstance(error, JobError) else ())
         return EXIT_USAGE if isinstance(error, UsageError) else EXIT_HARNESS
     if isinstance(error, SystemExit) and _is_of_completion(error):
         raise error
@@ -226,6 +226,10 @@ def _is_of_completion(error: SystemExit) -> bool:
     return raised_in.startswith("typer.") and not isinstance(error.__context__, OSError)
 
 
-def _complain(message: str) -> None:
+def _complain(message: str, *, said: Sequence[str] = ()) -> None:
+    """Print an error, and below it the last lines of the job's log."""
     words = Text.assemble(("chaos: ", "bold red"), message)  # a message may hold square brackets
-    screen(stderr=True).print(words, soft_wrap=True)
+    console = screen(stderr=True)
+    console.print(words, soft_wrap=True)
+    for line in said:
+        console.print(Text(f"  | {line}", style="dim"), soft_wrap=True)

@@ -40,7 +40,8 @@ class Document:
     def asked(cls, form: Form | None, output: Path | None, *forms: Form) -> "Document":
         """Return the document that the options request; refuse a form that the command lacks.
 
-        The folder of the file is made at once, so that a mistake is found before the run.
+        The folder of the file is made at once, and whether the file can be written is tried, so
+        that a mistake is found before the run.
         """
         if output is not None and form is None:
             form = _ENDINGS.get(output.suffix)
@@ -57,8 +58,7 @@ class Document:
                 place="--format",
             )
         if output is not None:
-            with writable(output):
-                output.parent.mkdir(parents=True, exist_ok=True)
+            _try_to_write(output)
         return cls(None if form == "text" and output is None else form, output)
 
     @property
@@ -78,6 +78,17 @@ class Document:
             return
         with writable(self.output):
             self.output.write_text(text, encoding="utf-8")
+
+
+def _try_to_write(file: Path) -> None:
+    """Raise `UsageError` if a file cannot be written; make its folder, and leave the file as is."""
+    with writable(file):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        is_new = not file.exists()
+        with file.open("ab"):
+            pass
+        if is_new:
+            file.unlink()
 
 
 @contextmanager

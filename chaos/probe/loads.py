@@ -10,6 +10,7 @@ from chaos.model.places import START, Place
 from chaos.probe.cursor import Cursor, Recorder
 from chaos.probe.saves import Position, SaveRecord, Saves
 from chaos.run.file_digest import file_digest
+from chaos.words import shortened
 
 
 class GoingOn:
@@ -148,7 +149,7 @@ class Loads:
                 saved_rank=None if save is None else save.rank,
                 saved_epoch=None if save is None else save.epoch,
                 saved_step=None if save is None else save.step,
-                error=None if error is None else f"{type(error).__name__}: {error}"[:300],
+                error=None if error is None else shortened(f"{type(error).__name__}: {error}"),
             )
         )
         if error is None and save is not None:

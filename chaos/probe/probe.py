@@ -46,6 +46,7 @@ from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal
 from chaos.run.signals import answer_with_stacks, rank_stacks
+from chaos.words import shortened
 
 
 @dataclass(frozen=True)
@@ -380,4 +381,4 @@ class Probe:
 
 
 def _named(error: BaseException | None) -> str | None:
-    return None if error is None else f"{type(error).__name__}: {error}"[:300]
+    return None if error is None else shortened(f"{type(error).__name__}: {error}")

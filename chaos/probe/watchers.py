@@ -30,6 +30,7 @@ from chaos.probe.state.roots import Owner, Roots
 from chaos.probe.state.watch import StateWatch, kind_of
 from chaos.run.file_digest import folder_digests
 from chaos.run.process_size import process_size
+from chaos.words import shortened
 
 
 class Watchers:
@@ -233,7 +234,7 @@ class Watchers:
             self._files.step_begins()  # it may have resumed where nothing was left to train
             if self._cursor.step:
                 self._end_epoch()
-        text = None if error is None else f"{type(error).__name__}: {error}"[:300]
+        text = None if error is None else shortened(f"{type(error).__name__}: {error}")
         self._write(TrainFnEnded(**self._cursor.place(), error=text))
 
     # -- inside ------------------------------------------------------------------------------

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 import chaos.cli.audit
+from chaos.model.event import FitReturned
+from chaos.model.history import History
 from chaos.model.plan import Plan
 from tests.audit.backend import FakeBackend, loses_momentum
 from tests.called import Done
@@ -95,6 +97,37 @@ def test_the_command_that_repeats_an_audit_is_the_one_that_was_given(
     [again] = [line for line in done.out.splitlines() if line.startswith("again")]
     options = " ".join(["--max-runs", "7", "--jobs", "1", *words])
     assert again.split(maxsplit=1)[1] == f"chaos audit train.py {options} -- --name 'a b'"
+
+
+class Failing(Opened):
+    """A job that ends before its `fit()` returns."""
+
+    def history(self, plan: Plan) -> History:
+        return History([e for e in super().history(plan) if not isinstance(e.what, FitReturned)])
+
+
+def test_of_a_job_that_fails_by_itself_the_last_lines_of_its_log_are_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backends = Backends(on_ray=None)
+    monkeypatch.setattr(backends, "open", lambda *_: Failing())
+
+    done = audit(tmp_path, backends, monkeypatch)
+
+    assert done.code == 3
+    assert re.search(r"fails without any fault: .*\n  \| said something\n$", done.err)
+
+
+def test_a_file_that_cannot_be_written_is_found_before_the_first_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backends = Backends(on_ray=None)
+    (tmp_path / "a.json").mkdir()
+
+    done = audit(tmp_path, backends, monkeypatch, "--output", "a.json")
+
+    assert (done.code, backends.opened) == (3, [])
+    assert "a.json: cannot write there: Is a directory" in done.err
 
 
 def test_a_question_of_crashes_takes_no_node(

@@ -93,6 +93,10 @@ def test_the_form_is_the_one_asked_for_or_that_of_the_file(tmp_path: Path) -> No
     assert Document.asked("junit", tmp_path / "x", "junit").output == tmp_path / "x"
     assert Document.asked("text", None, "text").form is None
     assert Document.asked("json", None, "json").takes_stdout
+    assert not (tmp_path / "a" / "x.xml").exists()  # that it can be written was tried
+    (tmp_path / "kept.xml").write_text("as it was")
+    Document.asked(None, tmp_path / "kept.xml", "junit")
+    assert (tmp_path / "kept.xml").read_text() == "as it was"
     for form, file in ((None, "x.pdf"), ("html", "x.html")):
         with pytest.raises(UsageError):
             Document.asked(form, tmp_path / file, "json")  # type: ignore[arg-type]

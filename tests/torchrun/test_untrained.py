@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.job_failure import why_the_job_failed
+from chaos.job_failure import last_lines, why_the_job_failed
 from chaos.model.causes import causes
 from chaos.model.event import FitRaised, FitReturned
 from chaos.report.outcome import FinishedRun
@@ -12,6 +12,7 @@ from chaos.run.clock import SystemClock
 from chaos.run.directory import create
 from chaos.run.journal import driver_journal, read_history
 from chaos.runner import judged
+from chaos.words import shortened
 from tests.torchrun.conftest import JOBS, plan_of
 
 
@@ -110,3 +111,55 @@ def test_the_reason_is_the_worker_that_failed_and_not_one_that_torchrun_ended() 
     assert causes({0: "ended by SIGTERM"}) == {0: "ended by SIGTERM"}
     assert causes({0: gone, 1: "ended by SIGTERM"}) == {0: gone}
     assert causes({1: "ended by SIGTERM", 0: "ended by SIGKILL"}) == {0: "ended by SIGKILL"}
+
+
+TRACEBACK = """
+[rank1]: Traceback (most recent call last):
+[rank1]:   File "/site/chaos/launch/torchrun/worker.py", line 41, in main
+[rank1]:     runpy.run_path(script, run_name="__main__")
+[rank1]:   File "<frozen runpy>", line 88, in _run_code
+[rank1]:   File "/job/train.py", line 4, in <module>
+[rank1]:     raise KeyError("scale")
+[rank1]: \x1b[31mKeyError\x1b[0m: 'scale'
+"""
+
+
+def test_the_last_lines_of_a_log_have_no_colours_and_no_frames_of_chaos() -> None:
+    assert last_lines("first\n" + TRACEBACK) == (
+        "first",
+        "[rank1]: Traceback (most recent call last):",
+        '[rank1]:   File "/job/train.py", line 4, in <module>',
+        '[rank1]:     raise KeyError("scale")',
+        "[rank1]: KeyError: 'scale'",
+    )
+    assert last_lines("".join(f"line {n}\n" for n in range(30))) == tuple(
+        f"line {n}" for n in range(20, 30)
+    )
+
+
+@pytest.mark.parametrize("name", ["driver.log", "zygote.log"])
+def test_a_job_that_fails_by_itself_is_quoted_from_the_log_that_has_words(
+    tmp_path: Path, name: str
+) -> None:
+    run = failed(tmp_path, "KeyError: \x1b[1m'scale'\x1b[0m")
+    (tmp_path / "driver.log").write_text("")
+    (tmp_path / name).write_text("reads its config\nKeyError: 'scale'\n")
+
+    error = why_the_job_failed(run.plan, run, log=tmp_path / "driver.log")
+
+    assert error.said == ("reads its config", "KeyError: 'scale'")
+    assert error.problem.endswith("fails without any fault: a worker ended: KeyError: 'scale'")
+    assert str(tmp_path / name) in error.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "most", "short"),
+    [
+        ("few words", 20, "few words"),
+        ("a text that is cut between words", 20, "a text that is cut …"),
+        ("x" * 30, 20, "x" * 18 + " …"),
+    ],
+)
+def test_words_of_others_are_cut_between_words(text: str, most: int, short: str) -> None:
+    assert shortened(text, most) == short
+    assert len(short) <= most

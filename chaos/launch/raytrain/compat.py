@@ -11,6 +11,8 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from chaos.words import shortened
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
@@ -314,7 +316,7 @@ def failures_by_rank(error: Any) -> dict[int, str]:  # a TrainingFailedError
 
 def _last_line(error: BaseException) -> str:
     lines = [line for line in str(error).splitlines() if line.strip()]
-    return lines[-1].strip()[:300] if lines else ""
+    return shortened(lines[-1].strip()) if lines else ""
 
 
 def trainer_class() -> Any:  # the base of all trainers
