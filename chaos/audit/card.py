@@ -395,10 +395,10 @@ def _blind(card: Card) -> Iterator[str]:
     if card.repetition.hides_much and not card.has_tolerance:
         part = card.repetition.hidden_part
         by = "" if part is None else f" by less than {100 * part:.2g} %"
-        yield (
-            "the job does not repeat itself without a fault, so that a defect that moves a "
-            f"loss{by} is not seen"
-        )
+        what = f"a defect that moves a loss{by} is not seen"
+        if part is not None and part > 1:
+            what = "losses cannot be compared"
+        yield f"the job does not repeat itself without a fault, so that {what}"
     if card.hashes_apart is not None:
         yield (
             f"with another hash seed the job trains on other data ({card.hashes_apart}), and all "

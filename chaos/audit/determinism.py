@@ -56,6 +56,8 @@ class Repetition(Record):
     def _band(self) -> str:
         if self.hidden_part is None:
             return ""
+        if self.hidden_part > 1:
+            return "; five clean runs differ so much that losses cannot be compared"
         return (
             "; judged by the band of five clean runs, in which a defect that moves a loss by less "
             f"than {100 * self.hidden_part:.2g} % is not seen"

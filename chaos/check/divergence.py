@@ -96,10 +96,11 @@ def no_control(analysis: RunAnalysis, comparison: NumberComparison) -> str | Non
         )
     bands = analysis.allowance.bands
     if bands is not None and bands.hides[0] > HIDDEN_MAX and comparison.first is not None:
-        at = comparison.first
+        at, usual = comparison.first, bands.hides[0]
+        far = f"up to {100 * usual:.2g} % apart" if usual <= 1 else "too far apart to be compared"
         return (
             f"epoch {at.epoch} has {difference(at)}, and between {bands.runs} clean runs losses "
-            f"lie up to {100 * bands.hides[0]:.2g} % apart: so few runs do not show how far one "
+            f"lie {far}: so few runs do not show how far one "
             "more may lie; seed the job, or state `expect.loss_tolerance`"
         )
     if control.compared == 0 and comparison.losses.first is not None:

@@ -158,6 +158,8 @@ def _summary(
         but += (
             f"; a defect that moves a loss by less than {usual:.2g} of it "
             f"(at most {most:.2g}) would not be seen"
+            if not usual > 1
+            else "; clean runs differ so much that losses cannot be compared"
         )
         if hidden := _hidden_of(analysis, comparison):
             but += f", nor one that moves {', '.join(hidden)}"

@@ -524,6 +524,18 @@ def test_a_band_that_hides_more_than_a_few_percent_is_no_pass(
     assert passing(card).model_copy(update=update).exit_code == code
 
 
+def test_above_a_hundred_percent_a_band_is_no_number(card: Card) -> None:
+    noisy = card.repetition.model_copy(update={**NOISY, "hidden_part": 280.0})
+
+    less = passing(card).model_copy(update={"repetition": noisy})
+
+    assert str(noisy).endswith("; five clean runs differ so much that losses cannot be compared")
+    assert less.reasons == (
+        "the job does not repeat itself without a fault, so that losses cannot be compared",
+    )
+    assert "e+0" not in printed(less)
+
+
 def test_a_group_in_which_every_restart_began_anew_is_no_pass(card: Card) -> None:
     good = passing(card)
     lost = Covered(group="node lost", tried=1, chosen=1, places=4, why_none=None, resumes=True)

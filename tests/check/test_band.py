@@ -84,6 +84,14 @@ def test_the_summary_says_how_large_a_defect_the_band_would_hide() -> None:
     assert 1e-3 < hidden[0] < hidden[1]
 
 
+def test_where_clean_runs_differ_by_more_than_a_loss_nothing_is_said_of_percent() -> None:
+    baseline = clean(5, part=0.9)
+    right = trajectory(verdict(noisy(STORY.history(), 99, part=0.01), baseline, band="relaxed"))
+
+    assert "clean runs differ so much that losses cannot be compared" in right.summary
+    assert "would not be seen" not in right.summary
+
+
 def test_the_summary_says_how_far_each_metric_could_be_off() -> None:
     def varied(history: History, seed: int) -> History:
         draws = random.Random(seed)
