@@ -32,6 +32,7 @@ from chaos.audit.places import STEP_PLACES_MAX, kill_map
 from chaos.audit.plans import on_ray, plan_of
 from chaos.audit.queue import Queue, Run, in_order
 from chaos.audit.repro import Confirm, confirmation
+from chaos.audit.retries import Retries
 from chaos.audit.run_row import Defect, RunRow, run_rows
 from chaos.audit.write_card import CardWriter
 from chaos.errors import UsageError
@@ -126,32 +127,37 @@ class Audit:
         """
         start = self.clock.now_ns()
         clean_runs = CleanRuns(self.backend, self.folder, self.clock, self.show)
-        clean = clean_runs.run(self.plan, follows_script=self.follows_script)
-        clean, retries = begun_again(clean, clean_runs, seed=self.choice.seed, asked=self.retries)
-        if self.ray is not None:
-            clean = clean_runs.on(self.ray, clean, on_ray(clean.plan))
-        if self.spread is not None:
-            _refuse_elsewhere(clean)
+        clean, retries = self._without_faults(clean_runs)
         self._looks = Looks(clean, clean_runs)
         queue = self._queue(clean)
         with ExitStack() as stack:
             backends = self._backends(stack, clean, queue, partial(clean_runs.check, clean))
             spent_s = seconds_since(start, self.clock)
             minimum = Minimum(queue.needed, spent_s, each_s=clean.work_s, lanes=len(backends))
+            fits = minimum.fits(self.budget)
+            queue.begin(with_telling=not fits)
             notes = (*clean.notes, *minimum.notes(self.budget, self.command))
             clean = replace(clean, notes=notes)
             self.tell(clean.notes)
             writer = CardWriter(clean, queue, self.folder, self.choice.seed, self.command, retries)
             ended: Ended = "interrupted"
             try:
-                ended = self._inject_all(
-                    clean, queue, start, backends, fits=minimum.fits(self.budget)
-                )
+                ended = self._inject_all(clean, queue, start, backends, fits=fits)
             finally:
                 card = self._card(writer, queue, start, ended)
         return self._confirmed(card, writer, clean)
 
     # -- inside ----------------------------------------------------------------------------
+
+    def _without_faults(self, means: CleanRuns) -> tuple[Clean, Retries]:
+        """Return the clean runs, and what one fault under the job's own retries has shown."""
+        clean = means.run(self.plan, follows_script=self.follows_script)
+        clean, retries = begun_again(clean, means, seed=self.choice.seed, asked=self.retries)
+        if self.ray is not None:
+            clean = means.on(self.ray, clean, on_ray(clean.plan))
+        if self.spread is not None:
+            _refuse_elsewhere(clean)
+        return clean, retries
 
     def _queue(self, clean: Clean) -> Queue:
         # If reports come by the clock, and steps differ as well, no two runs share a place.
@@ -219,6 +225,7 @@ class Audit:
                 is_spent = self.budget.is_spent(
                     seconds=seconds_since(start, self.clock),
                     runs=0 if queue.has_doubt else queue.taken,
+                    begun=queue.taken,
                     for_minimum=fits and queue.is_due,
                 )
                 if is_spent and not queue.is_waiting:

@@ -19,6 +19,9 @@ from chaos.words import plural
 # the answer would depend on how busy the machine is. So the minimum may take this many times the
 # limit. If it needs more, the limit stands, and the answer is inconclusive.
 MINIMUM_TIMES = 5
+# However much of the time the clean runs took, so many places are tried: one kill shows the defect
+# that every restart has, and an audit without any shows nothing.
+AT_LEAST = 2
 # A run with a fault is longer than one without: it recomputes lost steps, and starts again.
 FAULT_TIMES = 1.5
 
@@ -37,10 +40,12 @@ class Budget:
         """The most that the minimum may take."""
         return math.inf if self.seconds is None else MINIMUM_TIMES * self.seconds
 
-    def is_spent(self, *, seconds: float, runs: int, for_minimum: bool) -> bool:
-        """Return whether no further run may begin."""
+    def is_spent(self, *, seconds: float, runs: int, begun: int, for_minimum: bool) -> bool:
+        """Return whether no further run may begin; `begun`: the places so far."""
         if self.runs is not None and runs >= self.runs:
             return True
+        if begun < AT_LEAST:
+            return False
         limit = self.longest_s if for_minimum else self.seconds
         return limit is not None and seconds >= limit
 
@@ -188,6 +193,8 @@ class Minimum:
             )
         if budget.seconds is not None and not self.fits(budget):
             enough = 10 * math.ceil(self.total_s / MINIMUM_TIMES / 10)
+            if budget.runs is not None and budget.runs < self.runs:
+                command = without_option(command, "--max-runs")
             yield warning(
                 f"an answer needs {plural(self.runs, 'run')} with a fault, some "
                 f"{self.total_s:.0f} s in all, and {MINIMUM_TIMES} times the time limit are "
@@ -199,6 +206,11 @@ class Minimum:
 
 def with_time_limit(command: str, seconds: int) -> str:
     """Return the command line of an audit with another time limit."""
-    ours, dashes, words = command.partition(" -- ")
-    ours = re.sub(r" --time-limit[= ]\S+", "", ours)
+    ours, dashes, words = without_option(command, "--time-limit").partition(" -- ")
     return f"{ours} --time-limit {seconds}s{dashes}{words}"
+
+
+def without_option(command: str, option: str) -> str:
+    """Return a command line without an option of chaos's own, and its value."""
+    ours, dashes, words = command.partition(" -- ")
+    return re.sub(rf" {option}[= ]\S+", "", ours) + dashes + words

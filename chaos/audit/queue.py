@@ -135,6 +135,9 @@ def in_rounds(queues: Iterable[Iterable[FaultPlace]]) -> Iterator[FaultPlace]:
     return (place for place in chain.from_iterable(turns) if place is not None)
 
 
+# A worker that is killed within an epoch shows whether its restart goes on; one that is killed as
+# it saves, whether it can.
+TELLING: tuple[Group, ...] = ("mid-epoch", "inside a save")
 # The tries of a group until a restart in it has resumed from a checkpoint.
 TRIES = 3
 # The places among which those that share a run are looked for: many enough for the longest chain.
@@ -234,6 +237,11 @@ class Queue:
     def is_waiting(self) -> bool:
         """Whether a run under way may show that there are more places to try."""
         return self.taken > self._over.total() or bool(self._repeated)
+
+    def begin(self, *, with_telling: bool) -> None:
+        """Put in front the places that show most, if there may be no time for others."""
+        if with_telling:
+            self._needed.sort(key=lambda place: place.group not in TELLING)
 
     def take(self, most: int | None = None) -> Run:
         """Return the number of the next run, from 0, and its places: at most so many.

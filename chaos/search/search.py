@@ -256,7 +256,9 @@ class Search:
         """Run a plan, unless it was run before."""
         if ops not in self._rows:
             spent_s = seconds_since(self._start, self.clock)
-            if self.budget.is_spent(seconds=spent_s, runs=self._runs, for_minimum=False):
+            if self.budget.is_spent(
+                seconds=spent_s, runs=self._runs, begun=self._runs, for_minimum=False
+            ):
                 raise _StopError
             try:
                 self._rows[ops] = self._execute(ops)

@@ -254,6 +254,18 @@ def test_where_what_an_answer_needs_is_too_dear_it_is_said_before_any_fault(
     assert "--time-limit 20s ended the audit" in card.sentence
 
 
+def test_where_the_clean_runs_took_all_the_time_the_most_telling_places_are_tried(
+    tmp_path: Path,
+) -> None:
+    audit = audit_of(tmp_path, FakeBackend(defect=loses_momentum), budget=Budget(seconds=1))
+    audit.clock = Ticking(tick_ns=1_000_000_000)
+
+    card = audit.run()
+
+    assert {run.group for run in card.runs} == {"mid-epoch", "inside a save"}
+    assert card.word == "fail"
+
+
 def test_a_finding_stands_however_little_was_tried(tmp_path: Path) -> None:
     backend = FakeBackend(defect=loses_momentum)
 

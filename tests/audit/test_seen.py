@@ -1,6 +1,7 @@
 """What a clean run shows that a fault could change."""
 
 from collections.abc import Mapping
+from functools import partial
 
 import pytest
 
@@ -54,16 +55,24 @@ def test_a_metric_that_is_never_the_same_twice_is_not_compared() -> None:
 
 
 def test_the_minimum_may_take_five_times_the_limit_and_what_follows_does_not() -> None:
-    budget = Budget(seconds=60)
+    is_spent = partial(Budget(seconds=60).is_spent, runs=3, begun=3)
 
-    assert not budget.is_spent(seconds=299, runs=3, for_minimum=True)
-    assert budget.is_spent(seconds=300, runs=3, for_minimum=True)
-    assert budget.is_spent(seconds=60, runs=3, for_minimum=False)
+    assert not is_spent(seconds=299, for_minimum=True)
+    assert is_spent(seconds=300, for_minimum=True)
+    assert is_spent(seconds=60, for_minimum=False)
 
 
 def test_a_number_of_runs_bounds_the_minimum_as_well() -> None:
-    assert Budget(runs=4).is_spent(seconds=0, runs=4, for_minimum=True)
-    assert not Budget(runs=4).is_spent(seconds=9e9, runs=3, for_minimum=False)
+    assert Budget(runs=4).is_spent(seconds=0, runs=4, begun=4, for_minimum=True)
+    assert not Budget(runs=4).is_spent(seconds=9e9, runs=3, begun=3, for_minimum=False)
+
+
+def test_two_places_are_tried_however_long_the_clean_runs_took() -> None:
+    budget = Budget(seconds=60, runs=9)
+
+    assert not budget.is_spent(seconds=600, runs=1, begun=1, for_minimum=False)
+    assert budget.is_spent(seconds=600, runs=2, begun=2, for_minimum=False)
+    assert Budget(seconds=60, runs=1).is_spent(seconds=9, runs=1, begun=1, for_minimum=False)
 
 
 def test_what_is_too_dear_is_said_with_the_command_that_is_not() -> None:
@@ -76,6 +85,18 @@ def test_what_is_too_dear_is_said_with_the_command_that_is_not() -> None:
     assert "`chaos audit a.py --no-confirm --time-limit 170s -- --budget 9`" in note.text
     assert minimum.fits(Budget(seconds=170))
     assert not [*minimum.notes(Budget(seconds=170), command)]
+
+
+def test_a_command_that_can_pass_has_no_number_of_runs_that_cannot() -> None:
+    minimum = Minimum(runs=15, spent_s=100, each_s=60, lanes=2)
+    command = "chaos audit a.py --max-runs 6 --time-limit 60s -- --max-runs 9"
+
+    few, limit = minimum.notes(Budget(seconds=60, runs=6), command)
+    [enough] = minimum.notes(Budget(seconds=60, runs=15), command)
+
+    assert "--max-runs 6 is fewer" in few.text
+    assert "`chaos audit a.py --time-limit 170s -- --max-runs 9`" in limit.text
+    assert "`chaos audit a.py --max-runs 6 --time-limit 170s -- --max-runs 9`" in enough.text
 
 
 def test_a_command_without_a_limit_is_given_one() -> None:
