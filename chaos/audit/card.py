@@ -172,6 +172,13 @@ class Card(Record):
         return sum(run.landed for run in self.runs), sum(len(run.ops) for run in self.runs)
 
     @property
+    def keeps_nothing(self) -> bool:
+        """Whether all that the job saved was seen to be gone where it restarted."""
+        job, seen = self.job, [run.keeps for run in self.runs if run.keeps is not None]
+        is_rays = bool(job.saved) and not job.facts.lacks_part("reports")
+        return bool(seen) and not any(seen) and not is_rays
+
+    @property
     def is_partial(self) -> bool:
         """Whether places of the job were not tried."""
         return any(row.tried < row.places for row in self.covered)
@@ -212,7 +219,8 @@ class Card(Record):
         steps = f"{plural(job.steps, 'step')} per rank" if job.steps else "no step seen"
         ranks = plural(job.workers, "rank")
         passes = f"{plural(job.epochs, 'epoch')}{of}" if job.epochs else "1 pass"
-        return f"{ranks}, {passes}, {steps}, {plural(job.saved, 'checkpoint')}"
+        saved = "no checkpoint kept" if self.keeps_nothing else plural(job.saved, "checkpoint")
+        return f"{ranks}, {passes}, {steps}, {saved}"
 
     @property
     def launched_by(self) -> str:
@@ -345,12 +353,7 @@ def _of_places(card: Card, runs: Sequence[RunRow]) -> str:
 def _restarts(card: Card) -> Iterator[str]:
     """Yield a reason for each kind of restart that was due and missing."""
     if card.resumed == 0:
-        if card.job.saved == 0 and not card.job.keeps_files:
-            yield "the job saves no checkpoint, so every restart began anew"
-        elif any(row.resumes and row.chosen for row in card.covered):
-            yield "no restart went on from a checkpoint"
-        else:
-            yield "no restart had a checkpoint to go on from"
+        yield _no_resume(card)
     if card.repetition.is_by_steps and 0 < card.resumed_right < RESUMES_MIN:
         does = card.job.facts.words.does
         yield (
@@ -373,6 +376,19 @@ def _restarts(card: Card) -> Iterator[str]:
         yield f"no restart went on from a checkpoint in: {_named(scratch)}"
     if card.resumed and card.missing_parts:
         yield f"no restart went on from {' or '.join(card.missing_parts)} checkpoint"
+
+
+def _no_resume(card: Card) -> str:
+    if card.job.saved == 0 and not card.job.keeps_files:
+        return "the job saves no checkpoint, so every restart began anew"
+    if card.keeps_nothing:
+        return (
+            "the job keeps no checkpoint: what it saves was gone at every restart, each of which "
+            "began anew"
+        )
+    if any(row.resumes and row.chosen for row in card.covered):
+        return "no restart went on from a checkpoint"
+    return "no restart had a checkpoint to go on from"
 
 
 def _left_out(card: Card) -> Iterator[str]:

@@ -8,7 +8,8 @@ from chaos.audit.determinism import Repetition
 from chaos.audit.group import GROUPS, needs, needs_nodes
 from chaos.audit.job_profile import JobProfile
 from chaos.check.ending import ending
-from chaos.model.event import FitCalled, WroteOutside
+from chaos.check.files import is_below
+from chaos.model.event import FileRenamed, FitCalled, WroteOutside
 from chaos.model.history import History
 from chaos.model.launcher import FACTS, launcher_named
 from chaos.model.plan import Plan
@@ -190,7 +191,10 @@ def in_passing(history: History) -> list[Note]:
     late = ending(history).after_fit
     found = [] if late is None else [note(late)]
     wrote = [event for _, event in history.of(WroteOutside) if event.how != "refused"]
-    own, kept = [w.path for w in wrote if w.removed], [w.path for w in wrote if not w.removed]
+    # A name that a file had until it was whole is not one that the job saves.
+    moved = {event.path for _, event in history.of(FileRenamed)}
+    own = [w.path for w in wrote if w.removed and not any(is_below(w.path, at) for at in moved)]
+    kept = [w.path for w in wrote if not w.removed]
     called = next((call.trainer for _, call in history.of(FitCalled)), None)
     if own and FACTS[launcher_named(called)].lacks_part("reports"):
         text = (

@@ -100,6 +100,8 @@ class RunRow(Record):
     within: bool | None = None
     #: it is of all places of a run at once, of which none is wrong alone
     is_combined: bool = False
+    #: whether a later attempt found a file that the job had saved; None if none was saved before
+    keeps: bool | None = None
 
     @property
     def place(self) -> FaultPlace:
@@ -205,6 +207,7 @@ def run_row(number: int, place: FaultPlace, run: FinishedRun) -> RunRow:
         faults=faults(run.analysis),
         sentences=tuple(defects.values()),
         within=_within(run),
+        keeps=_keeps(run),
         evidence=tuple(
             r.check for r in verdict.results if r.evidence and r.status != "inconclusive"
         ),
@@ -228,6 +231,16 @@ def _within(run: FinishedRun) -> bool | None:
     resumed = (r for r in run.analysis.restarts if is_resumed(run.analysis, r))
     steps = {(restart.attempt.place or START).step > 0 for restart in resumed}
     return steps.pop() if len(steps) == 1 else None
+
+
+def _keeps(run: FinishedRun) -> bool | None:
+    """Return whether a later attempt found what the job had saved; None without an attempt such."""
+    files, found = run.analysis.run.files, list[bool]()
+    for restart in run.analysis.restarts:
+        began = min((start.number for start in restart.attempt.starts.values()), default=0)
+        if restart.attempt.index in files.seen and any(files.published(before=began)):
+            found.append(any(file.state == "there" for file in files.found(restart.attempt.index)))
+    return any(found) if found else None
 
 
 def _loads(history: History) -> tuple[int, ...]:

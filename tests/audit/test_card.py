@@ -524,6 +524,23 @@ def test_a_band_that_hides_more_than_a_few_percent_is_no_pass(
     assert passing(card).model_copy(update=update).exit_code == code
 
 
+def test_a_job_whose_saves_are_gone_at_every_restart_keeps_no_checkpoint(card: Card) -> None:
+    gone, there, before = (
+        anew(number).model_copy(update={"keeps": keeps})
+        for number, keeps in enumerate((False, True, None))
+    )
+    own = {"launcher": "torchrun", "keeps_files": True}
+
+    none = passing(card, gone, before, **own)
+
+    assert none.exit_code == 2
+    assert none.reasons[0].startswith("the job keeps no checkpoint: what it saves was gone at ev")
+    assert none.size.endswith(", no checkpoint kept")
+    for other in (passing(card, gone, there, **own), passing(card, before, **own)):
+        assert "no restart went on from a checkpoint" in other.reasons[0]
+    assert "keeps no checkpoint" not in passing(card, gone).sentence  # Ray keeps them
+
+
 def test_above_a_hundred_percent_a_band_is_no_number(card: Card) -> None:
     noisy = card.repetition.model_copy(update={**NOISY, "hidden_part": 280.0})
 

@@ -10,12 +10,14 @@ import pytest
 from chaos.audit.audit import Choice
 from chaos.audit.budget import Budget
 from chaos.audit.card import Card
+from chaos.audit.notes import in_passing
 from chaos.errors import JobError
 from chaos.model import event as ev
 from chaos.model.history import Entry, History
 from chaos.model.plan import Plan
 from tests.audit.backend import FakeBackend, audit_of
-from tests.check.tamper import changed
+from tests.check.parts import KILLED
+from tests.check.tamper import changed, told
 
 FEW = Choice(limit=20)
 HASHES = 100  # the number of a start with another hash seed; the others count from 1
@@ -148,6 +150,19 @@ def test_a_script_that_can_be_started_only_once_is_audited_and_told_so(tmp_path:
     assert "FileExistsError: out" in said(card)
     assert card.repetition.is_deterministic
     assert card.exit_code == 0
+
+
+def test_a_name_that_a_file_had_until_it_was_whole_is_not_what_the_job_saves() -> None:
+    place: dict[str, Any] = {"attempt": 0, "rank": 0, "epoch": 0, "step": 6}
+    wrote = [
+        ev.WroteOutside(path=f"/d/last.{end}", how="created", removed=True, after_fit=False)
+        for end in ("pt", "tmp")
+    ]
+    renamed = ev.FileRenamed(**place, path="/d/last.tmp", to="/d/last.pt")
+
+    [found] = in_passing(told(KILLED.baseline(), renamed, *wrote))
+
+    assert "the job saves by absolute paths: /d/last.pt. What" in found.text
 
 
 CACHE = ev.WroteOutside(path="/d/cache.npy", how="created", removed=False, after_fit=False)
