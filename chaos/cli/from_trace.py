@@ -19,11 +19,13 @@ from chaos.model.scenario import FailureBudget, Limits
 from chaos.preflight.calibration import plan_without_faults
 from chaos.preflight.compression import LOSSES, FollowedNodes, JobPace, TraceWalk, follow_nodes
 from chaos.preflight.load import step_s
+from chaos.preflight.market import TraceReading
 from chaos.preflight.trace import Trace
 from chaos.preflight.trace_files import read_trace
 from chaos.report.screen import screen
 from chaos.run.clock import SystemClock
 from chaos.scenario_file.text import scenario_text
+from chaos.words import plural
 
 # Added to a run's time limit for each fault: a start on Ray takes this long on a slow machine.
 OP_S = 30.0
@@ -46,6 +48,17 @@ StepTime = Annotated[
 ]
 
 
+TraceNodes = Annotated[
+    TraceReading,
+    typer.Option(
+        "--trace-nodes",
+        help="How the trace's nodes are read. pool: some of them are followed, there or not, and "
+        "the job waits for its own. market: the job holds as many as it wants of those that are "
+        "up, and others replace one it loses.",
+    ),
+]
+
+
 def from_trace(  # noqa: PLR0913 - one parameter per option
     trace: TraceFile,
     subject: Subject,
@@ -54,6 +67,7 @@ def from_trace(  # noqa: PLR0913 - one parameter per option
     scale: Scale = None,
     seed: Seed = 0,
     spares: Spares = 1,
+    trace_nodes: TraceNodes = "pool",
     own_step_s: StepTime = None,
     reports: Reports = REPORTS,
 ) -> None:
@@ -70,7 +84,8 @@ def from_trace(  # noqa: PLR0913 - one parameter per option
         raise UsageError(f"--step-s must be above 0, got {own_step_s:g}")
     plan, pace = _paced(subject, arguments or (), reports, console, own_step_s)
     factor = scale or default_scale(read, pace)
-    start = follow_nodes(read, pool=pace.workers + spares, least=pace.workers, seed=seed)
+    pool = pace.workers + spares
+    start = follow_nodes(read, pool=pool, least=pace.workers, seed=seed, read=trace_nodes)
     walk = TraceWalk(pace, seed)
     walk.walk(start, scale=factor)
     if not walk.ops:
@@ -81,6 +96,7 @@ def from_trace(  # noqa: PLR0913 - one parameter per option
         )
     replayed = _replayed(plan, walk, start, title=f"{trace.name} in fast motion, seed {seed}")
     words = _comment(read, walk, scale=factor, since_s=start.since_s)
+    words.insert(1, _read(read, pool, trace_nodes))
     waits = {} if walk.waited_s < 1 else {"recovery_s": {"max": round(120 + walk.waited_s)}}
     write_document(scenario_text(replayed, folder=Path.cwd(), comment=words, expect=waits))
 
@@ -123,6 +139,13 @@ def _replayed(plan: Plan, walk: TraceWalk, start: FollowedNodes, *, title: str) 
             "limits": plan.limits.model_copy(update={"run_s": run_s}),
         }
     )
+
+
+def _read(trace: Trace, pool: int, how: TraceReading) -> str:
+    """Return how the nodes of the trace are read as the job's."""
+    most, held = plural(trace.peak, "node"), "that are up, and others replace one it loses"
+    of = f"up to {pool} of those {held}" if how == "market" else f"{pool} of them, there or not"
+    return f"The trace has {most} at most; the job holds {of} (--trace-nodes {how})."
 
 
 def _comment(trace: Trace, walk: TraceWalk, *, scale: float, since_s: float) -> list[str]:

@@ -32,7 +32,7 @@ from chaos.preflight.load import (
     question_of_runs,
     with_costs_of,
 )
-from chaos.preflight.market import MARKETS
+from chaos.preflight.market import MARKETS, TraceReading
 from chaos.preflight.question import Question, changed
 from chaos.preflight.render import render_summary, show_answer
 from chaos.preflight.rules import RULES, refuse_unknown
@@ -66,6 +66,17 @@ TraceFile = Annotated[
 ]
 ReplayIt = Annotated[
     bool, _given("--replay-trace", help="Repeat the trace instead of fitting it."), Needs("trace")
+]
+TraceNodes = Annotated[
+    TraceReading | None,
+    _given(
+        "--trace-nodes",
+        help="How the trace's nodes are read. pool: it is a cluster like yours, of another size; "
+        "as large a share of your nodes is up as of its own. market: it is what could be had; you "
+        "hold as many as you want of those that are up, and the others replace one you lose. "
+        "Default: both; where the answers differ, cannot tell.",
+    ),
+    Needs("trace"),
 ]
 AdvisorRow = Annotated[
     str | None,
@@ -150,6 +161,7 @@ def preflight(  # noqa: PLR0913 - one parameter per option
     market: MarketName = None,
     trace: TraceFile = None,
     replay: ReplayIt = False,
+    trace_nodes: TraceNodes = None,
     advisor: AdvisorRow = None,
     costs: CostsFrom = None,
     calibrate: Calibrate = False,
@@ -185,7 +197,7 @@ def preflight(  # noqa: PLR0913 - one parameter per option
     if subject is None:
         raise UsageError("no job is given", "Such as `chaos preflight big.preflight.yaml`.")
     refuse_unknown(ignore or ())
-    choice = MarketChoice(market, trace, replay, advisor)
+    choice = MarketChoice(market, trace, replay, trace_nodes, advisor)
     count = validation_runs or VALIDATION_RUNS[backend]
     settings = RunSettings(reports, console, backend, count, scale=scale, seed=seed, losses=losses)
     analyses = _calibrated(settings, subject, arguments or ()) if calibrate or validate else ()

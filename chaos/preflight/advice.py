@@ -57,6 +57,12 @@ class Advice:
         return self.chance.low > _SHORT or (self.goodput.low > _SHORT and self.chance.high >= 0)
 
     @property
+    def is_sure(self) -> bool:
+        """Whether it surely makes any difference."""
+        gains = (self.chance, self.goodput, self.cost)
+        return any(gain is not None and gain.excludes_zero for gain in gains)
+
+    @property
     def is_dearer(self) -> bool:
         """Whether the training costs more with it."""
         return self.cost is not None and self.cost.value > _DEARER
@@ -235,7 +241,7 @@ def _levers(question: Question) -> Iterator[tuple[str, dict[str, Any]]]:
         if now_s or name == "restart":
             halved = {f"costs.{part}": getattr(costs, part) * LEVER for part in parts}
             yield f"half the {name} ({in_s(now_s)} → {in_s(now_s * LEVER)})", halved
-    if question.market.away_h:
+    if question.market.away_h and not question.market.is_shared:
         text = f"replacements in half the time ({question.market.away_h * 60:.0f} min now)"
         yield text, {"market.away_h": question.market.away_h * LEVER}
 

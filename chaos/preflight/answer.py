@@ -7,17 +7,20 @@ from typing import Any
 
 import numpy as np
 
+from chaos.errors import UsageError
 from chaos.preflight.advice import Counsel, counsel, improved
 from chaos.preflight.capacity import Availability, availability
 from chaos.preflight.forecast import Effort, Forecast, Outcomes, forecast
 from chaos.preflight.intervals import Curve, interval_curve
-from chaos.preflight.market import loss_interval_s
+from chaos.preflight.market import TraceReading, loss_interval_s
+from chaos.preflight.needed import would_take
 from chaos.preflight.question import Question, changed, value_at
 from chaos.preflight.rules import findings, refuse_unknown
 from chaos.preflight.rules.rule import Predictions, RuleFinding
 from chaos.preflight.saving import NoticeCell, notice_sweep
 from chaos.preflight.validation import Validation
 from chaos.preflight.verdict import EXIT, Word, doubt, reaches, verdict
+from chaos.words import plural
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,8 @@ class Answer:
     changes: dict[str, Any] = field(default_factory=dict)
     #: the forecast of the question with the changes
     after: Forecast | None = None
+    #: of a no-go, in a sentence: the things of which each alone would make it a go
+    would_take: str = ""
     counsel: Counsel | None = None
     curve: Curve | None = None
     grace: tuple[NoticeCell, ...] = ()
@@ -44,6 +49,13 @@ class Answer:
     finish_bins: tuple[tuple[float, float, int], ...] = ()
     notes: tuple[str, ...] = ()
     validation: tuple[Validation, ...] = ()
+    #: the answers by each way to read the nodes of a trace, where none was chosen
+    readings: tuple["Answer", ...] = ()
+
+    @property
+    def depends(self) -> bool:
+        """Whether the answer depends on how a trace is read: then only `readings` have figures."""
+        return bool(self.readings) and self.forecast is None and self.question.costs is not None
 
     @property
     def exit_code(self) -> int:
@@ -76,12 +88,26 @@ class Answer:
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain values; units are in the names."""
-        plain = asdict(self)
+        plain = asdict(replace(self, readings=()))
+        plain["readings"] = [one.as_read() for one in self.readings]
         plain["question"] = self.question.model_dump(mode="json")
         plain["exit_code"] = self.exit_code
         plain["validation"] = [held.to_json() for held in self.validation]
         finite: dict[str, Any] = _finite(plain)
         return finite
+
+    def as_read(self) -> dict[str, Any]:
+        """Return what is shown of an answer by one reading beside the other, as plain values."""
+        nodes = self.question.market.trace_nodes
+        after = self.after and asdict(self.after)
+        return {
+            "trace_nodes": nodes and nodes.read,
+            "word": self.word,
+            "why": self.why,
+            "forecast": self.forecast and asdict(self.forecast),
+            "changes": self.changes,
+            "after": after,
+        }
 
 
 def _finite(value: Any) -> Any:  # noqa: ANN401 (plain values, nested)
@@ -108,18 +134,97 @@ def answer(
     `tell` is called with the name of each stage.
     """
     refuse_unknown(ignore)
-    ignored = tuple(sorted(ignore))
-    if question.costs is not None:
-        found = _answered(question, effort, ignored, tell)
-        return replace(found, notes=(*notes, *found.notes))
-    why = "what a step, a save and a restart cost here is not known: calibrate, or give costs"
-    rules = findings(question, ignore=ignored)
-    return Answer(question, effort, "cannot tell", why, rules, ignored=ignored, notes=tuple(notes))
+    ways, ignored = ways_to_read(question), tuple(sorted(ignore))
+    each = tuple(_answered(asked, effort, ignored, tell) for asked in ways)
+    found = each[0] if len(each) == 1 else of_both(question, each, effort)
+    seen = found.forecast if found.after is None else found.after
+    if found.word == "no-go" and seen is not None:
+        tell("asking what it would take")
+        found = replace(found, would_take=would_take(found.question, found.changes, seen, effort))
+    return replace(found, notes=(*notes, *found.notes))
+
+
+def ways_to_read(question: Question) -> tuple[Question, ...]:
+    """Return the question by each way to read the nodes of its trace: the chosen one, or both.
+
+    A trace of fewer nodes than the job needs does not show whether more could be had. Raises
+    `UsageError` if it is to be read as a market nonetheless.
+    """
+    market, least = question.market, question.job.min_nodes or question.job.nodes
+    if market.trace_nodes is None:
+        return (question,)
+    ways: tuple[TraceReading, ...] = ("pool", "market")
+    if market.trace_nodes.read is not None:
+        ways = (market.trace_nodes.read,)
+    if least > market.trace_nodes.most:
+        if market.is_shared:
+            most = plural(market.trace_nodes.most, "node")
+            raise UsageError(
+                f"the job needs {least} nodes, and the trace has {most} at most: whether more "
+                "could be had is not in it",
+                "Read it by shares: --trace-nodes pool.",
+                place=market.name,
+            )
+        ways = ("pool",)
+    return tuple(question.model_copy(update={"market": market.read_as(way)}) for way in ways)
+
+
+def of_both(question: Question, each: tuple[Answer, ...], effort: Effort) -> Answer:
+    """Return the answer that holds by both readings of a trace, of the two the one that is worse.
+
+    If there is none, the answer is `cannot tell`.
+    """
+    worse, better = sorted(each, key=_goodput)
+    if question.costs is None:
+        found = {one.text: one for answer in each for one in answer.findings}
+        return replace(worse, findings=tuple(found.values()), readings=each)
+    if worse.word == better.word and _holds(better, worse.changes, effort):
+        return replace(worse, readings=each)
+    nodes = question.market.trace_nodes
+    assert nodes is not None
+    words = ", ".join(
+        f"{one.word} {'as a market' if one.question.market.is_shared else 'by shares'}"
+        for one in each
+    )
+    if worse.word == better.word:
+        words = f"{words}, each with other changes"
+    return Answer(
+        question=question,
+        effort=effort,
+        word="cannot tell",
+        why=(
+            f"it depends on how the trace's {plural(nodes.most, 'node')} are read as "
+            f"{question.job.pool} of yours: {words}; choose with --trace-nodes"
+        ),
+        findings=tuple(one for one in worse.findings if one in better.findings),
+        ignored=worse.ignored,
+        notes=tuple(dict.fromkeys(note for answer in each for note in answer.notes)),
+        readings=each,
+    )
+
+
+def _goodput(found: Answer) -> float:
+    return 0.0 if found.forecast is None else found.forecast.mean_goodput
+
+
+def _holds(found: Answer, changes: dict[str, Any], effort: Effort) -> bool:
+    """Return whether changes that were found by one reading suffice by this one, too."""
+    if found.word != "go with changes":
+        return True
+    asked = changed(found.question, changes)
+    seen = forecast(asked, effort.simulate(asked))
+    if not reaches(seen, asked.goal.confidence) or doubt(asked, seen, effort) is not None:
+        return False
+    return not _new_stops(found.question, changes, found.ignored)
 
 
 def _answered(
     question: Question, effort: Effort, ignored: tuple[str, ...], tell: Callable[[str], None]
 ) -> Answer:
+    if question.costs is None:
+        why = "what a step, a save and a restart cost here is not known: calibrate, or give costs"
+        rules = findings(question, ignore=ignored)
+        return Answer(question, effort, "cannot tell", why, rules, ignored=ignored)
     tell(f"simulating {effort.runs:,} runs")
     outcomes = effort.simulate(question)
     seen = forecast(question, outcomes)

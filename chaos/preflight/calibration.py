@@ -36,7 +36,7 @@ from chaos.preflight.compression import (
     timed_ops,
 )
 from chaos.preflight.load import question_of_runs
-from chaos.preflight.market import Market
+from chaos.preflight.market import Market, read_in_short
 from chaos.preflight.question import Question, changed
 from chaos.preflight.validation import (
     Validation,
@@ -248,7 +248,8 @@ def compare_with_runs(
     lost = len(analyses) - len(finished)
     what = (
         f"{len(finished)} runs on {settings.backend}, with {struck} losses of {case.market.name}"
-        f"{_told(settings.losses, market)}; costs from {len(calibrated)} other runs"
+        f"{read_in_short(market)}{_told(settings.losses, market)}; costs from {len(calibrated)} "
+        "other runs"
     )
     until_s = case.run_s - fmean(lead_s(analysis.history) for analysis in analyses)
     rows = compared_figures(

@@ -39,13 +39,69 @@ class PoolCapacity(Protocol):
 
 
 def capacity(market: Market, pool: int, runs: int, rng: np.random.Generator) -> PoolCapacity:
-    """Return the engine for a market: counts if lives are exponential, else clocks per node."""
+    """Return the engine for a job's nodes on a market."""
+    return pools_capacity([(market, pool)], runs, rng)
+
+
+def pools_capacity(
+    pools: Sequence[tuple[Market, int]], runs: int, rng: np.random.Generator
+) -> PoolCapacity:
+    """Return the engine for pools side by side; only one pool if its lives are not exponential."""
+    sizes = [market.size(pool) for market, pool in pools]
+    engine = _engine([(market, n) for (market, _), n in zip(pools, sizes, strict=True)], runs, rng)
+    if not any(market.is_shared for market, _ in pools):
+        return engine
+    # A generator of its own: whatever the job wants, the market has the very same losses.
+    return Held(engine, [pool for _, pool in pools], runs, rng.spawn(1)[0])
+
+
+def _engine(
+    pools: Sequence[tuple[Market, int]], runs: int, rng: np.random.Generator
+) -> PoolCapacity:
+    """Return the engine of whole markets: counts if lives are exponential, else node by node."""
+    market, nodes = pools[0]
     if market.replay is not None:
-        return Replayed(market.replay, pool, runs, rng)
+        return Replayed(market.replay, nodes, runs, rng)
     if isinstance(market.lifetime, Exponential):
-        return Memoryless([(market, pool)], runs, rng)
+        return Memoryless(pools, runs, rng)
     assert market.lifetime is not None
-    return Ageing(market, market.lifetime, pool, runs, rng)
+    return Ageing(market, market.lifetime, nodes, runs, rng)
+
+
+class Held:
+    """The nodes that jobs hold on markets of more: as many as they want of those that are up.
+
+    A loss takes any node of the market alike. One that the job loses is replaced at once by
+    one that is up and that it did not hold, if there is any.
+    """
+
+    def __init__(
+        self, market: PoolCapacity, wanted: Sequence[int], runs: int, rng: np.random.Generator
+    ) -> None:
+        self._market, self._runs, self._rng = market, runs, rng
+        self._wanted: Counts = np.repeat(np.array(wanted, dtype=np.int64), runs)
+        self.up: Counts = np.minimum(market.up, self._wanted)
+        self.next_s, self.cut = market.next_s, market.cut
+
+    def change(self) -> Counts:
+        before, held = self._market.up.copy(), self.up
+        lost = self._hit(self._market.change(), before, held)
+        self.up = np.minimum(self._market.up, self._wanted)
+        self.next_s = self._market.next_s
+        if self._market.cut is not None:
+            # Where a repeated trace begins again, the job loses what it then holds less.
+            self.cut = np.where(self._market.cut > 0, np.maximum(0, held - self.up), 0)
+        return lost
+
+    def _hit(self, lost: Counts, before: Counts, held: Counts) -> Counts:
+        """Draw the job's among the lost nodes: one after the other, without putting back."""
+        hit = np.zeros_like(lost)
+        for n in range(int(lost.max(initial=0))):
+            rows = np.flatnonzero(lost > n)
+            # One number per run, the same for all pools, so that a node more mostly changes little.
+            drawn = self._rng.random(self._runs)[rows % self._runs]
+            hit[rows] += drawn * (before[rows] - n) < held[rows] - hit[rows]
+        return hit
 
 
 class Memoryless:

@@ -11,8 +11,9 @@ import numpy as np
 from chaos.errors import UsageError
 from chaos.model.plan import BackendName, Op
 from chaos.preflight.capacity import PoolCapacity, capacity
-from chaos.preflight.market import LossNotice, Market, faster
+from chaos.preflight.market import LossNotice, Market, TraceReading, faster
 from chaos.preflight.trace import Trace
+from chaos.words import plural
 
 LOSSES = 1.5  # per time of a fault-free run, if no scale is given
 
@@ -57,15 +58,23 @@ def compressed(
 def pool_for(market: Market, *, nodes: int) -> int:
     """Return the number of nodes to hold so that a replayed trace always leaves enough for the job.
 
-    Raises `UsageError` if the trace has moments with next to no node.
+    Raises `UsageError` if the trace has moments with next to no node, or, read as a market, fewer
+    than the job's.
     """
     if market.replay is None:
         return nodes
-    least = min(market.replay.up)
+    least, hint = min(market.replay.up), "a fitted market can be compared, waiting for nodes cannot"
+    if market.is_shared:
+        if round(least * market.size(nodes)) < nodes:
+            raise UsageError(
+                f"the trace has moments with fewer than {plural(nodes, 'node')}",
+                f"Leave --replay-trace out: {hint}.",
+            )
+        return nodes
     if least * 1000 < nodes:
         raise UsageError(
             "the trace has moments in which no node is left",
-            "Leave --replay out: a fitted market can be compared, waiting for nodes cannot.",
+            f"Leave --replay-trace out: {hint}.",
         )
     pool = math.ceil(nodes / least)
     while round(least * pool) < nodes:
@@ -184,10 +193,14 @@ class FollowedNodes:
     changes: tuple[PoolChange, ...]
 
 
-def follow_nodes(trace: Trace, *, pool: int, least: int, seed: int) -> FollowedNodes:
-    """Follow `pool` drawn nodes of a trace from a drawn moment of its first half on.
+def follow_nodes(
+    trace: Trace, *, pool: int, least: int, seed: int, read: TraceReading = "pool"
+) -> FollowedNodes:
+    """Follow a job's nodes through a trace from a drawn moment of its first half on.
 
-    At that moment `least` of them are up; they are followed to the end of the trace.
+    Of a pool they are `pool` drawn ones, there or not; of a market up to `pool` of those that are
+    up, of which others replace a lost one at once. At that moment `least` of them are up; they are
+    followed to the end of the trace.
 
     The node that a change takes or returns is drawn among the possible ones: the
     trace has only counts, and the result is the same. Losses of several nodes at
@@ -201,12 +214,12 @@ def follow_nodes(trace: Trace, *, pool: int, least: int, seed: int) -> FollowedN
             "Take a job with fewer workers, or fewer --spares.",
             place=trace.name,
         )
-    ups, changes = _walk(trace, pool, draws)
+    ups, changes = (_walk if read == "pool" else _hold)(trace, pool, draws)
     half_s = trace.span_s / 2
     begins = [n for n, up in enumerate(ups) if up >= least and changes[n].at_s <= half_s]
     if not begins:
         raise UsageError(
-            f"of {pool} nodes drawn from the trace never {least} are up at once in its first half",
+            f"of {pool} nodes of the trace never {least} are up at once in its first half",
             "Try another --seed, or more --spares.",
             place=trace.name,
         )
@@ -232,6 +245,19 @@ def _walk(trace: Trace, pool: int, draws: random.Random) -> tuple[list[int], lis
         up = (up - gone) | came
         ups.append(len(up & ours))
         changes.append(PoolChange(change.at_s, len(gone & ours), len(came & ours)))
+    return ups, changes
+
+
+def _hold(trace: Trace, pool: int, draws: random.Random) -> tuple[list[int], list[PoolChange]]:
+    """Return how many of up to `pool` nodes are held after each change, and the changes."""
+    up = trace.changes[0].up
+    ups, changes = [min(up, pool)], [PoolChange(0.0, 0, 0)]
+    for change in trace.changes[1:]:
+        held = ups[-1]
+        lost = sum(draws.sample([1] * held + [0] * (up - held), change.lost))
+        up = change.up
+        ups.append(min(up, pool))
+        changes.append(PoolChange(change.at_s, lost, ups[-1] - (held - lost)))
     return ups, changes
 
 

@@ -21,6 +21,11 @@ class Estimate:
     low: float
     high: float
 
+    @property
+    def excludes_zero(self) -> bool:
+        """Whether it surely has a sign."""
+        return self.low > 0 or self.high < 0
+
 
 @dataclass(frozen=True)
 class Spread:
@@ -88,6 +93,16 @@ def in_hours(hours: float) -> str:
     """Return a time with its unit: `3.4 h`, `12.0 min`, `5.3 s`."""
     unit, each = unit_of(hours)
     return f"{hours * each:.1f} {unit}"
+
+
+_MANY = 2.0  # from so many on, a share is said in times
+
+
+def in_shares(share: float) -> str:
+    """Return a share of a price: `47%`, `3.6 times`, `36 times`."""
+    if share < _MANY:
+        return f"{share:.0%}"
+    return f"{share:,.0f} times" if share >= 10 else f"{share:.1f} times"  # noqa: PLR2004
 
 
 def in_percent(share: float) -> str:

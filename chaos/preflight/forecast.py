@@ -18,7 +18,7 @@ from typing import TypeAlias
 import numpy as np
 
 from chaos.errors import UsageError
-from chaos.preflight.capacity import HOUR_S, Flags, Floats, Memoryless, capacity
+from chaos.preflight.capacity import HOUR_S, Flags, Floats, pools_capacity
 from chaos.preflight.estimate import Chance, Spread, chance, spread
 from chaos.preflight.market import Exponential, LossNotice, Market, loss_interval_s
 from chaos.preflight.question import Question
@@ -178,9 +178,7 @@ def _block(part: _Part) -> list[Outcomes]:
     # settings meet the very same losses, and their difference is no luck.
     of_market, of_job = (np.random.SFC64(s) for s in seed.spawn(2))
     pools = list(dict.fromkeys(map(_pool, questions)))
-    market, rng = pools[0][0], np.random.Generator(of_market)
-    is_simple = isinstance(market.lifetime, Exponential)
-    pool = Memoryless(pools, runs, rng) if is_simple else capacity(*pools[0], runs, rng)
+    pool = pools_capacity(pools, runs, np.random.Generator(of_market))
     pool_of = [pools.index(_pool(question)) for question in questions]
     state = SimulatedRuns(
         questions, pool.up, horizons_s, pool_of=pool_of, spares_starts=spares_starts
@@ -204,7 +202,8 @@ def _joined(blocks: list[Outcomes]) -> Outcomes:
 
 
 def _refuse_endless(question: Question, horizon_s: float) -> None:
-    changes = horizon_s / max(1e-9, loss_interval_s(question.market, question.job.pool))
+    nodes = question.market.size(question.job.pool)
+    changes = horizon_s / max(1e-9, loss_interval_s(question.market, nodes))
     if changes > CHANGES_MAX:
         raise UsageError(
             f"{changes:.0f} losses are to be expected until {horizon_s / DAY_S:.0f} days: "

@@ -27,7 +27,14 @@ from chaos.model.event import (
 from chaos.model.history import BASELINE, HISTORY, History
 from chaos.model.launcher import FACTS, LauncherFacts, launcher_named
 from chaos.model.places import Place
-from chaos.preflight.market import MARKETS, Exponential, LossNotice, Market, preset
+from chaos.preflight.market import (
+    MARKETS,
+    Exponential,
+    LossNotice,
+    Market,
+    TraceReading,
+    preset,
+)
 from chaos.preflight.question import Costs, JobShape, Question, RaySettings, changed
 from chaos.preflight.trace import fit, replayed
 from chaos.preflight.trace_files import read_advisor, read_trace
@@ -145,6 +152,7 @@ class MarketChoice:
     name: str | None = None
     trace: Path | None = None
     replay: bool = False
+    trace_nodes: TraceReading | None = None
     advisor: str | None = None
 
     @property
@@ -169,6 +177,7 @@ def chosen_market(choice: MarketChoice) -> tuple[Market, tuple[str, ...]]:
     trace = read_trace(choice.trace)
     seen = fit(trace, notice=assumed, price_ratio=0.35)
     market = replayed(trace, notice=assumed, price_ratio=0.35) if choice.replay else seen.market
+    market = market.read_as(choice.trace_nodes)
     mtbf_h = seen.mtbf_h
     most = f"to {mtbf_h.high:.2f}" if math.isfinite(mtbf_h.high) else "or more"
     span = (

@@ -1,6 +1,7 @@
 """Spot markets: losses of nodes, absences, notices and prices."""
 
 import math
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Annotated, Literal, Self, TypeAlias
 
@@ -18,6 +19,7 @@ from pydantic import (
 from chaos.errors import UsageError
 from chaos.record import Record
 from chaos.scenario_file.messages import nearest
+from chaos.words import plural
 
 
 class FiniteRecord(Record):
@@ -130,6 +132,26 @@ class Replay(FiniteRecord):
     )
 
 
+# How the nodes of a trace are read as those of a job; `TraceNodes` has what each means.
+TraceReading: TypeAlias = Literal["pool", "market"]
+
+
+class TraceNodes(FiniteRecord):
+    """The nodes of the trace that a market is learnt from, and how they are read.
+
+    `pool`: the trace is a cluster like the job's, of another size; of the job's nodes as large a
+    share is up as of the trace's most. `market`: the trace is what could be had; the job holds as
+    many as it wants of the nodes that are up, a loss takes any of them alike, and those that it
+    does not hold replace its own at once.
+    """
+
+    most: PositiveInt = Field(description="at one time")
+    read: TraceReading | None = Field(
+        default=None,
+        description="left out: both, and where the answers differ it is `cannot tell`",
+    )
+
+
 class Market(FiniteRecord):
     """A spot market. Either `lifetime` or `replay` determines the losses."""
 
@@ -141,6 +163,9 @@ class Market(FiniteRecord):
     away_h: NonNegativeFloat = 0.0
     notice: LossNotice = LossNotice()
     doubt: Doubt | None = Field(default=None, description="left out: taken as it is given")
+    trace_nodes: TraceNodes | None = Field(
+        default=None, description="left out: it is of as many nodes as the job holds"
+    )
     #: a node's price as a share of the on-demand price
     price_ratio: float = Field(default=0.35, gt=0)
     source: str = Field(default="given by hand", description="where these figures are from")
@@ -151,7 +176,27 @@ class Market(FiniteRecord):
             raise ValueError("a market needs either lifetime or replay")
         if self.doubt is not None and self.lifetime is None:
             raise ValueError("market.doubt is of lifetime: a repeated trace has its own")
+        most = self.trace_nodes and self.trace_nodes.most
+        if most and self.replay is not None and self.replay.peak != most:
+            text = "market.replay.peak and market.trace_nodes.most are the nodes of one trace"
+            raise ValueError(f"{text}, got {self.replay.peak} and {most}")
         return self
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the job holds some nodes of a market, and not a market of its own size."""
+        return self.trace_nodes is not None and self.trace_nodes.read == "market"
+
+    def read_as(self, read: TraceReading | None) -> "Market":
+        """Return the market with the nodes of its trace read in this way."""
+        if self.trace_nodes is None:
+            return self
+        nodes = self.trace_nodes.model_copy(update={"read": read})
+        return self.model_copy(update={"trace_nodes": nodes})
+
+    def size(self, pool: int) -> int:
+        """Return the number of nodes of the market on which a job holds up to `pool`."""
+        return self.trace_nodes.most if self.trace_nodes and self.is_shared else pool
 
     @property
     def makes_wait(self) -> bool:
@@ -217,8 +262,12 @@ def loss_interval_s(market: Market, pool: int) -> float:
     """Return the mean seconds between two events in which `pool` nodes lose at least one.
 
     Exact for exponential lives and shocks; for other lives the long-run rate.
-    A trace that is repeated is `scaled` to the pool, as in the simulation.
+    A trace that is repeated is `scaled` to the pool, as in the simulation; on a market of
+    more nodes a loss takes any of them alike.
     """
+    if market.replay is not None and market.is_shared:
+        hits = sum(_hits(*loss, held=pool) for loss in _losses(market.replay, market.size(pool)))
+        return market.replay.span_s / hits if hits else math.inf
     if market.replay is not None:
         # Of the scaled trace. Counted for its own peak, two nodes of 32 were said to be lost seven
         # times as often as they were, and a rule that stops a job fired.
@@ -229,6 +278,51 @@ def loss_interval_s(market: Market, pool: int) -> float:
     if market.shock is not None:
         rate += market.shock.strikes(pool) / market.shock.every_h
     return 3600 / rate
+
+
+def _losses(replay: Replay, nodes: int) -> Iterator[tuple[int, int]]:
+    """Yield the nodes before, and the nodes lost, of each loss of a trace of so many nodes."""
+    (up,) = scaled(replay, nodes).tolist()
+    return ((before, before - after) for before, after in pairwise(up) if after < before)
+
+
+def _hits(before: int, lost: int, *, held: int) -> float:
+    """Return the probability that a loss of some of `before` nodes takes any of those held."""
+    return 1 - math.comb(max(0, before - held), lost) / math.comb(before, lost)
+
+
+def read_in_short(market: Market) -> str:
+    """Return a clause on how the nodes of the market's trace are read; nothing without one."""
+    if market.trace_nodes is None:
+        return ""
+    how = "read as a market" if market.is_shared else "by shares"
+    return f" (the trace's {market.trace_nodes.most}, {how})"
+
+
+def in_words(market: Market, pool: int) -> str | None:
+    """Return how the nodes of the market's trace are read as `pool` of a job; None without one."""
+    if market.trace_nodes is None:
+        return None
+    most = market.trace_nodes.most
+    trace = f"{plural(most, 'node')} in the trace, read as"
+    if market.is_shared:
+        return (
+            f"{trace} a market: you hold up to {pool} of those that are up, and the others replace "
+            "one that you lose at once"
+        )
+    if pool == most:
+        return f"{trace} {pool} of yours, node for node"
+    return f"{trace} {pool} of yours by shares: {_shares(market, most, pool)}"
+
+
+def _shares(market: Market, most: int, pool: int) -> str:
+    if market.replay is None:
+        return f"each is up as often as one of the {most}"
+    if pool > most:
+        sizes = len(scaled(market.replay, pool))
+        return f"{sizes} copies of the trace, each from a moment of its own"
+    half = math.ceil(most / 2)
+    return f"{round(pool * half / most)} are up where {half} of the {most} were"
 
 
 # -- markets by name ----------------------------------------------------------------------------

@@ -3,8 +3,8 @@
 import json
 import math
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Literal, NamedTuple
 
 from rich.console import Group as Lines
 from rich.console import RenderableType
@@ -13,8 +13,17 @@ from rich.text import Text
 
 from chaos.preflight.advice import Advice, Counsel
 from chaos.preflight.answer import Answer
-from chaos.preflight.estimate import Estimate, Spread, in_hours, in_percent, in_s, unit_of
+from chaos.preflight.estimate import (
+    Estimate,
+    Spread,
+    in_hours,
+    in_percent,
+    in_s,
+    in_shares,
+    unit_of,
+)
 from chaos.preflight.forecast import Forecast, on_demand_s
+from chaos.preflight.market import in_words
 from chaos.preflight.question import Question
 from chaos.preflight.rules.rule import RuleFinding
 from chaos.preflight.validation import FigureComparison, Validation
@@ -25,7 +34,10 @@ from chaos.report.screen import bare_table, labelled, numbers, on_one_line
 from chaos.words import begun
 
 SHOWN = 5
-ENDLESS = "each by itself, with retries without limit but in the rows of budgets"
+ENDLESS = (
+    "each by itself, with retries without limit but in the rows of budgets; cost is in parts, or "
+    "times, of that on demand"
+)
 LEAST_SHOWN = 0.0005
 
 
@@ -52,7 +64,9 @@ def show_answer(answer: Answer, *, page: str | None = None) -> RenderableType:
     look = LOOKS[answer.word]
     lines: list[RenderableType] = [
         Text(f"{look.mark} {answer.word}: {answer.why}", style=look.style),
+        *([Text(answer.would_take)] if answer.would_take else []),
         Text(""),
+        *_by_reading(answer),
     ]
     if answer.forecast is not None:
         lines += [_figures(answer), *(Text(note, style="dim") for note in figure_notes(answer))]
@@ -67,6 +81,31 @@ def show_answer(answer: Answer, *, page: str | None = None) -> RenderableType:
         lines += [*_validation(held), Text("")]
     lines.append(labelled(_tail(answer, page)))
     return Lines(*lines)
+
+
+def as_read(answer: Answer) -> str:
+    """Return the answer by one way to read a trace, in a line."""
+    nodes = answer.question.market.trace_nodes
+    assert nodes is not None
+    return f"--trace-nodes {nodes.read}: {answer.word}: {answer.why}"
+
+
+def _by_reading(answer: Answer) -> Iterator[RenderableType]:
+    """Yield the answers by each way to read a trace: with all figures where they differ."""
+    if answer.depends:
+        for one in answer.readings:
+            yield Text(as_read(one), style=LOOKS[one.word].style)
+            yield _figures(one)
+            own = own_findings(one, answer)
+            yield from [_findings(own)] if own else []
+            yield Text("")
+    elif answer.readings:
+        head, *columns = READINGS_HEAD
+        table = _table(head, *columns)
+        for name, *cells in readings_rows(answer):
+            table.add_row(Text(name), *cells)
+        yield table
+        yield Text("")
 
 
 def _figures(answer: Answer) -> Table:
@@ -152,23 +191,30 @@ def changes_head(answer: Answer) -> str:
 def _gains(head: str, rows: Sequence[Advice]) -> Table:
     table = _table(head, "goals met", "goodput", "cost")
     for one in rows:
-        cells = (points(gain) for gain in (one.chance, one.goodput, one.cost))
-        table.add_row(Text(one.what), *cells)
+        table.add_row(Text(one.what), *(text for text, _ in gain_cells(one)))
     return table
 
 
-def points(gain: Estimate | None) -> str:
-    """Return a difference of shares in percentage points, 0 if it rounds to that."""
-    if gain is None:
-        return "not known"
-    text = signed(gain.value)
-    return text if text == "0" else f"{text} pt"
+def gain_cells(one: Advice) -> tuple[tuple[str, str], ...]:
+    """Return the gains in goals met, goodput and cost, each with the range of its interval."""
+    cost = ("not known", "") if one.cost is None else _gain_cell(one.cost, _cost_unit(one.cost))
+    return _gain_cell(one.chance), _gain_cell(one.goodput), cost
 
 
-def signed(value: float) -> str:
-    """Return a difference of shares in percentage points, without the unit."""
-    text = f"{100 * value:+.1f}"
-    return "0" if text in ("+0.0", "-0.0") else text
+def _cost_unit(gain: Estimate) -> Literal["pt", "times"]:
+    return "times" if max(abs(gain.low), abs(gain.high)) >= 1 else "pt"
+
+
+def _gain_cell(gain: Estimate, unit: Literal["pt", "times"] = "pt") -> tuple[str, str]:
+    """Return a difference of shares, or "unsure", and its range."""
+    times = 100 if unit == "pt" else 1
+    value, low, high = (
+        "0" if text in ("+0.0", "-0.0") else text
+        for text in (f"{times * share:+,.1f}" for share in (gain.value, gain.low, gain.high))
+    )
+    if value == "0":
+        return value, f"{low} to {high}"
+    return f"{value} {unit}" if gain.excludes_zero else "unsure", f"{low} to {high} {unit}"
 
 
 def _tail(answer: Answer, page: str | None) -> Iterator[tuple[str, str, str]]:
@@ -184,14 +230,22 @@ def _tail(answer: Answer, page: str | None) -> Iterator[tuple[str, str, str]]:
     if (goals := border(answer)) is not None:
         yield "border", "dim", goals
     yield from _ground(answer)
-    if seen is not None:
-        yield "rests on", "dim", f"{seen.runs} simulated runs, seed {answer.effort.seed}"
+    if (runs := simulated_runs(answer)) is not None:
+        yield "rests on", "dim", f"{runs:,} simulated runs, seed {answer.effort.seed}"
     if page is not None:
         yield "report", "dim", page
 
 
+def simulated_runs(answer: Answer) -> int | None:
+    """Return the runs that the figures are from; None without figures."""
+    seen = next((a.forecast for a in (answer, *answer.readings) if a.forecast is not None), None)
+    return None if seen is None else seen.runs
+
+
 def _ground(answer: Answer) -> Iterator[tuple[str, str, str]]:
     market, costs = answer.question.market, answer.question.costs
+    for one in trace_in_words(answer):
+        yield "trace", "dim", one
     every = ""
     if answer.loss_every_s is not None:
         every = f", a loss for the job every {in_s(answer.loss_every_s)}"
@@ -232,6 +286,9 @@ def _paragraphs(answer: Answer) -> Iterator[str]:
         f"{_cell(question.preflight)} on the market {_cell(question.market.name)}.\n"
         f"{_cell(answer.why)}."
     )
+    if answer.would_take:
+        yield f"{_cell(begun(answer.would_take))}."
+    yield from _readings(answer)
     if answer.forecast is not None:
         yield _table_of(("", "5 %", "50 %", "95 %"), [row[:4] for row in figure_rows(answer)])
         yield "\n".join(_below_figures(answer, answer.forecast))
@@ -247,8 +304,18 @@ def _paragraphs(answer: Answer) -> Iterator[str]:
     for held in answer.validation:
         yield f"Compared with {_cell(held.what)}:"
         yield _comparison(held)
-    for note in answer.notes:
+    for note in (*trace_in_words(answer), *answer.notes):
         yield f"Note: {_cell(note)}."
+
+
+def _readings(answer: Answer) -> Iterator[str]:
+    if answer.depends:
+        for one in answer.readings:
+            yield f"{_cell(as_read(one))}."
+            yield _table_of(("", "5 %", "50 %", "95 %"), [row[:4] for row in figure_rows(one)])
+            yield from _found("what is wrong", own_findings(one, answer))
+    elif answer.readings:
+        yield _table_of(READINGS_HEAD, readings_rows(answer))
 
 
 def _below_figures(answer: Answer, seen: Forecast) -> Iterator[str]:
@@ -301,6 +368,39 @@ def figure_rows(answer: Answer) -> tuple[Cells, ...]:
     )
 
 
+READINGS_HEAD = ("--trace-nodes", "answer", "goals met", "goodput", "waiting")
+
+
+def readings_rows(answer: Answer) -> tuple[tuple[str, ...], ...]:
+    """Return the answer by each way to read a trace, of which one has the figures that are shown.
+
+    Goals that are met are those of the runs that meet the goal met least often.
+    """
+    return tuple(
+        (
+            str(nodes.read) + (", as below" if one.question == answer.question else ""),
+            one.word,
+            f"{min(chance.share for chance in one.forecast.meets.values()):.1%}",
+            f"{one.forecast.mean_goodput:.1%}",
+            f"{one.forecast.ledger['wait']:.1%}",
+        )
+        for one in answer.readings
+        if one.forecast is not None and (nodes := one.question.market.trace_nodes)
+    )
+
+
+def own_findings(one: Answer, answer: Answer) -> tuple[RuleFinding, ...]:
+    """Return the findings by one way to read a trace that are not among those by both."""
+    return tuple(finding for finding in one.findings if finding not in answer.findings)
+
+
+def trace_in_words(answer: Answer) -> tuple[str, ...]:
+    """Return in words how the nodes of a trace are read: both ways, where none was chosen."""
+    asked = [one.question for one in answer.readings or (answer,)]
+    words = (in_words(question.market, question.job.pool) for question in asked)
+    return tuple(one for one in words if one is not None)
+
+
 def _cells_by_name(
     question: Question, seen: Forecast, finish_unit: tuple[str, float]
 ) -> dict[str, tuple[str, str, str]]:
@@ -312,7 +412,7 @@ def _cells_by_name(
         f"finishes after, {unit}": _spread_cells(seen.finish_h, "{:.1f}", each, unseen=never),
         "restarts": _spread_cells(seen.restarts, f"{least}{{:.0f}}"),
         "steps done again": _spread_cells(seen.lost_steps, f"{least}{{:,.0f}}"),
-        "cost, of on-demand": _spread_cells(seen.cost, "{:.0%}"),
+        "cost, of on-demand": _spread_cells(seen.cost, in_shares),
     }
     if (price := on_demand_price(question)) is not None:
         name = f"cost, {question.known_costs.currency}"
@@ -324,11 +424,12 @@ def _cells_by_name(
 
 
 def _spread_cells(
-    spread: Spread, form: str, times: float = 1.0, *, unseen: str = "-"
+    spread: Spread, form: str | Callable[[float], str], times: float = 1.0, *, unseen: str = "-"
 ) -> tuple[str, str, str]:
     """Return the figures, `unseen` for one that is infinite."""
+    say = form.format if isinstance(form, str) else form
     low, middle, high = (
-        form.format(value * times) if math.isfinite(value) else unseen
+        say(value * times) if math.isfinite(value) else unseen
         for value in (spread.low, spread.middle, spread.high)
     )
     return low, middle, high
@@ -347,8 +448,8 @@ def figure_notes(answer: Answer) -> tuple[str, ...]:
     if seen.cost.high > 1 or seen.finishes.share < 1:
         notes.append(
             "Cost is the price of a run over that of the same training on on-demand nodes; where "
-            "a run does not finish, over that of the part of the work that it did: above 100 % "
-            "it is dearer than on demand."
+            "a run does not finish, over that of the part of the work that it did: above 100 %, "
+            "or in times, it is dearer than on demand."
         )
     if (price := on_demand_price(answer.question)) is not None:
         costs = answer.question.known_costs
@@ -367,7 +468,7 @@ def border(answer: Answer) -> str | None:
     changes = "with the changes " if seen is answer.after else ""
     return (
         f"{changes}a deadline below {in_hours(seen.borders['deadline'])}, a budget below "
-        f"{seen.borders['budget']:.0%} of on-demand or a goodput above "
+        f"{in_shares(seen.borders['budget'])} of on-demand or a goodput above "
         f"{seen.borders['goodput']:.1%} would be missed by more than {in_percent(1 - need)} of runs"
     )
 

@@ -12,7 +12,16 @@ import numpy as np
 from chaos.errors import UsageError
 from chaos.preflight.capacity import Floats
 from chaos.preflight.estimate import Estimate
-from chaos.preflight.market import Doubt, Exponential, LossNotice, Market, Replay, Shock, Weibull
+from chaos.preflight.market import (
+    Doubt,
+    Exponential,
+    LossNotice,
+    Market,
+    Replay,
+    Shock,
+    TraceNodes,
+    Weibull,
+)
 from chaos.words import plural
 
 _TOGETHER = 2  # nodes that go at one instant, from here on: by a shock, not by their own law
@@ -351,6 +360,7 @@ def fit(trace: Trace, *, notice: LossNotice, price_ratio: float, seed: int = 0) 
         shock=_shock(trace),
         away_h=round(_away_h(away.value, trace), 6),
         doubt=_doubt(mtbf, away, trace),
+        trace_nodes=TraceNodes(most=trace.peak),
         notice=notice,
         price_ratio=price_ratio,
         source=f"fitted to {_losses(trace)} in {trace.span_s / 3600:.1f} h",
@@ -363,9 +373,10 @@ def replayed(trace: Trace, *, notice: LossNotice, price_ratio: float) -> Market:
     return Market(
         name=f"replay of {trace.name.rsplit('/', maxsplit=1)[-1]}",
         replay=trace.replay(),
+        trace_nodes=TraceNodes(most=trace.peak),
         notice=notice,
         price_ratio=price_ratio,
-        source=f"{trace.format}, {trace.span_s / 3600:.1f} h, {trace.peak} nodes at most",
+        source=f"{trace.format}, {trace.span_s / 3600:.1f} h",
     )
 
 

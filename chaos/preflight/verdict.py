@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from chaos.preflight.estimate import Chance, in_hours, in_percent
+from chaos.preflight.estimate import Chance, in_hours, in_percent, in_shares
 from chaos.preflight.forecast import (
     Effort,
     Forecast,
@@ -126,7 +126,7 @@ def why_impossible(question: Question) -> str | None:
     least = paid_s / on_demand_s(question)
     if goal.budget is not None and least > goal.budget:
         return (
-            f"even without any loss it costs {least:.0%} of on-demand; the budget is "
+            f"even without any loss it costs {in_shares(least)} of on-demand; the budget is "
             f"{goal.budget:.0%}"
         )
     best = question.work_s / least_s
@@ -146,7 +146,7 @@ def _unasked(question: Question, seen: Forecast) -> str:
     if any(value is not None for value in (goal.deadline_h, goal.budget, goal.goodput)):
         return ""
     times, cost = seen.finish_h.middle * 3600 / lossless_s(question), seen.cost.middle
-    dear = f" and at {cost:.0%} of on-demand" if cost > 1 else ""
+    dear = f" and at {in_shares(cost)} of on-demand" if cost > 1 else ""
     return f"; no goal was given but to finish, in {times:.1f} times the shortest{dear}"
 
 

@@ -43,6 +43,9 @@ NOT_RUN = {
     "python -m chaos.scenario_file.signatures > chaos/scenario_file/faults.pyi": (
         "tests/python_first/test_faults.py holds what it makes"
     ),
+    "chaos preflight eight.preflight.yaml --trace g4dn.csv --replay-trace": (
+        "the trace is Bamboo's; tests/preflight/test_readings.py has one like it"
+    ),
     "make setup": "it makes the environment that this very test runs in",
     "make check": "it runs this very test",
     "make nightly": "it takes four hours",
@@ -97,6 +100,8 @@ READERS_OWN = {
     "my.chaos.yaml": "README.md",
     "big.preflight.yaml": "docs/preflight.md",
     "p3.csv": "",  # a trace of some lines
+    "eight.preflight.yaml": "docs/preflight.md",
+    "g4dn.csv": "",
     "p3.chaos.yaml": "",  # what the command before it writes
     "nobody.chaos.yaml": "docs/writing-a-fault.md",
     "guilty.chaos.yaml": "docs/writing-a-check.md",

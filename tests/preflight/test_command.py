@@ -105,6 +105,7 @@ def test_without_costs_nothing_can_be_told(monkeypatch: pytest.MonkeyPatch, tmp_
         ("--deadline", "-1"),
         ("--validate",),
         ("--replay-trace",),
+        ("--trace-nodes", "market"),
         ("--scale", "3"),
         ("--validation-runs", "3"),
         ("--deadline", "inf"),

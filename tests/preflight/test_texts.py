@@ -133,8 +133,10 @@ def test_where_retries_run_out_it_is_never() -> None:
 
 
 def test_a_cost_above_the_on_demand_price_is_explained() -> None:
-    assert "above 100 % it is dearer than on demand" in " ".join(shown(cut_off()).split())
-    assert "above 100 % it is dearer than on demand" in render_answer(cut_off())
+    assert "above 100 %, or in times, it is dearer than on demand" in " ".join(
+        shown(cut_off()).split()
+    )
+    assert "above 100 %, or in times, it is dearer than on demand" in render_answer(cut_off())
 
 
 def test_money_is_said_where_a_price_is_given() -> None:

@@ -4,8 +4,10 @@ import math
 
 from chaos.preflight.capacity import held_quantile
 from chaos.preflight.estimate import in_hours, in_s
+from chaos.preflight.market import read_in_short
 from chaos.preflight.question import Question
 from chaos.preflight.rules.rule import Predictions, advises, stops, wastes
+from chaos.words import plural
 
 # Of the time: a job that never shrinks should have its nodes in all but this share of it.
 LOW = 0.05
@@ -111,6 +113,8 @@ def _one_wait_too_long(question: Question) -> str | None:
     limit, away_s = settings.controller_failure_limit, market.away_h * 3600
     lasts_s = (limit + 1) * settings.group_start_timeout_s
     if limit < 0 or job.spare_nodes or job.min_nodes is not None or lasts_s > away_s:
+        return None
+    if market.is_shared:  # other nodes replace a lost one at once, and `away_h` is no wait
         return None
     return (
         f"controller_failure_limit is {limit}: {in_hours(lasts_s / 3600)} without a place for the "
@@ -372,8 +376,8 @@ def _above_market(question: Question) -> str | None:
     if least <= held:
         return None
     return (
-        f"the job needs {least} nodes; of {question.job.pool} the market leaves {held} or fewer "
-        f"in {LOW:.0%} of the time"
+        f"the job needs {least} nodes; of {question.job.pool}{read_in_short(question.market)} the "
+        f"market leaves {held} or fewer in {LOW:.0%} of the time"
     )
 
 
@@ -388,6 +392,11 @@ def _no_spare(question: Question) -> str | None:
     job, away_h, replay = question.job, question.market.away_h, question.market.replay
     if job.spare_nodes or job.min_nodes is not None or (replay is None and away_h <= SHORT_H):
         return None
+    if question.market.is_shared:
+        return (
+            "no spare node and not elastic: where the market has fewer than "
+            f"{plural(job.nodes, 'node')}{read_in_short(question.market)}, training waits"
+        )
     how_long = "as long as in the trace" if replay else f"{in_hours(away_h)} on average"
     return (
         "no spare node and not elastic: every loss stops training until the node is replaced, "
