@@ -76,10 +76,11 @@ def audit(  # noqa: PLR0913 - one for each option of the command
         found = chaos.audit("train.py", {"epochs": 4}, time_limit="60s")
         assert found.passed, found.sentence
 
-    `args` are the script's own arguments, by name or word by word: `{"epochs": 4}` and
-    `["--epochs", 4]` are the same. The keywords are the options of `chaos audit`, where each is
-    explained; `question` is `--for`. One that is left out is as the command has it, and as
-    `[tool.chaos]` says. `quiet` prints no progress, which otherwise goes to stderr.
+    `args` are the script's own arguments, by name, word by word or as on a command line:
+    `{"epochs": 4}`, `["--epochs", 4]` and `"--epochs 4"` are the same; so are `restart_args`.
+    The keywords are the options of `chaos audit`, where each is explained; `question` is
+    `--for`. One that is left out is as the command has it, and as `[tool.chaos]` says. `quiet`
+    prints no progress, which otherwise goes to stderr.
 
     Raises `UsageError` for what the command refuses, with exit code 3, and for a job that fails
     without a fault; `HarnessError` where chaos itself failed. Relative paths are of the working
@@ -158,6 +159,8 @@ def _settled(stated: Mapping[str, Any]) -> dict[str, Any]:
 
 def _own(args: Args) -> list[str]:
     """Return the words of a script's own arguments."""
+    if isinstance(args, str):
+        return shlex.split(args)
     return command_line(dict(args) if isinstance(args, Mapping) else tuple(args))
 
 

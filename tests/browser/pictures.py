@@ -1,16 +1,23 @@
 """Makes the pictures of the documents: `make pictures`.
 
-A guilty job is struck on the embedded backend, and its pages are photographed;
-the comparison of its two runs is written as text.
+Faults are injected into a guilty job on the embedded backend, and its pages are photographed.
+The terminal is that of the tutorial's first audit.
 """
 
 import base64
+import contextlib
+import io
+import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+import chaos
+from chaos.audit.terminal import print_card
+from chaos.report.screen import screen
 from tests.browser.chromium import Page, browser, find_browser
+from tests.browser.recording import COLUMNS, paragraphs, recording
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -25,11 +32,13 @@ def main() -> int:
     if path is None:
         sys.stderr.write("chaos: no Chromium on the PATH (Debian's package is `chromium`)\n")
         return 1
+    with tempfile.TemporaryDirectory() as made:
+        save(DOCS / "audit.svg", terminal(Path(made)).encode())
     with tempfile.TemporaryDirectory() as made, browser(path, Path(made) / "profile") as chromium:
         reports = Path(made) / "reports"
         for _ in range(2):
-            chaos("run", SCENARIO, "--backend", "fork", "--reports", str(reports), "--quiet")
-        chaos("report", "--trend", "--reports", str(reports))
+            call("run", SCENARIO, "--backend", "fork", "--reports", str(reports), "--quiet")
+        call("report", "--trend", "--reports", str(reports))
         run = min(reports.glob("optimizer_state_lost/*/report.html"))
         page = chromium.open()
         take(page, run, DOCS / "report.png", WIDTH, HEIGHT)
@@ -38,9 +47,27 @@ def main() -> int:
     return 0
 
 
-def chaos(*words: str) -> None:
+def call(*words: str) -> None:
     """Run a command of chaos; a verdict of `fail` is what this job is for."""
     subprocess.run([sys.executable, "-m", "chaos", *words], cwd=ROOT, check=True)
+
+
+def terminal(folder: Path) -> str:
+    """Audit the script of the tutorial; return the picture of what the command prints."""
+    shutil.copy(DOCS / "tutorial/train.py", folder)
+    with contextlib.chdir(folder):
+        found = chaos.audit("train.py", {"epochs": 4})
+    page = io.StringIO()
+    print_card(
+        found.card,
+        screen(file=page, width=COLUMNS, force_terminal=True, color_system="truecolor"),
+    )
+    return recording(found.card.command, paragraphs(page.getvalue(), "✗ ", "fault ", "╭─"))
+
+
+def save(to: Path, content: bytes) -> None:
+    to.write_bytes(content)
+    sys.stdout.write(f"{to.relative_to(ROOT)}: {to.stat().st_size / 1000:.0f} kB\n")
 
 
 def take(page: Page, file: Path, to: Path, width: int, height: int, scheme: str = "light") -> None:
@@ -50,8 +77,7 @@ def take(page: Page, file: Path, to: Path, width: int, height: int, scheme: str 
     page.show(file)
     clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
     shot = page.do("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)
-    to.write_bytes(base64.b64decode(shot["data"]))
-    sys.stdout.write(f"{to.relative_to(ROOT)}: {to.stat().st_size / 1000:.0f} kB\n")
+    save(to, base64.b64decode(shot["data"]))
 
 
 if __name__ == "__main__":

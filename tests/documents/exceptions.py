@@ -10,6 +10,8 @@ OF_A_RELEASE = "a release is not here; tests/cli/test_installed.py installs this
 
 # Commands that a test elsewhere executes, by that test's file.
 RUN_ELSEWHERE = {
+    "chaos audit train.py --max-runs 20 -- --epochs 4": "tests/documents/test_tutorial.py",
+    "chaos run scenarios": "tests/documents/test_tutorial.py",
     "make demo": "tests/ray/test_demo.py",
     "chaos list faults": "tests/extensions/test_worked_examples.py",
     "chaos list kill_peers": "tests/extensions/test_worked_examples.py",
@@ -50,8 +52,7 @@ NOT_RUN = {
     "make check": "it runs this very test",
     "make nightly": "it takes four hours",
     "make docs": "tests/documents/test_site.py builds the site",
-    "pip install 'ray-train-chaos[ray]'": "it is not on PyPI yet",
-    "pip install ray-train-chaos": "it is not on PyPI yet",
+    AUDIT: "tests/documents/test_tutorial.py runs it with a number of runs",
     f"pip install 'ray-train-chaos[ray] @ {RELEASE}'": OF_A_RELEASE,
     f"pip install 'ray-train-chaos @ {RELEASE}'": OF_A_RELEASE,
     f"uv run --with 'ray-train-chaos @ {RELEASE}' {AUDIT}": OF_A_RELEASE,

@@ -7,11 +7,23 @@ import sys
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
+from chaos.installed import REPOSITORY, TAG
 from tests.documents.blocks import ROOT
 from tests.tools.reference import FOLDER, PAGES
 
 README_LINES_MAX = 150
+FIRST_SCREEN_LINES_MAX = 25
+FIRST_WORDS_MAX, WORDS_MAX = 100, 130  # a phone shows some 130
+FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+# Those that are made from the code have its words, and notes are not rewritten.
+WRITTEN = [
+    page
+    for page in sorted((ROOT / "docs").rglob("*.md"))
+    if page.parent.name not in {"notes", "reference"}
+]
+yaml = YAML(typ="safe")
 IN_THE_SITE = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
 
 
@@ -46,6 +58,33 @@ def test_every_page_has_its_place_in_the_navigation(page: Path) -> None:
 def test_the_reference_is_that_of_the_code(name: str) -> None:
     stale = "run: python -m tests.tools.reference"
     assert (FOLDER / name).read_text(encoding="utf-8") == PAGES[name](), stale
+
+
+def test_the_site_names_the_release_and_the_repository() -> None:
+    site = yaml.load(ROOT / "mkdocs.yml")
+
+    assert site["extra"]["release"] == TAG
+    assert site["repo_url"] == REPOSITORY
+
+
+def test_the_first_page_of_the_site_is_the_first_screen_of_the_readme() -> None:
+    readme, home = (
+        (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/index.md")
+    )
+    promise, _, _ = readme.partition("\n## ")
+
+    assert home.startswith(promise.replace("](docs/", "]("))
+    assert len(promise.splitlines()) <= FIRST_SCREEN_LINES_MAX
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: page.name)
+def test_no_paragraph_fills_a_screen_and_the_first_one_is_short(page: Path) -> None:
+    prose = FENCED.sub("", page.read_text(encoding="utf-8"))
+    parts = [part.strip() for part in re.split(r"\n\n|\n(?=\s*[-*|\d#])", prose)]
+    parts = [part for part in parts if part and part[0] not in "#|<!"]
+
+    assert len(parts[0].split()) <= FIRST_WORDS_MAX
+    assert [part[:60] for part in parts if len(part.split()) > WORDS_MAX] == []
 
 
 def test_the_readme_is_short() -> None:

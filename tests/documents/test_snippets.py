@@ -15,10 +15,11 @@ from chaos.errors import ScenarioError
 from chaos.harness import plan_of
 from chaos.preflight.load import load_question
 from chaos.scenario_file.load import load_scenario
+from tests.documents import tutorial
 from tests.documents.blocks import ROOT, Block, blocks, looks_like_a_command
 from tests.extensions.conftest import BOTH, EXAMPLES, install_examples, run
 
-LANGUAGES = {"console", "json", "python", "sh", "text", "toml", "yaml"}
+LANGUAGES = {"console", "diff", "json", "python", "sh", "text", "toml", "yaml"}
 FRAME = "scenario: a frame\njob: {script: train.py, workers: 2}\n"
 CALLS = re.compile(r"chaos\.(audit|run)\(")
 every = pytest.mark.parametrize
@@ -80,6 +81,8 @@ def test_python_is_an_example_file_a_test_or_runs(
         return  # test_commands runs it in the reader's folder
     if CALLS.search(block.text):
         return  # likewise
+    if block.document == tutorial.PAGE:
+        return  # test_tutorial runs it
     exec(compile(tree, str(block), "exec"), {"chaos": chaos, "ema": {"decay": 0.9}})
 
 

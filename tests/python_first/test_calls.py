@@ -103,6 +103,14 @@ def test_what_repeats_an_audit_is_the_command_with_the_same_words(audit: Audit) 
     assert found.card.command.replace(" --no-confirm", "") == words
 
 
+@pytest.mark.parametrize("args", [{"resume": "latest"}, ["--resume", "latest"], "--resume latest"])
+def test_arguments_are_given_by_name_word_by_word_or_as_typed(audit: Audit, args: Any) -> None:
+    found = audit("train.py", args, max_runs=1, jobs=1, restart="command", restart_args=args)
+
+    assert "--restart command --restart-args '--resume latest'" in found.card.command
+    assert found.card.command.endswith("train.py -- --resume latest")
+
+
 def test_progress_goes_to_stderr(audit: Audit, capsys: pytest.CaptureFixture[str]) -> None:
     audit("train.py", max_runs=7, jobs=1)
     out, err = capsys.readouterr()

@@ -1,0 +1,33 @@
+"""Who follows the tutorial comes from red to green, and sees what the page shows."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.documents.blocks import ROOT, blocks
+from tests.documents.tutorial import CUT, PAGE, excerpt, follow, told
+
+
+def test_the_script_of_the_page_is_the_file_beside_it() -> None:
+    (shown,) = (b.text for b in blocks("python") if b.document == PAGE)
+
+    assert shown == (ROOT / "docs/tutorial/train.py").read_text(encoding="utf-8")
+
+
+def test_an_excerpt_has_the_answer_and_the_findings() -> None:
+    printed = "clean run 1 of 2\n✗ fail\n\nfault  tried\n\nplace\n\nx\n\n╭─ state ─╮\n\nwhy\n"
+
+    assert excerpt(printed) == f"{CUT}\n✗ fail\n\nfault  tried\n{CUT}\n\n╭─ state ─╮\n{CUT}\n"
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1200)
+def test_every_command_of_the_tutorial_prints_what_the_page_shows(tmp_path: Path) -> None:
+    steps = [*follow(tmp_path)]
+
+    assert len(steps) >= 5
+    for step in steps:
+        rest = told(step.printed)
+        for part in step.shown.split(CUT):
+            _, found, rest = rest.partition(told(part))
+            assert found == told(part), f"{step.block}: {step.command}\n{part}\n{step.printed}"
