@@ -77,17 +77,12 @@ SMALLER = {
         "--max-runs 40",
         "--max-runs 2",
     ),
-    "chaos audit scenarios/jobs/digits_ddp.py --max-runs 40 -- --epochs 4": (
-        "--max-runs 40",
-        "--max-runs 2",
-    ),
     "chaos preflight big.preflight.yaml": ("preflight big", "preflight --simulations 500 big"),
 }
 
 # Commands that take five seconds and more, and are run nightly.
 DEAR = (
     "chaos preflight big.preflight.yaml",
-    "chaos audit scenarios/jobs/digits_ddp.py --max-runs 40 -- --epochs 4",
     "chaos audit scenarios/jobs/digits_optimizer_lost.py --max-runs 40 -- --epochs 4",
     "chaos from-trace p3.csv train.py --seed 1 -- --epochs 10 > p3.chaos.yaml",
     "chaos run p3.chaos.yaml --backend fork",
