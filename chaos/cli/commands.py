@@ -87,6 +87,21 @@ class _Command(TyperCommand):
                 sections.setdefault(panel, []).append(record)
         _write(formatter, sections)
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401
+        """Read the command line; an unknown option beside a script is answered as the script's."""
+        try:
+            rest: list[str] = super().parse_args(ctx, [*args])
+        except Exception as error:
+            if not hasattr(error, "possibilities"):  # only where an option does not exist
+                raise
+            from chaos.cli.rules import option_of_the_script  # noqa: PLC0415 - as below
+
+            ctx.ignore_unknown_options = True  # such an option is then a word as any other
+            read, _, _ = self.make_parser(ctx).parse_args([*args])
+            near = error.possibilities or ()
+            raise option_of_the_script(str(ctx.info_name), args, read, near) or error from None
+        return rest
+
 
 class _Lazy(TyperCommand):
     """A command that is not imported yet; it makes the context of the real one."""

@@ -5,13 +5,22 @@ the launchers that take it name it in their rows. Whatever breaks a rule is refu
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+import os
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
+from pathlib import Path
 from typing import Any, NamedTuple, get_args, get_type_hints
 
 from typer.models import OptionInfo
 
 from chaos.errors import UsageError
 from chaos.model.launcher import FACTS, LauncherFacts
+
+# From here on, an option is taken for one of chaos's in other letters: in any case, and if the
+# script does not have the word.
+ALIKE, ALIKE_IF_NOWHERE_ELSE = 0.85, 0.75
 
 
 class Needs(NamedTuple):
@@ -95,6 +104,53 @@ def _not_taken(
         but = "if the script does call trainer.fit()"
     hint = f"Leave {name} out; or, {but}, add --launcher {taker.name}."
     return UsageError(problem, hint, place=option.name)
+
+
+def option_of_the_script(
+    command: str, args: Sequence[str], read: Mapping[str, Any], near: Sequence[str]
+) -> UsageError | None:
+    """Return the answer to an option that is no option of a command, but may be its script's.
+
+    `read` has the words of each argument where unknown options are words as well; `near` are
+    options of the command that are spelt alike. None where no script is among the words.
+    """
+    if "script" not in read:
+        return None
+    words = [read["script"], *(read["arguments"] or ())]
+    unknown = next(word for word in words if word.startswith("-"))
+    # Behind an unknown option a word may be its value, so that only a file is taken for the script.
+    script = words[0] if words[0] != unknown else next(filter(os.path.isfile, words[1:]), None)
+    if script is None:
+        return None
+    own = [*_without(words, args)]
+    words.remove(script)
+    line = shlex.join(["chaos", command, script, *own, "--", *words])
+    option = unknown.partition("=")[0]
+    meant = f"Did you mean {near[0]}? " if near and _is_misspelt(option, near[0], script) else ""
+    hint = f"{meant}Arguments of the script follow --:\n  {line}"
+    return UsageError(f"{option} is no option of chaos", hint)
+
+
+def _without(words: Sequence[str], args: Sequence[str]) -> Iterator[str]:
+    """Yield what is left of a command line: the command's own options."""
+    left = [*words]
+    for word in args:
+        if left and word == left[0]:
+            del left[0]
+        elif word != "--":
+            yield word
+
+
+def _is_misspelt(option: str, known: str, script: str) -> bool:
+    """Return whether an option is rather a known one in other letters than one of the script's."""
+    alike = SequenceMatcher(None, option, known).ratio()
+    if not ALIKE > alike >= ALIKE_IF_NOWHERE_ELSE:
+        return alike >= ALIKE
+    try:
+        text = Path(script).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return True
+    return re.search(rf"\b{re.escape(option.strip('-').replace('-', '_'))}\b", text) is None
 
 
 def options_of(command: Callable[..., object], params: Mapping[str, Any]) -> dict[str, GivenOption]:

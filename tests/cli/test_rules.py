@@ -1,6 +1,8 @@
 """Options that exclude each other are refused by what they declare, whichever command has them."""
 
+import shlex
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated
 
 import pytest
@@ -11,6 +13,7 @@ from chaos.cli.commands import COMMANDS, CommandEntry
 from chaos.cli.rules import Needs, NotWith, options_of, refuse_contradictions
 from chaos.errors import UsageError
 from chaos.model.launcher import FACTS
+from tests.called import chaos
 
 
 def command(
@@ -61,3 +64,59 @@ def test_every_option_of_a_row_is_one_of_an_audit() -> None:
 
     names = {option.name for option in options_of(audit, {}).values()}
     assert {option for facts in FACTS.values() for option in facts.options} <= names
+
+
+SCRIPT = "import argparse\nargparse.ArgumentParser().add_argument('--epochs')\nworkers = 2\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "option", "line"),
+    [
+        ("audit train.py --epochs 3", "--epochs", "audit train.py -- --epochs 3"),
+        ("search train.py --epochs=3", "--epochs", "search train.py -- --epochs=3"),
+        ("init train.py -lr .1", "-lr", "init train.py -- -lr .1"),
+        ("audit --jobs 2 --lr 3 train.py", "--lr", "audit train.py --jobs 2 -- --lr 3"),
+        (
+            "audit train.py --seed 3 --lr 3 --one-by-one --name 'a b' more -- --last",
+            "--lr",
+            "audit train.py --seed 3 --one-by-one -- --lr 3 --name 'a b' more --last",
+        ),
+    ],
+)
+def test_an_option_of_the_script_is_answered_with_the_line_to_paste(
+    tmp_path: Path, words: str, option: str, line: str
+) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+
+    done = chaos(*shlex.split(words), folder=tmp_path)
+
+    told = (
+        f"chaos: {option} is no option of chaos. Arguments of the script follow --:\n  chaos {line}"
+    )
+    assert (done.code, done.err.strip()) == (3, told)
+
+
+@pytest.mark.parametrize(
+    ("option", "meant"),
+    [
+        ("--worker", "--workers"),
+        ("--timelimit", "--time-limit"),
+        ("--epochs-step", "--epoch-steps"),
+    ],
+)
+def test_an_option_of_chaos_in_other_letters_is_answered_with_the_right_one(
+    tmp_path: Path, option: str, meant: str
+) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+
+    done = chaos("audit", "train.py", option, "3", folder=tmp_path)
+
+    assert f"{option} is no option of chaos. Did you mean {meant}? Arguments of" in done.err
+
+
+@pytest.mark.parametrize("words", ["audit --nope", "audit nothing.py --nope", "run --nope x"])
+def test_without_a_script_an_unknown_option_is_told_as_ever(tmp_path: Path, words: str) -> None:
+    done = chaos(*words.split(), folder=tmp_path)
+
+    assert done.code == 3
+    assert "no option of chaos" not in done.err or "nothing.py" in words
