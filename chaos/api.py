@@ -44,6 +44,7 @@ def audit(  # noqa: PLR0913 - one for each option of the command
     script: PathLike,
     args: Args = (),
     *,
+    module: bool | None = None,
     question: Question | None = None,
     time_limit: float | str | None = None,
     max_runs: int | None = None,

@@ -29,6 +29,7 @@ from chaos.model.event import (
 from chaos.model.history import Baseline, History
 from chaos.model.launcher import FACTS
 from chaos.model.plan import Plan
+from chaos.model.scenario import SOURCES
 from chaos.plan.extent import steps_by_epoch
 from chaos.report.outcome import FinishedRun
 from chaos.run.machine import has_ray
@@ -352,5 +353,6 @@ def _place(plan: Plan) -> str:
         lines = Path(plan.file).read_text(encoding="utf-8").splitlines()
     except OSError:
         lines = []
-    named = (n for n, line in enumerate(lines, 1) if "script:" in line or "train_loop:" in line)
+    keys = re.compile(rf"\b({'|'.join(SOURCES)}):")
+    named = (number for number, line in enumerate(lines, 1) if keys.search(line))
     return f"{plan.file}:{next(named, 1)}"

@@ -66,15 +66,15 @@ class LauncherEvidence:
         return f"{joins}nothing needs Ray"
 
 
-def launcher_evidence(script: Path, *, module: str = "") -> LauncherEvidence:
-    """Return what shows the launcher of a script, or of a `module` that is run by its name.
+def launcher_evidence(script: ModuleFile) -> LauncherEvidence:
+    """Return what shows the launcher of a script, or of a module that is run as one.
 
     Its own text decides, where it needs Ray or joins a group. Otherwise its own modules do, with
     Ray before all else: a Ray Train script may keep its trainer in a module of its own, beside a
     train loop that joins a group. Packages that are installed come last: some are built on Ray.
     Raises `OSError` if the script cannot be read.
     """
-    code = _Code(script, module)
+    code = _Code(script)
     group = None
     for number, text in enumerate(islice(code.own(), OWN_MAX)):
         if (line := text.needs_ray(in_functions=number == 0)) is not None:
@@ -89,16 +89,16 @@ def launcher_evidence(script: Path, *, module: str = "") -> LauncherEvidence:
 class _Code:
     """The texts that a script reaches by its imports, nearest first."""
 
-    def __init__(self, script: Path, module: str) -> None:
+    def __init__(self, script: ModuleFile) -> None:
         # Python's own order: the folder of the script; of a module, where it is run. The folders
         # after these are what many scripts add to their path themselves.
-        cwd, around = Path.cwd(), script.absolute().parent
-        self._modules = Modules([cwd if module else around, around.parent, cwd, cwd / "src"])
+        cwd, around = Path.cwd(), script.file.absolute().parent
+        self._modules = Modules([cwd if script.name else around, around.parent, cwd, cwd / "src"])
         ray = self._modules.find("ray")
         self._has_own_ray = ray is not None and ray.is_own
         self._installed: dict[str, ModuleFile] = {}
-        self._first = ModuleFile(script, module.rpartition(".")[0])
-        self._above = self._modules.on_the_way(self._first.package) if module else {}
+        self._first = script
+        self._above = self._modules.on_the_way(script.package) if script.package else {}
 
     def own(self) -> Iterator["_Text"]:
         """Yield the texts of the user's own code; raises `OSError` for the script alone."""
@@ -122,7 +122,7 @@ class _Code:
         waiting = deque((name, file) for name, file in self._installed.items())
         seen = {*self._installed}
         while waiting and len(seen) < INSTALLED_MAX:
-            name, (file, package) = waiting.popleft()
+            name, (file, _, package) = waiting.popleft()
             top = name.partition(".")[0]
             names = [*_imports(_read(file).decode(errors="replace"), package, at_top=True)]
             if top != "ray" and any(each.partition(".")[0] == "ray" for each in names):

@@ -14,6 +14,7 @@ from chaos.model.launcher import FACTS, Launcher, Restart
 from chaos.model.plan import Plan, PlanBackend, Shape
 from chaos.model.scenario import Expect, FailureBudget, Job, Limits
 from chaos.plan.make import slug
+from chaos.run.modules import ModuleFile
 
 _NEGATIVE = re.compile(r"-\.?\d")
 
@@ -80,7 +81,7 @@ RANGE = 2
 
 
 def base_plan(
-    script: Path,
+    script: Path | ModuleFile,
     words: Sequence[str],
     *,
     cwd: Path,
@@ -88,25 +89,27 @@ def base_plan(
     workers: int | None = None,
     fit: int = 1,
 ) -> Plan:
-    """Return the plan of `python script words…`, without faults.
+    """Return the plan of `python script words…` or `python -m module words…`, without faults.
 
     Without `workers`, their number is a guess; `with_own_workers` corrects it once a run
     has shown the script's own. Raises `UsageError` for a missing script, or for a command
     line that no scenario can hold.
     """
-    path = Path(normpath(cwd / script))
+    file, module, _ = script if isinstance(script, ModuleFile) else ModuleFile(script)
+    path = Path(normpath(cwd / file))
     if not path.is_file():
-        raise UsageError("there is no such script", "Check the path.", place=str(script))
+        raise UsageError("there is no such script", "Check the path.", place=str(file))
     count = workers or WORKERS_GUESSED
-    name = path.stem
+    name = module or path.stem
+    code: dict[str, Any] = {"module": module} if module else {"script": str(path)}
     return Plan(
-        scenario=f"audit of {path.name}",
+        scenario=f"audit of {module or path.name}",
         slug=slug(Path(name)),
         file=str(path),
         seed=seed,
         cwd=normpath(cwd),
         backend="fork",
-        job=Job(script=str(path), args=args_of(words), workers=count, fit=fit),
+        job=Job(**code, args=args_of(words), workers=count, fit=fit),
         shape=Shape(nodes=count + 1, cpus_per_node=1),
         ops=(),
         expect=Expect(),

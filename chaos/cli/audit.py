@@ -30,12 +30,14 @@ from chaos.cli.documents import Document, Form, Format, Output
 from chaos.cli.options import (
     REPORTS,
     AnyBackend,
+    IsModule,
     Jobs,
     Reports,
     Seed,
     StartedBy,
     Words,
     chosen_launcher,
+    located,
     node_range,
     not_side_by_side,
     seconds,
@@ -241,6 +243,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
     script: Script,
     arguments: Words = None,
     *,
+    module: IsModule = False,
     question: For = "spot",
     time_limit: Limit = None,
     max_runs: MaxRuns = None,
@@ -277,10 +280,10 @@ def audit(  # noqa: PLR0913 - one parameter per option
     """
     document = Document.asked(form, output, "text", "md", *FILES)
     console = console_of(context, document)
-    facts = FACTS[chosen_launcher(launcher, script, console)]
+    run = located(script, is_module=module)
+    facts = FACTS[chosen_launcher(launcher, run, console)]
     refuse_others_options(audit, context.params, facts)
-    refuse_without_extra(script, facts)
-    states_size = "call" in facts.has
+    refuse_without_extra(run.file, facts)
     backend = embedded_or_real(backend, facts.name, console)
     if not facts.has_spare_nodes and node_range(nodes) == ONE_NODE:
         question = "crash"  # no node can be lost
@@ -288,8 +291,8 @@ def audit(  # noqa: PLR0913 - one parameter per option
     can_confirm = "cluster" in facts.has and not is_on_ray
     spread = _over(address, jobs)
     _refuse_other_storage(storage)
-    plan = base_plan(script, arguments or (), cwd=Path.cwd(), seed=seed, workers=workers, fit=fit)
     size: dict[str, Any] = {"epoch_steps": epoch_steps, "nodes": node_range(nodes)}
+    plan = base_plan(run, arguments or (), cwd=Path.cwd(), seed=seed, workers=workers, fit=fit)
     plan = under_launcher(plan, facts.name, arguments or (), backend=backend, **size)
     plan = _begun_again(plan, restart, restart_args)
     folder = folder_for(plan, reports)
@@ -310,7 +313,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
             display.show,
             display.tell,
             partial(_on_ray, reports) if confirm and can_confirm else None,
-            follows_script=workers is None and states_size,
+            follows_script=workers is None and "call" in facts.has,
             retries=retries,
             command=shlex.join(["chaos", *map(str, masked_words(words_of(context)))]),
             lanes=lambda count: jobs or _lanes(count, backend),

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shlex
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +14,7 @@ from rich.text import Text
 
 from chaos.audit.plans import args_for
 from chaos.cli.documents import writable
-from chaos.cli.options import StartedBy, Words, chosen_launcher
+from chaos.cli.options import IsModule, StartedBy, Words, chosen_launcher, located
 from chaos.errors import UsageError
 from chaos.installed import installed
 from chaos.model.launcher import FACTS, Launcher, line_of_job
@@ -26,7 +27,7 @@ WORKFLOW = Path(".github") / "workflows" / "chaos.yml"
 _SCENARIO = """\
 scenario: {title}
 job:
-{launcher}  script: {script}
+{launcher}  {source}
 {args}  workers: {workers}
   failure: {{max_failures: 2}}  # {retries}
 faults:
@@ -39,7 +40,7 @@ expect:
 """
 
 
-def init(
+def init(  # noqa: PLR0913 - one parameter per option
     script: Annotated[
         Path,
         typer.Argument(
@@ -48,6 +49,7 @@ def init(
     ],
     arguments: Words = None,
     *,
+    module: IsModule = False,
     workers: Annotated[
         int, typer.Option("--workers", min=1, metavar="N", help="Ranks to train with.")
     ] = 2,
@@ -65,15 +67,18 @@ def init(
 
     Example: chaos init train.py -- --epochs 4
     """
-    if not script.is_file():
+    run = located(script, is_module=module)
+    if not run.file.is_file():
         raise UsageError("there is no such script", "Give the path of a script.", place=str(script))
-    console = screen()
-    launcher = chosen_launcher(launcher, script, console)
-    name, words = re.sub(r"\W+", "_", script.stem), arguments or []
-    scenario, source = folder / f"{name}_worker_killed.chaos.yaml", os.path.relpath(script, folder)
+    console, words = screen(), arguments or []
+    launcher = chosen_launcher(launcher, run, console)
+    name = re.sub(r"\W+", "_", str(script) if module else script.stem)
+    scenario = folder / f"{name}_worker_killed.chaos.yaml"
+    source = {"module": str(script)} if module else {"script": os.path.relpath(script, folder)}
     files = {scenario: first_scenario(source, words, workers=workers, launcher=launcher)}
     if workflow:
-        files[WORKFLOW] = _workflow(script, words, folder, launcher)
+        audited = ["-m", str(script)] if module else [str(script)]
+        files[WORKFLOW] = _workflow(audited, words, folder, launcher)
     for file in files:
         if file.exists():
             way = "--no-workflow" if file == WORKFLOW else "--in"
@@ -91,16 +96,22 @@ def init(
     console.print(Text(f"try   {shlex.join(command)}"), soft_wrap=True)
 
 
-def first_scenario(script: str, arguments: list[str], *, workers: int, launcher: Launcher) -> str:
-    """Return a scenario in which one worker of a script is killed in its second epoch."""
+def first_scenario(
+    source: Mapping[str, str], arguments: list[str], *, workers: int, launcher: Launcher
+) -> str:
+    """Return a scenario in which one worker of a script is killed in its second epoch.
+
+    `source` is the field of `job` that names the code, with its value.
+    """
+    [(key, code)] = source.items()
     args = args_for(launcher, arguments)
     lines = [f"  args: {json.dumps(args)}", ""]
     if isinstance(args, dict):
         options = (f"    {json.dumps(name)}: {json.dumps(value)}" for name, value in args.items())
         lines = ["  args:", *options, ""]
     return _SCENARIO.format(
-        title=json.dumps(f"a worker of {Path(script).name} is killed in its second epoch"),
-        script=json.dumps(script),
+        title=json.dumps(f"a worker of {Path(code).name} is killed in its second epoch"),
+        source=f"{key}: {json.dumps(code)}",
         args="\n".join(lines) if args else "",
         workers=workers,
         epoch=1,
@@ -111,7 +122,7 @@ def first_scenario(script: str, arguments: list[str], *, workers: int, launcher:
     )
 
 
-def _workflow(script: Path, arguments: list[str], folder: Path, launcher: Launcher) -> str:
+def _workflow(script: list[str], arguments: list[str], folder: Path, launcher: Launcher) -> str:
     """Return the workflow of the documents, with this script and this folder.
 
     It installs what the launcher's jobs need of chaos's extras.
@@ -120,7 +131,7 @@ def _workflow(script: Path, arguments: list[str], folder: Path, launcher: Launch
     text = text.replace("PACKAGE", installed().elsewhere.requirement(FACTS[launcher].extra))
     for its, ours in (
         ("run scenarios", ["run", f"{folder}"]),
-        ("audit train.py", ["audit", f"{script}"]),
+        ("audit train.py", ["audit", *script]),
     ):
         text = text.replace(f"chaos {its} ", f"chaos {shlex.join(ours)} ")
     own = f" -- {shlex.join(arguments)}" if arguments else ""

@@ -14,6 +14,7 @@ from chaos.cli.rules import NotWith
 from chaos.errors import UsageError
 from chaos.model.launcher import USUAL, Launcher
 from chaos.model.plan import BackendName, PlanBackend
+from chaos.run.modules import ModuleFile, Modules
 
 REPORTS = Path("reports")
 
@@ -90,6 +91,12 @@ Jobs = Annotated[
     int | None,
     typer.Option("--jobs", "-j", min=1, metavar="N", help="Runs side by side (fork only)."),
 ]
+IsModule = Annotated[
+    bool,
+    typer.Option(
+        "--module", "-m", help="SCRIPT is a module, run as `python -m` does: package.module."
+    ),
+]
 Words = Annotated[
     list[str] | None,
     typer.Argument(metavar="ARGS", help="The script's own arguments, after --."),
@@ -102,7 +109,18 @@ Scale = Annotated[
 ]
 
 
-def chosen_launcher(given: Launcher | None, script: Path, console: Console) -> Launcher:
+def located(script: Path, *, is_module: bool) -> ModuleFile:
+    """Return the file that is run; raises `UsageError` for a module that is nowhere."""
+    if not is_module:
+        return ModuleFile(script)
+    found = Modules([Path.cwd()]).to_run(str(script))
+    if found is None:
+        hint = "It is a dotted name, as python -m has it, found from here or on PYTHONPATH."
+        raise UsageError("there is no such module", hint, place=f"-m {script}")
+    return found
+
+
+def chosen_launcher(given: Launcher | None, script: ModuleFile, console: Console) -> Launcher:
     """Return the launcher that is given, or that the script's text shows; print how it is known."""
     launcher, known = given or USUAL, "--launcher"
     if given is None:

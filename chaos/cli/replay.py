@@ -140,11 +140,13 @@ def _facts(plan: Plan, folder: Path) -> Iterator[tuple[str, str]]:
     job = plan.job
     if job.script is not None:
         yield "runs", f"{job.script} ({_where(Path(plan.cwd, job.script), folder)})"
+    elif job.module is not None:
+        yield "runs", f"{job.module}, a module, as python -m does"
     else:
         yield "runs", f"{job.train_loop}, a train loop that is imported"
     if job.args:
         args = masked(job.args)
-        yield "with", shlex.join(command_line(args)) if job.script else str(args)
+        yield "with", str(args) if job.train_loop else shlex.join(command_line(args))
     if job.restarts_by_command:
         words = shlex.join(command_line(masked(job.restart_args)))
         yield "again", f"after a failure{f', with {words}' if words else ''}"

@@ -33,11 +33,13 @@ from chaos.cli.audit import (
 from chaos.cli.documents import Document, Format, Output
 from chaos.cli.options import (
     REPORTS,
+    IsModule,
     Reports,
     Seed,
     StartedBy,
     Words,
     chosen_launcher,
+    located,
     seconds,
 )
 from chaos.errors import MissingExtraError, UsageError
@@ -83,6 +85,7 @@ def search(  # noqa: PLR0913 - one parameter per option
     script: Script,
     arguments: Words = None,
     *,
+    module: IsModule = False,
     time_limit: Limit = None,
     max_runs: MaxRuns = None,
     most: MostFaults = FAULTS_MAX,
@@ -107,10 +110,12 @@ def search(  # noqa: PLR0913 - one parameter per option
     if find_spec("hypothesis") is None:
         raise MissingExtraError.of("chaos search", "Hypothesis", "search")
     _refuse_unknown(kinds or ())
-    launcher = chosen_launcher(launcher, script, console)
-    refuse_without_extra(script, FACTS[launcher])
+    run = located(script, is_module=module)
+    launcher = chosen_launcher(launcher, run, console)
+    refuse_without_extra(run.file, FACTS[launcher])
     states_size = "call" in FACTS[launcher].has
-    plan = base_plan(script, arguments or (), cwd=Path.cwd(), seed=seed, workers=workers, fit=fit)
+    words = arguments or ()
+    plan = base_plan(run, words, cwd=Path.cwd(), seed=seed, workers=workers, fit=fit)
     backend = embedded_or_real("fork", launcher, console)
     plan = under_launcher(plan, launcher, arguments or (), backend=backend)
     folder = folder_for(plan, reports, kind="searches")

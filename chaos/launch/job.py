@@ -24,15 +24,20 @@ def run_job(plan: Plan) -> None:
     """Run the plan's job up to its end; raises whatever the job raises."""
     if os.environ.get(V2_ENV, "1").lower() in ("0", "false"):
         raise refused_v1(f", by {V2_ENV}={os.environ[V2_ENV]} in the environment")
-    if plan.job.script is not None:
-        _run_script(plan.job.script, words_of(plan))
-    else:
+    if plan.job.train_loop is not None:
         _run_train_loop(plan)
+    else:
+        run_script(words_of(plan))
 
 
 def words_of(plan: Plan) -> list[str]:
-    """Return the script's arguments at this start of it, of which its driver knows the number."""
-    return command_line(plan.job.args_at(this_start()))
+    """Return the words that follow `python` to start a script or a module as it starts now.
+
+    Its driver knows the number of the start, by which its arguments may differ.
+    """
+    job = plan.job
+    code = ["-m", job.module] if job.module else [job.source]
+    return [*code, *command_line(job.args_at(this_start()))]
 
 
 def is_clean_exit(error: BaseException) -> bool:
@@ -40,10 +45,16 @@ def is_clean_exit(error: BaseException) -> bool:
     return isinstance(error, SystemExit) and error.code in (None, 0)
 
 
-def _run_script(script: str, words: Sequence[str]) -> None:
-    sys.argv = [script, *words]
-    sys.path.insert(0, str(Path(script).parent))
-    runpy.run_path(script, run_name="__main__")
+def run_script(words: Sequence[str]) -> None:
+    """Run `train.py ARGS…` or `-m package.module ARGS…` in this process, as Python does."""
+    is_module = words[0] == "-m"
+    sys.argv = [*words[is_module:]]
+    name = sys.argv[0]
+    sys.path.insert(0, str(Path.cwd() if is_module else Path(name).absolute().parent))
+    if is_module:
+        runpy.run_module(name, run_name="__main__", alter_sys=True)
+    else:
+        runpy.run_path(name, run_name="__main__")
 
 
 def _run_train_loop(plan: Plan) -> None:

@@ -41,9 +41,10 @@ class Retention(Record):
     checkpoint_score_order: Literal["max", "min"] = "max"
 
 
+SOURCES = ("script", "module", "train_loop")  # the fields that name the code, one of which is given
 _NEEDS_RAY = "job.{} needs Ray Train, and job.launcher is {}"
 _WHY_NOT_IN_JOB = {
-    "train_loop": "job.launcher {1} starts a script: write job.script",
+    "train_loop": "job.launcher {1} starts a script: write job.script or job.module",
     "epoch_steps": "job.epoch_steps is for job.launcher torchrun: with Ray Train a report ends an "
     "epoch",
 }
@@ -52,8 +53,9 @@ _WHY_NOT_IN_JOB = {
 class Job(Record):
     """The training under test.
 
-    Either `script`, a Ray Train script that calls `trainer.fit()` itself, or `train_loop`, a
-    `module:function` for which chaos builds the `TorchTrainer`. `workers`, `failure` and
+    A `script`, or a `module` that is run as `python -m` does, which calls `trainer.fit()` itself or
+    is started by torchrun; or a `train_loop`, a `module:function` for which chaos builds the
+    `TorchTrainer`. `workers`, `failure` and
     `checkpoint`, if given, replace the script's own settings, and the report notes it. Storage path
     and run name are always chaos's own, unique per run.
     """
@@ -64,11 +66,17 @@ class Job(Record):
         "machine with `workers` processes; `failure.max_failures` is its `--max-restarts`",
     )
     script: str | None = Field(default=None, description="path, relative to the scenario file")
+    module: str | None = Field(
+        default=None,
+        description="package.module, run as `python -m` and `torchrun -m` do from the working "
+        "directory",
+    )
     train_loop: str | None = Field(default=None, description="module:function")
     args: Arguments = Field(
         default_factory=dict,
-        description="a script's command line: options by name (`epochs: 4` is `--epochs 4`) or a "
-        "list, word for word (`[train, -e, 4, lr=0.1]`); a train loop's train_loop_config, by name",
+        description="the command line of a script or a module: options by name (`epochs: 4` is "
+        "`--epochs 4`) or a list, word for word (`[train, -e, 4, lr=0.1]`); a train loop's "
+        "train_loop_config, by name",
     )
     workers: PositiveInt
     min_workers: PositiveInt | None = Field(
@@ -128,8 +136,8 @@ class Job(Record):
 
     @model_validator(mode="after")
     def _is_one_job(self) -> Self:
-        if (self.script is None) == (self.train_loop is None):
-            raise ValueError("job needs either script or train_loop")
+        if [getattr(self, name) is None for name in SOURCES].count(False) != 1:
+            raise ValueError(f"job needs one of {', '.join(SOURCES)}")
         if self.train_loop is not None and not isinstance(self.args, dict):
             raise ValueError("job.args of a train_loop are its train_loop_config: `name: value`")
         if self.min_workers is not None and self.min_workers >= self.workers:
@@ -179,8 +187,8 @@ class Job(Record):
 
     @property
     def source(self) -> str:
-        """The script or the train loop, whichever the scenario names."""
-        return self.script or self.train_loop or ""
+        """The script, the module or the train loop, whichever the scenario names."""
+        return self.script or self.module or self.train_loop or ""
 
 
 class ClusterShape(Record):

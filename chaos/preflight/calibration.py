@@ -49,6 +49,7 @@ from chaos.run.clock import SystemClock, seconds_since, stamp
 from chaos.run.directory import RunDirectory, create, in_reports
 from chaos.run.environment import environment
 from chaos.run.journal import read_history
+from chaos.run.modules import ModuleFile
 from chaos.run.ports import Backend
 from chaos.scenario_file.load import SUFFIX, load_scenario
 
@@ -111,7 +112,7 @@ def plan_without_faults(subject: Path, words: Sequence[str], backend: BackendNam
         launcher = plan.job.launcher
     else:
         plan = base_plan(subject, words, cwd=Path.cwd(), seed=0)
-        launcher = launcher_evidence(subject).launcher
+        launcher = launcher_evidence(ModuleFile(subject)).launcher
     if FACTS[launcher].lacks_part("call"):
         raise UsageError(
             f"{launcher} starts this job, and these runs are for jobs of Ray Train's",

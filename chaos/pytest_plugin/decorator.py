@@ -32,6 +32,7 @@ Keys: TypeAlias = Mapping[str, Any]
 def scenario(  # noqa: PLR0913 - one for each key of a scenario
     *,
     script: str | os.PathLike[str] | None = None,
+    module: str | None = None,
     launcher: Launcher | None = None,
     train_loop: str | Callable[..., object] | None = None,
     args: Keys | Sequence[str | int | float] | None = None,

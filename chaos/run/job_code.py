@@ -29,10 +29,10 @@ def digest_job_code(plan: Plan, *, python_path: Sequence[str] = ()) -> dict[str,
     if job.script is not None:
         script = Path(job.script)
         modules = Modules([script.parent, *folders])
-        waiting = [ModuleFile(script, "")]
+        waiting = [ModuleFile(script)]
     else:
         modules = Modules([*folders, Path(plan.file).parent])
-        module = job.source.partition(":")[0]
+        module = f"{job.module}.__main__" if job.module else job.source.partition(":")[0]
         waiting = [each for each in modules.on_the_way(module).values() if each.is_own]
     digests = _followed(waiting, modules)
     for name in job.inputs:
@@ -43,7 +43,7 @@ def digest_job_code(plan: Plan, *, python_path: Sequence[str] = ()) -> dict[str,
 def _followed(waiting: list[ModuleFile], modules: Modules) -> dict[str, str]:
     digests: dict[str, str] = {}
     while waiting:
-        file, package = waiting.pop()
+        file, _, package = waiting.pop()
         if str(file) not in digests:
             content = _content(file)
             digests[str(file)] = _digest(content)

@@ -17,10 +17,13 @@ _LIBRARY = Path(sysconfig.get_path("stdlib"))
 
 
 class ModuleFile(NamedTuple):
-    """The file of a module, and the package that its relative imports begin from."""
+    """The file of a module, or of a script, which has no name and is in no package."""
 
     file: Path
-    package: str
+    #: by which `python -m` runs it
+    name: str = ""
+    #: that its relative imports begin from
+    package: str = ""
 
     @property
     def is_own(self) -> bool:
@@ -43,7 +46,12 @@ class Modules:
         spec = self._spec(name)
         if spec is None or not spec.has_location or not str(spec.origin).endswith(".py"):
             return None
-        return ModuleFile(Path(str(spec.origin)), spec.parent or "")
+        return ModuleFile(Path(str(spec.origin)), name, spec.parent or "")
+
+    def to_run(self, name: str) -> ModuleFile | None:
+        """Return the file that `python -m` runs: of a package, its `__main__`."""
+        found = self.find(f"{name}.__main__") or self.find(name)
+        return None if found is None else found._replace(name=name)
 
     def on_the_way(self, name: str) -> dict[str, ModuleFile]:
         """Return the files that an import of a module runs, by name: its packages', its own."""

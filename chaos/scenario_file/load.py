@@ -17,7 +17,7 @@ from chaos.errors import UsageError
 from chaos.faults.base import Fault
 from chaos.model.fault_entry import FAULTS
 from chaos.model.launcher import FACTS, launcher_named
-from chaos.model.scenario import Scenario
+from chaos.model.scenario import SOURCES, Scenario
 from chaos.model.trigger import KINDS, MOMENTS
 from chaos.plan.entries import is_drawn
 from chaos.plan.make import nodes_for
@@ -129,7 +129,6 @@ def is_of_a_run(file: Path) -> bool:
     return file.name == DRAWN and file.with_name("plan.json").exists()
 
 
-SOURCES = ("script", "train_loop")
 # Values in place of a misspelt key's, so that its place is known; of any other key it is 1.
 _FOR: dict[str, Any] = {"moment": "saving", "recovering_from": 0, "state": "RUNNING"}
 _EXAMPLE = "Write `at: {epoch: 2, step: 5}`"
@@ -157,11 +156,13 @@ def _sources(job: Plain, lines: Lines) -> Iterator[Problem]:
     if not isinstance(job, dict):
         return
     named = _given(job, SOURCES)
-    text = "job needs either script or train_loop"
+    text = f"job needs one of {', '.join(SOURCES)}"
     if len(named) > 1:
-        yield Problem(lines.key(("job", named[1])), text, "It has both.", ("job",))
+        yield Problem(
+            lines.key(("job", named[1])), text, f"It has {' and '.join(named)}.", ("job",)
+        )
     elif not named and not _is_misspelt(job, SOURCES):
-        yield Problem(lines.value(("job",)), text, "It has neither.", ("job",))
+        yield Problem(lines.value(("job",)), text, "It has none.", ("job",))
 
 
 def _faults(entry: Plain, loc: Loc, lines: Lines) -> Iterator[Problem]:
@@ -218,7 +219,7 @@ def senseless(value: Plain, lines: Lines, *, folder: Path) -> Iterator[Problem]:
     """Yield the problems of sense; paths are relative to `folder`, the scenario file's."""
     yield from _missing_script(value, lines, folder)
     yield from _missing_inputs(value, lines, folder)
-    yield from _misspelt_train_loop(value, lines)
+    yield from _misspelt_module(value, lines)
     yield from _too_few_cpus(value, lines)
     yield from _ranks_out_of_range(value, lines)
     yield from _recoveries(value, lines)
@@ -248,15 +249,18 @@ def _missing_inputs(value: Plain, lines: Lines, folder: Path) -> Iterator[Proble
             yield Problem(lines.value(loc), f"there is no input {quoted(name)}", hint, loc)
 
 
-def _misspelt_train_loop(value: Plain, lines: Lines) -> Iterator[Problem]:
-    loc = ("job", "train_loop")
-    train_loop = _pick(value, loc)
-    if not isinstance(train_loop, str):
-        return
-    module, _, function = train_loop.partition(":")
-    if not all(part.isidentifier() for part in (*module.split("."), function)):
-        text = f"train_loop must be module:function, got {quoted(train_loop)}"
-        yield Problem(lines.value(loc), text, "Write it like `mypackage.train:train_loop`.", loc)
+def _misspelt_module(value: Plain, lines: Lines) -> Iterator[Problem]:
+    for key, form in (("module", "package.module"), ("train_loop", "module:function")):
+        loc = ("job", key)
+        name = _pick(value, loc)
+        if not isinstance(name, str):
+            continue
+        module, *function = name.split(":")
+        parts = [*module.split("."), *function]
+        if len(function) != form.count(":") or not all(part.isidentifier() for part in parts):
+            example = "mypackage.train" + ":train_loop" * form.count(":")
+            text = f"{key} must be {form}, got {quoted(name)}"
+            yield Problem(lines.value(loc), text, f"Write it like `{example}`.", loc)
 
 
 def _too_few_cpus(value: Plain, lines: Lines) -> Iterator[Problem]:

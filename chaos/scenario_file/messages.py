@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from pydantic_core import ErrorDetails
 
 from chaos.model.fault_entry import FAULTS
-from chaos.model.scenario import Scenario
+from chaos.model.scenario import SOURCES, Scenario
 from chaos.scenario_file.yaml_lines import Lines, Loc, Plain, Problem, shortened
 
 
@@ -49,7 +49,7 @@ def json_schema() -> JsonSchema:
     schema = _without_null(Scenario.model_json_schema())
     kinds = schema["$defs"]
     kinds["FaultEntry"]["oneOf"] = [{"required": [fault]} for fault in FAULTS]
-    kinds["Job"]["oneOf"] = [{"required": ["script"]}, {"required": ["train_loop"]}]
+    kinds["Job"]["oneOf"] = [{"required": [source]} for source in SOURCES]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **schema,

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from chaos.audit.launcher import LauncherEvidence, launcher_evidence
+from chaos.run.modules import ModuleFile
 
 ROOT = Path(__file__).parents[2]
 JOINS = "import torch.distributed as dist\ndist.init_process_group('gloo')\n"
@@ -22,7 +23,7 @@ def written(folder: Path, files: Mapping[str, str]) -> None:
 def of(folder: Path, files: Mapping[str, str] | str, *, module: str = "") -> LauncherEvidence:
     written(folder, {"train.py": files} if isinstance(files, str) else files)
     script = module.replace(".", "/") + ".py" if module else "train.py"
-    return launcher_evidence(folder / script, module=module)
+    return launcher_evidence(ModuleFile(folder / script, module, module.rpartition(".")[0]))
 
 
 @pytest.mark.parametrize(
@@ -158,7 +159,7 @@ def test_modules_are_found_on_the_path_of_the_script(
     script = "from company.jobs.main import run\nrun()\n"
 
     written(tmp_path, {"train/run/train.py": script, **files})
-    found = launcher_evidence(Path("train/run/train.py"))
+    found = launcher_evidence(ModuleFile(Path("train/run/train.py")))
 
     assert str(found) == f"{layout}/company/loops.py:1 imports Ray"
     assert "company" not in sys.modules
@@ -202,7 +203,7 @@ def test_a_module_is_looked_up_from_where_it_is_run(
 
 def test_a_script_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No such file"):
-        launcher_evidence(tmp_path / "train.py")
+        launcher_evidence(ModuleFile(tmp_path / "train.py"))
 
 
 @pytest.mark.parametrize(
@@ -211,7 +212,7 @@ def test_a_script_that_is_not_there_is_an_error(tmp_path: Path) -> None:
 def test_no_job_of_ray_trains_is_mistaken_for_torchruns(job: Path) -> None:
     imports_ray = "ray" in job.read_text(encoding="utf-8")
 
-    assert launcher_evidence(job).launcher == ("ray" if imports_ray else "torchrun")
+    assert launcher_evidence(ModuleFile(job)).launcher == ("ray" if imports_ray else "torchrun")
 
 
 # What trains nothing joins no group.
@@ -220,7 +221,7 @@ JOBS = [job for job in ROOT.glob("tests/torchrun/jobs/*.py") if job.stem != "fac
 
 @pytest.mark.parametrize("job", sorted(JOBS), ids=lambda p: p.stem)
 def test_the_jobs_of_the_tests_are_recognized(job: Path) -> None:
-    found = launcher_evidence(job)
+    found = launcher_evidence(ModuleFile(job))
 
     assert found.group is not None
     assert "chaos" not in job.read_text(encoding="utf-8")

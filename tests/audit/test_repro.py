@@ -14,6 +14,7 @@ from chaos.errors import UsageError
 from chaos.model.arguments import command_line
 from chaos.model.plan import Plan
 from chaos.plan.make import make_plan
+from chaos.run.modules import ModuleFile
 from chaos.scenario_file.load import load_scenario
 from tests.audit.test_places import extent_of
 
@@ -46,6 +47,20 @@ def test_a_reproduction_loads_to_a_plan_with_the_same_ops(tmp_path: Path, place:
     assert again.job == plan.job
     assert again.shape == plan.shape
     assert (again.expect.verdict, again.expect.check) == ("fail", "trajectory")
+
+
+def test_a_reproduction_of_a_module_names_the_module(tmp_path: Path) -> None:
+    [place, *_] = kill_map(EXTENT, seed=0, limit=1)
+    (tmp_path / "train.py").touch()
+    run = ModuleFile(tmp_path / "train.py", "pkg.jobs.train", "pkg.jobs")
+    plan = plan_of(base_plan(run, ["--lr", "0.05"], cwd=tmp_path, seed=5), place, EXTENT)
+
+    file = written(tmp_path, plan)
+
+    again = make_plan(load_scenario(file), file=file, seed=5, cwd=tmp_path)
+    assert '  module: "pkg.jobs.train"\n' in file.read_text(encoding="utf-8")
+    assert again.job == plan.job
+    assert (plan.slug, plan.job.source, plan.job.script) == ("pkg.jobs.train",) * 2 + (None,)
 
 
 def test_a_reproduction_is_judged_by_the_band_that_the_audit_went_by(tmp_path: Path) -> None:

@@ -76,6 +76,30 @@ def test_the_workflow_audits_the_script_with_its_arguments(
     assert "chaos run own --output" in written
 
 
+def test_a_module_is_named_as_one_in_scenario_and_workflow(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "pkg/jobs").mkdir(parents=True)
+    (folder / "pkg/jobs/train.py").write_text("import ray.train\n")
+
+    assert code_of(monkeypatch, "-m", "pkg.jobs.train", "--", "--epochs", "2") == 0
+
+    file = folder / "scenarios" / "pkg_jobs_train_worker_killed.chaos.yaml"
+    scenario = load_scenario(file)
+    assert (scenario.job.module, scenario.job.script) == ("pkg.jobs.train", None)
+    assert scenario.scenario == "a worker of pkg.jobs.train is killed in its second epoch"
+    written = (folder / ".github" / "workflows" / "chaos.yml").read_text()
+    assert "chaos audit -m pkg.jobs.train --time-limit" in written
+
+
+def test_a_module_that_is_nowhere_is_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert code_of(monkeypatch, "-m", "my train.py") == 3
+    assert "chaos: -m my train.py: there is no such module. It is a" in capsys.readouterr().err
+    assert not (folder / "scenarios").exists()
+
+
 def test_nothing_is_written_over(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -16,6 +16,7 @@ from chaos.model.history import History
 from chaos.model.trigger import AtStep
 from chaos.run.directory import create
 from chaos.run.journal import read_history
+from chaos.run.modules import ModuleFile
 from tests.forked.conftest import ROOT, RunJob
 
 pytestmark = pytest.mark.timeout(180)
@@ -133,3 +134,20 @@ def test_the_run_after_somebody_killed_what_it_is_forked_from_has_a_new_one(
         again = execute(backend, tmp_path, "again")
 
     assert losses(again)
+
+
+def test_a_module_is_run_from_the_working_directory_with_its_package(tmp_path: Path) -> None:
+    package = tmp_path / "pkg"
+    package.mkdir()
+    (package / "near.py").touch()
+    file = package / "draws.py"
+    file.write_text(f"from . import near\n{DRAWS.read_text(encoding='utf-8')}", encoding="utf-8")
+    plan = base_plan(ModuleFile(file, "pkg.draws", "pkg"), (), cwd=tmp_path, seed=0, workers=1)
+    directory = create(tmp_path, "module", plan, {})
+
+    with ForkBackend() as backend:
+        backend.execute(directory.load_plan(), directory, lambda _: None)
+
+    history = read_history(directory.journals)
+    assert not [*history.of(ScriptRaised)]
+    assert history.count(StepDone)

@@ -144,7 +144,7 @@ def test_every_mistake_in_a_file_is_shown_at_its_line(pytester: pytest.Pytester)
 @pytest.mark.parametrize(
     ("decorator", "said"),
     [
-        ("workers=1", "test_x.py:2: job needs either script or train_loop. It has neither."),
+        ("workers=1", "test_x.py:2: job needs one of script, module, train_loop. It has none."),
         ("script='no.py', workers=1", "test_x.py:2: there is no script 'no.py'. *"),
         (
             "script='tiny.py', workers=1, faults=[chaos.kill_worker(epoch=1, step=1, rank=3)]",

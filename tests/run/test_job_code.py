@@ -134,6 +134,28 @@ def test_a_train_loop_is_its_module_and_what_that_imports(tmp_path: Path) -> Non
     assert found == {"pkg/__init__.py", "pkg/train.py", "pkg/model.py"}
 
 
+def test_a_module_is_what_python_runs_for_it_and_its_packages(tmp_path: Path) -> None:
+    written(
+        tmp_path,
+        {
+            "pkg/__init__.py": "",
+            "pkg/jobs/__init__.py": "from . import near\n",
+            "pkg/jobs/near.py": "",
+            "pkg/jobs/__main__.py": "from ..model import Net\n",
+            "pkg/model.py": "",
+            "pkg/other.py": "",
+        },
+    )
+    package = {"pkg/__init__.py", "pkg/jobs/__init__.py", "pkg/jobs/near.py"}
+
+    assert names(tmp_path, planned(tmp_path, module="pkg.jobs")) == {
+        *package,
+        "pkg/jobs/__main__.py",
+        "pkg/model.py",
+    }
+    assert names(tmp_path, planned(tmp_path, module="pkg.jobs.near")) == package
+
+
 def test_inputs_count_and_a_folder_of_them_by_its_files(tmp_path: Path) -> None:
     written(tmp_path, {"s/job.py": "", "s/d.csv": "1", "s/more/a/b.bin": "2"})
     plan = planned(tmp_path, script="job.py", inputs=("d.csv", "more"))

@@ -209,11 +209,15 @@ RECORDS = {
     ),
     "script and train loop": (
         "scenario: x\njob:\n  script: job.py\n  workers: 2\n  train_loop: a:b\n",
-        "5: job needs either script or train_loop. It has both.",
+        "5: job needs one of script, module, train_loop. It has script and train_loop.",
     ),
     "neither script nor train loop": (
         "scenario: x\njob:\n  workers: 2\n",
-        "2: job needs either script or train_loop. It has neither.",
+        "2: job needs one of script, module, train_loop. It has none.",
+    ),
+    "a file for a module": (
+        "scenario: x\njob:\n  module: jobs/train.py\n  workers: 2\n",
+        "3: module must be package.module, got 'jobs/train.py'. Write it like `mypackage.train`.",
     ),
     "misspelt script": (
         "scenario: x\njob:\n  scirpt: job.py\n  workers: 2\n",

@@ -232,3 +232,25 @@ def test_what_cannot_be_forked_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(Path, "glob", lambda *_: iter([Path("/dev/nvidia0")]))
     assert "GPU" in (why_not_forked({}) or "")
     assert why_not_forked({"CUDA_VISIBLE_DEVICES": ""}) is None
+
+
+@pytest.mark.parametrize("backend", ["fork", pytest.param("torchrun", marks=pytest.mark.nightly)])
+def test_a_module_is_run_from_the_working_directory_with_its_package(
+    runs: Runs, backend: PlanBackend
+) -> None:
+    package = runs.folder / "pkg"
+    package.mkdir()
+    (package / "near.py").touch()
+    text = (JOBS / "ddp.py").read_text(encoding="utf-8")
+    (package / "train.py").write_text(f"from . import near\n{text}", encoding="utf-8")
+    plan = plan_of(
+        package / "train.py", killed(1, 2, rank=1), cwd=runs.folder, retries=1, backend=backend
+    )
+    job = plan.job.model_copy(update={"script": None, "module": "pkg.train"})
+    plan = plan.model_copy(update={"job": job})
+
+    clean = runs.of(plan.baseline())
+    struck = runs.of(plan, clean.history)
+
+    assert [clean.verdict.status, struck.verdict.status] == ["pass", "pass"]
+    assert struck.history.count(FailureDecided) == 1

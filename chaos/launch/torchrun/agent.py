@@ -71,7 +71,6 @@ def _words(plan: Plan, node: str, controller: ControllerPort, logs: Path) -> lis
 
     By default torchrun 2.13 leaves a folder of logs behind in the temporary folder, run by run.
     """
-    assert plan.job.script is not None
     number = node_number(node)
     port = 0 if number == HOST else controller.rendezvous_port()
     return [
@@ -82,7 +81,6 @@ def _words(plan: Plan, node: str, controller: ControllerPort, logs: Path) -> lis
         # of the script's that begins as several of its own do is refused (torch 2.13).
         "--",
         worker.__file__,
-        plan.job.script,
         *words_of(plan),
     ]
 

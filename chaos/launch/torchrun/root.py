@@ -54,8 +54,7 @@ def main(fd: int) -> None:
     if os.fork() == 0:
         ours.close()
         start = _forked(Wire(theirs), token)
-        sys.argv = [*start.words]
-        worker.main(sys.argv[1])
+        worker.main(start.words[1:])
         return
     theirs.close()
     fork_workers(Forks(Wire(ours), "the process that workers are forked from"))

@@ -1,20 +1,20 @@
 """One worker of torchrun: a probe, and then the job's script as `__main__`.
 
-torchrun starts `python -u worker.py train.py …` in place of `python -u train.py …`.
+torchrun starts `python -u worker.py train.py …` in place of `python -u train.py …`, and likewise
+`python -u worker.py -m package.module …`.
 """
 
 import ctypes
 import functools
 import os
-import runpy
 import sys
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 if __name__ == "__main__":
     sys.path.pop(0)  # this file's folder: modules of the script's may have the names of these here
 
-from chaos.launch.job import is_clean_exit
+from chaos.launch.job import is_clean_exit, run_script
 from chaos.launch.node_disk import NodeDisk
 from chaos.launch.torchrun.settings import ATTEMPT_ENV, NODE_ENV, confines_of
 from chaos.probe.address import RunAddress
@@ -23,22 +23,20 @@ from chaos.processes.child import die_with_parent
 from chaos.run.directory import RunDirectory
 
 
-def main(script: str) -> None:
-    """Watch this process, and run the script in it."""
+def main(words: Sequence[str]) -> None:
+    """Watch this process, and run the script of these words in it."""
     die_with_parent(os.getppid())
     probe: Probe | None = None
     try:
         probe = _probe(RunAddress.from_env())
     except Exception as error:  # noqa: BLE001 - the run goes on; it is judged inconclusive
         os.write(2, f"chaos: the probe could not start: {error}\n".encode())
-    sys.argv = sys.argv[1:]
-    sys.path.insert(0, str(Path(script).absolute().parent))
     if probe is None:
-        runpy.run_path(script, run_name="__main__")
+        run_script(words)
         return
     probe.train_fn_begins()
     try:
-        runpy.run_path(script, run_name="__main__")
+        run_script(words)
     except BaseException as error:
         probe.train_fn_ended(None if is_clean_exit(error) else error)
         raise
@@ -101,4 +99,4 @@ def keep_groups() -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1:])
