@@ -46,8 +46,10 @@ def test_the_entry_point_loads_the_hooks_and_nothing_heavy(tmp_path: Path) -> No
     assert "chaos.pytest_plugin" in modules
     assert not modules.intersection(HEAVY)
     assert {name for name in modules if name.startswith("chaos.")} == {
+        "chaos.callable_module",
         "chaos.declared",
         "chaos.errors",
+        "chaos.installed",
         "chaos.pytest_plugin",
         "chaos.pytest_plugin.options",
         "chaos.pytest_plugin.suite",
