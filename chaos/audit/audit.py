@@ -19,6 +19,7 @@ from chaos.audit.budget import (
 )
 from chaos.audit.card import Card, Ended
 from chaos.audit.chains import joined
+from chaos.audit.continuation import Continuation, EarlierAudit, basis_of
 from chaos.audit.finding import size
 from chaos.audit.first_fault import begun_again
 from chaos.audit.folder import AuditFolder
@@ -30,7 +31,7 @@ from chaos.audit.notes import Note, note
 from chaos.audit.place_groups import FaultPlace
 from chaos.audit.places import STEP_PLACES_MAX, kill_map
 from chaos.audit.plans import on_ray, plan_of
-from chaos.audit.queue import Queue, Run, in_order
+from chaos.audit.queue import NOTHING_KNOWN, Queue, Run, in_order
 from chaos.audit.repro import Confirm, confirmation
 from chaos.audit.retries import Retries
 from chaos.audit.run_row import Defect, RunRow, run_rows
@@ -115,9 +116,12 @@ class Audit:
     ray: Backend | None = None
     #: lanes of a running cluster for them; each is checked by a clean run before it is used
     spread: Spread | None = None
+    #: the last audit of the same job, which this one continues
+    earlier: EarlierAudit | None = None
     _runs: list[RunRow] = field(default_factory=list, init=False)
     _kept: dict[tuple[Defect, ...], RunRow] = field(default_factory=dict, init=False)
     _looks: Looks = field(init=False)
+    _continued: Continuation | None = field(default=None, init=False)
 
     def run(self) -> Card:
         """Audit the job; return the card, which is in the folder as well.
@@ -129,6 +133,8 @@ class Audit:
         clean_runs = CleanRuns(self.backend, self.folder, self.clock, self.show)
         clean, retries = self._without_faults(clean_runs)
         self._looks = Looks(clean, clean_runs)
+        basis = basis_of(clean, retries=self.retries)
+        clean = self._continue(clean, basis)
         queue = self._queue(clean)
         with ExitStack() as stack:
             backends = self._backends(stack, clean, queue, partial(clean_runs.check, clean))
@@ -139,7 +145,9 @@ class Audit:
             notes = (*clean.notes, *minimum.notes(self.budget, self.command))
             clean = replace(clean, notes=notes)
             self.tell(clean.notes)
-            writer = CardWriter(clean, queue, self.folder, self.choice.seed, self.command, retries)
+            writer = CardWriter(
+                clean, queue, self.folder, self.choice.seed, self.command, retries, basis
+            )
             ended: Ended = "interrupted"
             try:
                 ended = self._inject_all(clean, queue, start, backends, fits=fits)
@@ -159,6 +167,13 @@ class Audit:
             _refuse_elsewhere(clean)
         return clean, retries
 
+    def _continue(self, clean: Clean, basis: str) -> Clean:
+        """Look at the last audit from these clean runs, if there is one; return them with a note."""
+        if self.earlier is None:
+            return clean
+        self._continued = Continuation.of(self.earlier, clean, basis=basis)
+        return replace(clean, notes=(*clean.notes, self._continued.note))
+
     def _queue(self, clean: Clean) -> Queue:
         # If reports come by the clock, and steps differ as well, no two runs share a place.
         apart = clean.repetition.reports_apart is not None and not clean.repetition.is_by_steps
@@ -174,15 +189,20 @@ class Audit:
             and not self.choice.one_by_one
             and clean.profile.most_faults is None,
             shares_needed=self.ray is not None,
+            known=NOTHING_KNOWN if self._continued is None else self._continued.known,
         )
 
     def _card(self, writer: CardWriter, queue: Queue, start: int, ended: Ended) -> Card:
         self._runs += queue.left()
         self._runs.sort(key=lambda row: row.number)
+        runs, since = [*queue.known.kept, *self._runs], None
+        if self._continued is not None:
+            since = self._continued.since(self._runs, queue)
         seconds = seconds_since(start, self.clock)
         writer = replace(writer, clean=replace(writer.clean, baseline=self._looks.baseline))
         limit = self.budget.named(seconds=seconds, runs=queue.taken)
-        card = writer.card(self._runs, ended=ended, seconds=seconds, limit=limit)
+        writer = replace(writer, since=since)
+        card = writer.card(runs, ended=ended, seconds=seconds, limit=limit)
         examples = {finding.smallest.number for finding in card.findings}
         for row in self._kept.values():
             if row.number not in examples:
@@ -190,17 +210,21 @@ class Audit:
         return card
 
     def _places(self, profile: JobProfile) -> tuple[FaultPlace, ...]:
-        choice = self.choice
+        choice, continued = self.choice, self._continued
         every = kill_map(
             profile,
             seed=choice.seed,
             exhaustive=choice.exhaustive,
-            limit=choice.limit,
+            # Beyond those that were tried and right, a sample has as many as without them.
+            limit=choice.limit + (len(continued.right) if continued else 0),
             choose=choice.groups,
         )
-        if self.ray is None or choice.exhaustive or self.budget != UNLIMITED:
+        if self.ray is not None and not choice.exhaustive and self.budget == UNLIMITED:
+            every = in_order(every, profile, question=choice.question, seed=choice.seed).needed
+        if continued is None:
             return every
-        return in_order(every, profile, question=choice.question, seed=choice.seed).needed
+        known = [place for place in continued.places(profile) if place.group in choice.groups]
+        return tuple(dict.fromkeys((*every, *known)))
 
     def _backends(
         self, stack: ExitStack, clean: Clean, queue: Queue, check: Callable[[Backend], None]

@@ -86,6 +86,28 @@ class Replaced(Record):
         return f"{self.name}: {self.before} -> {self.now}"
 
 
+class Since(Record):
+    """What has become of the last audit of the job: its places, by group and name."""
+
+    #: that audit's
+    folder: str
+    #: failed then, and right now
+    mended: tuple[str, ...]
+    #: failed then, and wrong now
+    still: tuple[str, ...]
+    #: wrong now, and not then; among them those that were right then
+    new: tuple[str, ...]
+    broken: tuple[str, ...]
+    #: failed then, and without an answer now
+    untold: tuple[str, ...]
+    #: failed then, and the job has no such place now, or it was left out
+    gone: tuple[str, ...]
+    #: the number of places that were right then, and hold still without being tried again
+    kept: int
+    #: nothing that is known had changed, and what failed then is right now all the same
+    is_unexplained: bool = False
+
+
 class Card(Record):
     """The results of one audit."""
 
@@ -121,6 +143,10 @@ class Card(Record):
     run_count: int = 0
     #: the means by which the job begins again as it is configured
     retries: Retries = Retries(source="settings")
+    #: a digest of all that the results follow from but the places
+    basis: str = ""
+    #: of an audit that continues another one
+    since: Since | None = None
 
     @property
     def right(self) -> int:
@@ -330,6 +356,7 @@ def reasons(card: Card) -> Iterator[str]:
         yield f"no fault was injected{_why_cut(card)}, so nothing is known"
         return
     yield from _unjudged(card)
+    yield from _since(card)
     yield from _restarts(card)
     yield from _blind(card)
 
@@ -339,6 +366,22 @@ def _unjudged(card: Card) -> Iterator[str]:
     untold = [run for run in card.inconclusive if run.happened or run.is_combined]
     if untold:
         yield f"{_of_places(card, untold)} could not be judged: {untold[0].headline.rstrip('.')}"
+
+
+def _since(card: Card) -> Iterator[str]:
+    """Yield a reason for what failed in the last audit, and is not known to be mended."""
+    found = card.since
+    if found is None:
+        return
+    if found.untold:
+        failed = plural(len(found.untold), "place")
+        yield f"{failed} that failed in {found.folder} came to no answer"
+    if found.is_unexplained:
+        yield (
+            f"{plural(len(found.mended), 'place')} that failed in {found.folder} came out right, "
+            "and nothing that chaos sees has changed since: a race, or a change outside of the "
+            "job's code; an audit without --continue judges the job as it is"
+        )
 
 
 def _of_places(card: Card, runs: Sequence[RunRow]) -> str:

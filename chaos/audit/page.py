@@ -13,7 +13,16 @@ from urllib.parse import quote
 
 from chaos.audit.card import Card, Word, confidence, coverage_share
 from chaos.audit.group import Group
-from chaos.audit.sections import ON_THE_CARD, CauseSection, causes, omitted, remarks, untried
+from chaos.audit.sections import (
+    ON_THE_CARD,
+    CauseSection,
+    causes,
+    omitted,
+    remarks,
+    since,
+    since_in_words,
+    untried,
+)
 from chaos.audit.table import (
     GroupRow,
     KindRow,
@@ -87,6 +96,7 @@ def render_card(card: Card) -> str:
         parts_amiss=[part for part in parts if part.restored < part.resumes],
         parts_right=[part for part in parts if part.restored == part.resumes],
         causes=[*causes(card)],
+        since=[*since(card)],
         wrong=wrong_rows(card),
         reports={finding.smallest.number: finding.report for finding in card.findings},
         checks=amiss,
@@ -224,6 +234,7 @@ def card_in_markdown(card: Card) -> str:
         "",
     ]
     lines += [*table([*shown], [[plain(value) for value in shown.values()]]), ""]
+    lines += [*map(bullet, since(card)), ""] if card.since else []
     lines += [*table(KIND_HEAD, kind_cells(card)), ""]
     lines += [*map(bullet, remarks(card)), ""]
     for cause in causes(card):
@@ -243,6 +254,7 @@ def paragraph(card: Card) -> str:
         f"{SIGNS[tone(card)]} **chaos audit of {script}: {plain(card.sentence)}.**",
         f"Coverage: {coverage_share(card):.0%} of the places, of {plain(card.size)}.",
         *([plain(as_sentence(sure))] if sure else []),
+        *([plain(words)] if (words := since_in_words(card)) else []),
         *([f"Not tested: {plain(', '.join(left))}."] if left else []),
     ]
     found = [

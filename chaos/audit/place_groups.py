@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import inf
+from typing import TypeAlias
 
 from chaos.audit.group import LOADS, SEVERAL, Group, before_first, needs
 from chaos.audit.job_profile import JobProfile
@@ -23,6 +24,10 @@ from chaos.model.plan import Op
 from chaos.model.trigger import MOMENTS, AtMoment, AtRecovery, AtStep, Moment, Stage, Trigger
 from chaos.plan.draw import COMES_AFTER_S
 
+# The kind of each fault and where it is injected, by which another audit of the job knows a place.
+# How long a notice is follows from how fast a clean run was, and the group from the job's length.
+PlaceKey: TypeAlias = tuple[tuple[str, Trigger], ...]
+
 
 @dataclass(frozen=True)
 class FaultPlace:
@@ -36,6 +41,11 @@ class FaultPlace:
     def order(self) -> tuple[int, int, int, int, int]:
         """Numbers to sort by: those of an earlier place in training are smaller."""
         return order_of(self.ops[0])
+
+    @property
+    def key(self) -> PlaceKey:
+        """Its name in other audits of the job."""
+        return tuple((op.kind, op.at) for op in self.ops)
 
     @property
     def epoch(self) -> int:

@@ -21,6 +21,8 @@ from chaos.audit.place_groups import FaultPlace, PlaceGroup, place_groups
 from chaos.audit.queue import evenly, in_rounds, resumes_from
 from chaos.audit.run_row import RunRow
 from chaos.audit.table import by_column
+from chaos.model.places import EpochRank
+from chaos.model.trigger import AtRecovery, AtStep, Trigger
 from chaos.words import plural
 
 # Of the places at steps: a job of thousands is sampled, as each is a run.
@@ -57,6 +59,34 @@ def kill_map(
         share = max(1, limit // max(1, len(queues)))
         places += islice(_drawn(loads, profile, seed=seed, limit=limit), share)
     return _ordered(places)
+
+
+def still_there(
+    profile: JobProfile, wanted: Collection[FaultPlace], *, seed: int
+) -> Iterator[FaultPlace]:
+    """Yield those places of an earlier audit that the job has now.
+
+    Of those that its seed drew, another length of the job makes others: they are tried as they
+    were, if each of their faults has a place.
+    """
+    keys, epochs = {place.key for place in wanted}, {place.epoch for place in wanted}
+    units = (unit for unit in place_groups(profile, seed=seed) if unit.epoch in epochs)
+    every = (unit.place(number) for unit in units for number in range(unit.size))
+    found = {place.key: place for place in every if place.key in keys}
+    yield from found.values()
+    for place in wanted:
+        is_drawn = len(place.ops) > 1 and place.key not in found
+        if is_drawn and all(_has(profile, op.at) for op in place.ops):
+            yield place
+
+
+def _has(profile: JobProfile, at: Trigger) -> bool:
+    """Return whether training comes by a place, as far as a clean run can tell."""
+    if isinstance(at, AtRecovery):
+        return True
+    if isinstance(at, AtStep):
+        return at.step <= profile.steps.get(EpochRank(at.epoch, at.rank or 0), 0)
+    return at.epoch < profile.epochs_seen and at.rank in profile.ranks
 
 
 def coverage(

@@ -16,7 +16,7 @@ from typing import TypeAlias
 from chaos.audit.chains import LONGEST, chain_of, longest_chain
 from chaos.audit.group import GROUPS, ORDERS, Group, Question
 from chaos.audit.job_profile import JobProfile
-from chaos.audit.place_groups import FaultPlace, point_before
+from chaos.audit.place_groups import FaultPlace, PlaceKey, point_before
 from chaos.audit.run_row import RunRow
 from chaos.model.places import Place
 
@@ -56,15 +56,24 @@ class Order:
 
 
 def in_order(
-    places: Sequence[FaultPlace], profile: JobProfile, *, question: Question = "spot", seed: int = 0
+    places: Sequence[FaultPlace],
+    profile: JobProfile,
+    *,
+    question: Question = "spot",
+    seed: int = 0,
+    last: Collection[PlaceKey] = (),
 ) -> Order:
-    """Order places for a question; the seed decides which place of a group comes first."""
+    """Order places for a question; the seed decides which place of a group comes first.
+
+    `last`: those that come after the others of their group.
+    """
     groups = (*ORDERS[question], *(g for g in GROUPS if g not in ORDERS[question]))
     parts = {place: part_of(place, profile) for place in places}
     queues, scratch = dict[Group, list[FaultPlace]](), dict[Group, list[FaultPlace]]()
     offset = random.Random(f"{seed}:order").randrange(PARTS)  # noqa: S311 (repeatable)
     for turn, group in enumerate(groups):
         mine = _spread([s for s in places if s.group == group], seed=seed)
+        mine.sort(key=lambda place: place.key in last)
         resuming = [s for s in mine if parts[s] is not None]
         if resuming:
             queues[group] = _begun_in(offset + turn, resuming, parts)
@@ -157,6 +166,24 @@ class _Doubt:
     untried: set[FaultPlace]
 
 
+@dataclass(frozen=True)
+class Known:
+    """What an earlier audit of the job has shown."""
+
+    #: tried first, those of one finding each before the others, and alone
+    failed: Collection[PlaceKey] = ()
+    examples: Collection[PlaceKey] = ()
+    #: tried after all others
+    right: Collection[PlaceKey] = ()
+    #: runs of several places that were wrong, while none of their places was
+    combined: Sequence[FaultPlace] = ()
+    #: rows that hold still: their places are not tried again
+    kept: Sequence[RunRow] = ()
+
+
+NOTHING_KNOWN = Known()
+
+
 @dataclass
 class Queue:
     """The places that are still to be tried: those first that an answer needs, then in rounds.
@@ -179,6 +206,7 @@ class Queue:
     may_chain: bool = False
     #: so do those that are needed
     shares_needed: bool = False
+    known: Known = NOTHING_KNOWN
     #: the places that were tried or are under way
     taken: int = 0
     #: the runs made for them
@@ -189,6 +217,12 @@ class Queue:
     #: the places of a run that came out wrong, to be tried one by one
     _alone: list[FaultPlace] = field(default_factory=list)
     _rest: list[FaultPlace] = field(default_factory=list)
+    #: the places of an earlier audit that come first, and its runs of several places
+    _examples: list[FaultPlace] = field(default_factory=list)
+    _failed: list[FaultPlace] = field(default_factory=list)
+    _combined: list[FaultPlace] = field(default_factory=list)
+    #: of the latter, those that are right now
+    mended: list[FaultPlace] = field(default_factory=list)
     #: runs of several places that came out wrong, until each place was tried alone
     _in_doubt: list[_Doubt] = field(default_factory=list)
     #: of those, the runs to be repeated, as no place was wrong alone
@@ -205,28 +239,40 @@ class Queue:
     _resumed: set[Group] = field(default_factory=set)
 
     def __post_init__(self) -> None:
+        self._combined = [*self.known.combined]
+        loads = next((row.loads for row in self.known.kept if row.loads), ())
+        self.profile = replace(self.profile, loads=loads) if loads else self.profile
         self.places = self.map_of(self.profile)
         self._arrange(taken=set())
 
     @property
     def is_empty(self) -> bool:
         """Whether every known place was taken, and every run to be repeated."""
-        return not (self._needed or self._alone or self._again or self._rest)
+        return not (self._first or self._needed or self._alone or self._again or self._rest)
+
+    @property
+    def _first(self) -> tuple[FaultPlace, ...]:
+        """What failed in an earlier audit, and was not tried yet."""
+        return (*self._combined, *self._examples, *self._failed)
 
     @property
     def needed(self) -> int:
         """The number of runs of their own that an answer still needs."""
-        return self.places_needed + len(self._again)
+        failed = [] if self.may_chain else self._failed
+        alone = (*self._combined, *self._examples, *failed, *self._needed, *self._alone)
+        return len(alone) + len(self._again)
 
     @property
     def places_needed(self) -> int:
-        """The number of places that are still to be tried in a run of their own."""
-        return len(self._needed) + len(self._alone)
+        """The number of places that are still to be tried in any case."""
+        return len(self._examples) + len(self._failed) + len(self._needed) + len(self._alone)
 
     @property
     def is_due(self) -> bool:
         """Whether an answer needs more of the places, or a run to be repeated."""
-        return self.needed > 0 or any(place in self._due for place in self._rest)
+        return (
+            self.needed > 0 or bool(self._first) or any(place in self._due for place in self._rest)
+        )
 
     @property
     def has_doubt(self) -> bool:
@@ -253,21 +299,31 @@ class Queue:
             doubt = self._again.pop(0)
             self._repeated[doubt.places] = doubt.row
             return number, doubt.places
+        if self._combined:
+            return number, (self._combined.pop(0),)
         places = self._next(LONGEST if most is None else most)
         self.taken += len(places)
         self._begun.update(place.group for place in places)
         return number, places
 
     def _next(self, most: int) -> tuple[FaultPlace, ...]:
+        if self._examples:
+            return (self._examples.pop(0),)
+        if self._failed:
+            return self._chained(self._failed, most)
         if self._needed or self._alone:
             return ((self._needed or self._alone).pop(0),)
-        first = self._rest.pop(0)
+        return self._chained(self._rest, most)
+
+    def _chained(self, waiting: list[FaultPlace], most: int) -> tuple[FaultPlace, ...]:
+        """Take the first of the waiting places, and those that can share a run with it."""
+        first = waiting.pop(0)
         if not self.may_chain:
             return (first,)
         longest = min(most, longest_chain(wrong=self._wrong, tried=self._over.total()))
-        places = chain_of(first, self._rest[:LOOKED_AT], self.profile, longest=longest)
+        places = chain_of(first, waiting[:LOOKED_AT], self.profile, longest=longest)
         others = set(places)
-        self._rest = [place for place in self._rest if place not in others]
+        waiting[:] = [place for place in waiting if place not in others]
         return places
 
     def learn(self, places: Sequence[FaultPlace], rows: Sequence[RunRow]) -> tuple[RunRow, ...]:
@@ -285,6 +341,11 @@ class Queue:
         #
         # Runs go side by side, so results come in any order, and of several doubts at once. What
         # only a run of several places shows is a finding if it is wrong twice.
+        self._doubt_kept(places, rows)
+        if places[0] in self.known.combined:
+            self.mended += places if rows[0].is_right else ()
+            whole = rows[0].model_copy(update={"is_combined": True})
+            return () if rows[0].is_right else (whole,)
         once = self._repeated.pop(tuple(places), None)
         if once is not None:
             if not rows[0].is_wrong:
@@ -329,18 +390,43 @@ class Queue:
             self._resumed.add(run.group)
         if run.loads and not self.profile.loads:
             # With those to be tried again alone.
-            taken = set(self.places) - {*self._needed, *self._rest}
+            taken = set(self.places) - {*self._first, *self._needed, *self._rest}
             self.profile = replace(self.profile, loads=run.loads)
             self.places = tuple(dict.fromkeys((*self.places, *self.map_of(self.profile))))
             self._arrange(taken=taken)
         self._try_again(run)
 
     def _arrange(self, *, taken: set[FaultPlace]) -> None:
-        order = in_order(self.places, self.profile, question=self.question, seed=self.seed)
-        needed, rest = ((), order.all) if self.shares_needed else (order.needed, order.rest)
+        known, kept = self.known, {row.place.key for row in self.known.kept}
+        places = [place for place in self.places if place.key not in kept]
+        order = in_order(
+            places, self.profile, question=self.question, seed=self.seed, last=known.right
+        )
         self._due = frozenset(order.needed)
-        self._needed = [place for place in needed if place not in taken]
-        self._rest = [place for place in rest if place not in taken]
+        needed = () if self.shares_needed else order.needed
+        first = [place for place in order.all if place.key in known.failed and place not in taken]
+        self._examples = [place for place in first if place.key in known.examples]
+        self._failed = [place for place in first if place.key not in known.examples]
+        left_out = {*taken, *first}
+        self._needed = [place for place in needed if place not in left_out]
+        left_out |= {*needed}
+        rest = [place for place in order.all if place not in left_out]
+        self._rest = sorted(rest, key=lambda place: place.key in known.right)
+
+    def _doubt_kept(self, places: Sequence[FaultPlace], rows: Sequence[RunRow]) -> None:
+        """Try again what was right in an earlier audit, if what failed there does so no more.
+
+        Then something has changed after all that both follow from.
+        """
+        known = self.known
+        is_mended = all(row.is_right for row in rows)
+        if not (known.kept and is_mended and any(place.key in known.failed for place in places)):
+            return
+        kept = {row.place.key for row in known.kept}
+        waiting = {*self._first, *self._needed, *self._rest}
+        taken = {place for place in self.places if place.key not in kept} - waiting
+        self.known = replace(known, kept=())
+        self._arrange(taken=taken)
 
     def _try_again(self, run: RunRow) -> None:
         """Add a place of a group to the needed ones, if its run should have resumed and did not."""

@@ -102,6 +102,8 @@ class RunRow(Record):
     is_combined: bool = False
     #: whether a later attempt found a file that the job had saved; None if none was saved before
     keeps: bool | None = None
+    #: the folder of the audit that it was taken over from, where nothing has changed since
+    earlier: str = ""
 
     @property
     def place(self) -> FaultPlace:

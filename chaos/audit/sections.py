@@ -1,6 +1,6 @@
 """A card in words: its causes and its remarks, which every report of an audit lays out."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from chaos.audit.card import Card
@@ -9,11 +9,13 @@ from chaos.audit.retries import SETTINGS
 from chaos.audit.table import group_rows, kind_rows, part_rows
 from chaos.check.grade import ACCEPTED
 from chaos.check.headline import as_sentence
+from chaos.report.outcome import Tone
 from chaos.report.sections import Line
 from chaos.words import and_more, plural
 
 ON_THE_CARD = "on the card"
 INCONCLUSIVE_SHOWN = 3
+PLACES_SHOWN = 3
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,44 @@ def title(finding: Finding) -> str:
     defect = finding.defect
     of = f" ({', '.join(defect.parts)})" if defect.parts else ""
     return f"{defect.check}{of}, {defect.severity}: {finding.extent}"
+
+
+def since(card: Card) -> Iterator[Line]:
+    """Yield what has become of the last audit, if this one continues it."""
+    found = card.since
+    if found is None:
+        return
+    then = f", {len(found.broken)} of them right then" if found.broken else ""
+    rows: tuple[tuple[Tone, str, Sequence[str], str], ...] = (
+        ("good", "mended", found.mended, ""),
+        ("bad", "still wrong", found.still, ""),
+        ("bad", "new", found.new, then),
+        ("open", "no answer", found.untold, ", which failed then"),
+        ("calm", "not there", found.gone, ", which failed then"),
+    )
+    for tone, label, places, tail in rows:
+        if places:
+            yield Line(tone, label, f"{plural(len(places), 'place')}{tail}: {_some(places)}")
+    if found.kept:
+        right = plural(found.kept, "place")
+        text = f"{right}, right in {found.folder} and not tried again: nothing has changed"
+        yield Line("calm", "kept", text)
+
+
+def since_in_words(card: Card) -> str:
+    """Return the same in one sentence; empty if there is nothing to tell."""
+    found = card.since
+    if found is None:
+        return ""
+    places = {"mended": found.mended, "still wrong": found.still, "new": found.new}
+    told = [f"{len(names)} {word}" for word, names in places.items() if names]
+    told += [f"{len(found.untold)} without an answer"] if found.untold else []
+    return f"Since the last audit: {', '.join(told)}." if told else ""
+
+
+def _some(places: Sequence[str]) -> str:
+    more = [and_more(len(places) - PLACES_SHOWN, ON_THE_CARD)] if places[PLACES_SHOWN:] else []
+    return "; ".join([*places[:PLACES_SHOWN], *more])
 
 
 def remarks(card: Card) -> Iterator[Line]:

@@ -13,7 +13,7 @@ from chaos.audit.card import Card
 from chaos.audit.notes import Note
 from chaos.audit.page import KIND_HEAD, kind_cells
 from chaos.audit.run_row import RunRow
-from chaos.audit.sections import CauseSection, causes, remarks
+from chaos.audit.sections import CauseSection, causes, remarks, since
 from chaos.audit.table import Fate, cells, group_rows, kind_rows
 from chaos.check.grade import ACCEPTED
 from chaos.report.live import MovingLine
@@ -32,7 +32,7 @@ _MARKS: dict[Fate, tuple[str, str]] = {
     "not tried": ("·", "dim"),
 }
 _LEGEND = "✓ resumed, right   ✗ wrong   ? inconclusive   o began anew   · not tried"
-_INKS: dict[Tone, str] = {"open": "yellow", "calm": "dim"}
+_INKS: dict[Tone, str] = {"good": "green", "bad": "red", "open": "yellow", "calm": "dim"}
 _LAMPS = {"pass": ("✓", "green"), "fail": ("✗", "bold red"), "inconclusive": ("?", "yellow")}
 LATER = 1.1  # as much later than the end known so far an audit may end without a reason being shown
 _Row = tuple[str, str, str]  # a label, its style, and a text
@@ -52,6 +52,7 @@ def _parts(card: Card, *, framed: bool) -> Iterator[RenderableType]:
     mark, style = _LAMPS[card.word]
     script = card.job.script.rsplit("/", maxsplit=1)[-1]
     yield Text(f"{mark} {script}: {card.sentence}", style=style)
+    yield from _commands([*once(since(card), _INKS)])
     yield Text("")
     if card.runs:
         yield from (kind_table(card), Text(""), heat_table(card), Text(_LEGEND, style="dim"))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from chaos import __version__
 from chaos.audit.baseline_runs import Clean
-from chaos.audit.card import AuditedJob, Card, Ended, Replaced
+from chaos.audit.card import AuditedJob, Card, Ended, Replaced, Since
 from chaos.audit.chains import joined
 from chaos.audit.finding import Finding, findings
 from chaos.audit.folder import AuditFolder
@@ -23,7 +23,7 @@ from chaos.audit.run_row import RunRow, gist
 from chaos.audit.table import columns
 from chaos.model.masked import masked
 from chaos.report.ci import render as render_junit
-from chaos.report.outcome import SuiteRow, row_of, versions
+from chaos.report.outcome import SuiteRow, row_of, skipped, versions
 from chaos.words import plural
 
 _OURS = {"name": "one of each run's own", "storage_path": "the folder of each run"}
@@ -75,6 +75,9 @@ class CardWriter:
     #: the command line that repeats it
     command: str
     retries: Retries
+    #: a digest of all that the results follow from, by which a later audit knows what holds
+    basis: str = ""
+    since: Since | None = None
 
     def card(
         self, runs: Sequence[RunRow], *, ended: Ended, seconds: float, limit: str | None = None
@@ -112,8 +115,10 @@ class CardWriter:
                 replaced(profile, _as_run(runs), by_command=clean.plan.job.restarts_by_command)
             ),
             columns=columns(profile.epochs_seen),
-            run_count=self.queue.runs,
+            run_count=self.queue.runs + len({run.number for run in runs if run.earlier}),
             retries=self.retries,
+            basis=self.basis,
+            since=self.since,
         )
         self.write(card)
         self.folder.write("junit.xml", self._junit(runs))
@@ -151,6 +156,9 @@ class CardWriter:
         return render_junit(rows, name="chaos audit")
 
     def _suite_row(self, run: RunRow) -> SuiteRow:
+        name, file = f"{run.group}: {run.name}", self.clean.plan.file
+        if run.earlier:
+            return skipped(name, file, f"not tried again: it was right in {run.earlier}")
         row = row_of(self.folder.finished(run.number, self.clean.baseline, seconds=run.seconds))
         verdict = row.verdict
         if verdict is not None and verdict.status != run.status:  # it was wrong only once
@@ -158,7 +166,7 @@ class CardWriter:
             verdict = verdict.model_copy(update=told)
         return dataclasses.replace(
             row,
-            scenario=f"{run.group}: {run.name}",
+            scenario=name,
             attempts=run.attempts,
             lost_steps=run.lost_steps,
             verdict=verdict,

@@ -16,6 +16,7 @@ from rich.text import Text
 from chaos.audit.audit import Audit, Choice, Spread
 from chaos.audit.budget import Budget
 from chaos.audit.card import ACCEPTABLE, Card
+from chaos.audit.continuation import EarlierAudit
 from chaos.audit.folder import AuditFolder
 from chaos.audit.group import Question, chosen_groups
 from chaos.audit.lanes import lanes_for
@@ -68,6 +69,7 @@ from chaos.run.directory import RunDirectory
 from chaos.run.environment import environment
 from chaos.run.machine import has_ray, usable_cpus
 from chaos.run.ports import Backend, Show
+from chaos.run.shown import shown
 
 # Where neither a time nor a number of runs is asked for; what an answer needs comes before it.
 BUDGET_S = 60.0
@@ -108,6 +110,14 @@ Places = Annotated[
     list[str] | None,
     typer.Option(
         "--places", metavar="TEXT", help="Only groups of places whose name has TEXT. Repeatable."
+    ),
+]
+Continue = Annotated[
+    bool,
+    typer.Option(
+        "--continue",
+        help="Try first what failed in the last audit of this script with these arguments, then "
+        "what that one did not try; show what is mended and what is new.",
     ),
 ]
 Fit = Annotated[
@@ -250,6 +260,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
     exhaustive: Exhaustive = False,
     one_by_one: OneByOne = False,
     places: Places = None,
+    continues: Continue = False,
     accept: Accept = None,
     sampling: Sampled = "exactly_once",
     tolerance: Within = None,
@@ -288,13 +299,13 @@ def audit(  # noqa: PLR0913 - one parameter per option
     if not facts.has_spare_nodes and node_range(nodes) == ONE_NODE:
         question = "crash"  # no node can be lost
     groups, is_on_ray = chosen_groups(places or (), question), backend == "ray"
-    can_confirm = "cluster" in facts.has and not is_on_ray
     spread = _over(address, jobs)
     _refuse_other_storage(storage)
     size: dict[str, Any] = {"epoch_steps": epoch_steps, "nodes": node_range(nodes)}
     plan = base_plan(run, arguments or (), cwd=Path.cwd(), seed=seed, workers=workers, fit=fit)
     plan = under_launcher(plan, facts.name, arguments or (), backend=backend, **size)
     plan = _begun_again(plan, restart, restart_args)
+    earlier = _earlier(plan, reports, console) if continues else None
     folder = folder_for(plan, reports)
     limits = confined(folder, allow_writes, keeps_storage=storage == OWN)
     with _written_if_broken_off(folder, document, console), ExitStack() as opened:
@@ -308,17 +319,27 @@ def audit(  # noqa: PLR0913 - one parameter per option
             opened.enter_context(open_launcher(facts.name, console)),
             folder,
             SystemClock(),
-            Choice(seed, exhaustive, STEP_PLACES_MAX, groups, question, one_by_one),
+            Choice(
+                seed or (earlier.card.seed if earlier else 0),
+                exhaustive,
+                STEP_PLACES_MAX,
+                groups,
+                question,
+                one_by_one,
+            ),
             _budget(time_limit, max_runs, exhaustive=exhaustive or is_on_ray),
             display.show,
             display.tell,
-            partial(_on_ray, reports) if confirm and can_confirm else None,
+            partial(_on_ray, reports)
+            if confirm and "cluster" in facts.has and not is_on_ray
+            else None,
             follows_script=workers is None and "call" in facts.has,
             retries=retries,
             command=shlex.join(["chaos", *map(str, masked_words(words_of(context)))]),
             lanes=lambda count: jobs or _lanes(count, backend),
             ray=opened.enter_context(open_backend("ray", console)) if is_on_ray else None,
             spread=spread,
+            earlier=earlier,
         ).run()
     _hand_over(context, card, folder, console, document)
     raise typer.Exit(card.exit_code)
@@ -334,6 +355,15 @@ def _begun_again(plan: Plan, restart: Restart | None, args: str | None) -> Plan:
             place="--restart",
         )
     return begun_again_by(plan, by, shlex.split(args or ""))
+
+
+def _earlier(plan: Plan, reports: Path, console: Console) -> EarlierAudit | None:
+    """Return the audit to continue; say so if there is none."""
+    found = EarlierAudit.last(reports, plan)
+    if found is None:
+        words = f"{shown(reports.resolve())} has no audit of {Path(plan.file).name} with these "
+        console.print(f"{words}arguments to continue: this is the first", soft_wrap=True)
+    return found
 
 
 def refuse_without_extra(script: Path, facts: LauncherFacts) -> None:

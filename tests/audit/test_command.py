@@ -208,3 +208,19 @@ def test_a_cluster_that_cannot_be_used_is_told_before_anything_is_made(
     assert problem in " ".join(done.err.split())
     assert not backends.opened
     assert not (tmp_path / "reports").exists()
+
+
+def test_a_second_audit_continues_the_last_one_and_says_what_came_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backends = Backends(on_ray=None)
+
+    first = audit(tmp_path, backends, monkeypatch, "--continue")
+    second = audit(tmp_path, backends, monkeypatch, "--continue")
+    other = audit(tmp_path, backends, monkeypatch, "--continue", "--", "--lr", "2")
+
+    assert "has no audit of train.py with these arguments to continue" in first.out
+    assert "has no audit" not in second.out
+    assert re.search(r"note: continues reports/audits/train-\S+: \d places failed", second.out)
+    assert re.search(r"^still wrong \d places: ", second.out, re.MULTILINE)
+    assert "has no audit" in other.out
