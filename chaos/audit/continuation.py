@@ -156,9 +156,10 @@ class Continuation:
         then = "tried last, since the job, or what it runs on, may have changed"
         if self.holds:
             then = "not tried again as long as nothing differs: the job is the same"
+        failed, right = (plural(len(each), "place") for each in (self.failed, self.right))
         return note(
-            f"continues {shown(self.earlier.path)}: {plural(len(self.failed), 'place')} failed "
-            f"there, tried first; {len(self.right)} were right, {then}"
+            f"continues {shown(self.earlier.path)}, where {failed} failed, tried first, and "
+            f"{right} came out right, {then}"
         )
 
     def since(self, runs: Sequence[RunRow], queue: Queue) -> Since:

@@ -46,7 +46,8 @@ from chaos.report.screen import plain, screen
 from chaos.report.terminal import closing_line, print_suite, row_line
 from chaos.run.ci import add_to_step_summary, on_github, place_of_scenario
 from chaos.run.clock import SystemClock
-from chaos.run.shown import shown
+from chaos.run.shown import for_others, shown
+from chaos.run.suites import last_standings
 from chaos.scenario_file.load import find_scenarios, load_scenario
 from chaos.words import plural
 
@@ -99,6 +100,15 @@ Matching = Annotated[
     str | None,
     typer.Option("-k", metavar="TEXT", help="Run only scenarios whose path or title has TEXT."),
 ]
+LastFailed = Annotated[
+    bool,
+    typer.Option(
+        "--last-failed",
+        "--lf",
+        help="Run only scenarios that were not as expected in their last suite; all, if there are "
+        "none.",
+    ),
+]
 Exclude = Annotated[
     list[str] | None,
     typer.Option("--exclude", metavar="PATTERN", help="Skip files that match. Repeatable."),
@@ -114,6 +124,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     seed: Seed = 0,
     matching: Matching = None,
     exclude: Exclude = None,
+    last_failed: LastFailed = False,  # noqa: FBT002 - a flag on the command line
     repeat: Repeat = 1,
     plans: RandomPlans = None,
     soak_for: SoakFor = None,
@@ -143,6 +154,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     refuse_misspelt(there)
     lanes = jobs or 1
     files = _chosen(paths, matching, exclude or ())
+    files = _failed_last(files, reports) if last_failed else files
     soak = None if soak_for is None else Soak(soak_for, SystemClock())
     asked = Asked(files, range(seed, seed + (plans or 0)), seed, backend, repeat, soak)
     console.print(asked.in_words)
@@ -333,6 +345,13 @@ def _chosen(paths: Sequence[Path], text: str | None, exclude: Sequence[str]) -> 
     if not files:
         raise UsageError("no scenario is left to run", "Check -k and --exclude.")
     return files
+
+
+def _failed_last(files: tuple[Path, ...], reports: Path) -> tuple[Path, ...]:
+    """Return the files whose last run was not as expected; all, if there are none."""
+    stood = last_standings(reports)
+    failed = (file for file in files if stood.get(for_others(file), "expected") != "expected")
+    return tuple(failed) or files
 
 
 def _tell(finished: deque[FinishedRun], soak: Soak | None, run: FinishedRun) -> None:

@@ -113,7 +113,7 @@ class Changed(NamedTuple):
 
 def changed(before: Sequence[RunSummary], after: Sequence[RunSummary]) -> Changed:
     """Return what has changed from one suite to another, of scenarios that ran in the latter."""
-    was, now = _gravest_by_scenario(before), _gravest_by_scenario(after)
+    was, now = gravest(before), gravest(after)
     failing, undecided, mended, new, still = [], [], [], [], 0
     for key, standing in now.items():
         if key not in was:
@@ -128,7 +128,7 @@ def changed(before: Sequence[RunSummary], after: Sequence[RunSummary]) -> Change
     return Changed(tuple(failing), tuple(undecided), tuple(mended), tuple(new), still)
 
 
-def _gravest_by_scenario(runs: Sequence[RunSummary]) -> dict[ScenarioKey, Standing]:
+def gravest(runs: Sequence[RunSummary]) -> dict[ScenarioKey, Standing]:
     """Return the gravest standing of each scenario that was not skipped."""
     found: dict[ScenarioKey, Standing] = {}
     for run in runs:

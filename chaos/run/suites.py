@@ -7,7 +7,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from chaos.errors import HistoryError
-from chaos.model.summary import SUITE, RunSummary, SuiteSummary
+from chaos.model.summary import SUITE, RunSummary, SuiteSummary, gravest
+from chaos.model.verdict import Standing
 from chaos.run.clock import in_iso
 from chaos.run.record_file import read_record
 from chaos.run.shown import for_others
@@ -44,6 +45,14 @@ def newest_suites(reports: Path, limit: int) -> list[tuple[str, SuiteSummary]]:
         with contextlib.suppress(HistoryError):
             found.append((file.parent.name, read_suite(file.parent)))
     return found[::-1]
+
+
+def last_standings(reports: Path) -> dict[str, Standing]:
+    """Return how the scenario of each file stood, at worst, in the last suite that ran it."""
+    found: dict[str, Standing] = {}
+    for _, suite in newest_suites(reports, LOOKED_AT):
+        found |= {key.file: standing for key, standing in gravest(suite.runs).items()}
+    return found
 
 
 def suite_before(folder: Path, suite: SuiteSummary) -> tuple[str, SuiteSummary] | None:

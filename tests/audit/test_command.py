@@ -221,6 +221,8 @@ def test_a_second_audit_continues_the_last_one_and_says_what_came_of_it(
 
     assert "has no audit of train.py with these arguments to continue" in first.out
     assert "has no audit" not in second.out
-    assert re.search(r"note: continues reports/audits/train-\S+: \d places failed", second.out)
+    assert re.search(
+        r"note: continues reports/audits/train-\S+, where \d places failed", second.out
+    )
     assert re.search(r"^still wrong \d places: ", second.out, re.MULTILINE)
     assert "has no audit" in other.out

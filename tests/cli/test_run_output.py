@@ -2,17 +2,20 @@
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from chaos.check.judge import judge
 from chaos.cli import commands as cli
 from chaos.cli import run as cli_run
-from chaos.report.outcome import not_run
+from chaos.report.outcome import SuiteRow, not_run
 from chaos.run.suites import newest_suites
+from tests.report.conftest import clean_history, plan_of, struck_history
 
 Run = Callable[..., Any]
 
@@ -140,3 +143,29 @@ def test_exitfirst_stops_after_the_first_run_that_does_not_pass(
     assert [each["scenario"] for each in json.loads(Path("suite.json").read_text())["runs"]] == [
         "a"
     ]
+
+
+def test_only_what_failed_last_is_run_again(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    files = [tmp_path / f"{name}.chaos.yaml" for name in "ab"]
+    for file in files:
+        file.write_text(f"scenario: {file.name}\njob: {{script: x.py, workers: 1}}\n")
+    seen: list[list[str]] = []
+
+    def rows_of(_: object, asked: cli_run.Asked) -> Iterator[SuiteRow]:
+        seen.append([file.name[0] for file in asked.files])
+        for file in asked.files:
+            fails = file.name[0] == "b" and len(seen) < 3
+            make = not_run if fails else passed
+            yield make("s", str(file), "e")
+
+    def passed(scenario: str, file: str, why: str) -> SuiteRow:
+        verdict = judge(plan_of(scenario), struck_history(scenario=scenario), clean_history())
+        return replace(not_run(scenario, file, why), verdict=verdict, error=None)
+
+    monkeypatch.setattr(cli_run, "rows_of", rows_of)
+    for words in ([], ["--last-failed"], ["--lf"], ["--lf"]):
+        run(*map(str, files), "--exclude", "x.chaos.yaml", *words)
+
+    assert seen == [["a", "b"], ["b"], ["b"], ["a", "b"]]

@@ -1,6 +1,7 @@
 """Real jobs under pytest: what passes, what fails, and what a person reads then."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -213,3 +214,17 @@ def section(ran: Session, name: str) -> list[str]:
         n for n, line in enumerate(below) if line.startswith(("__", "==")) and len(line) > 70
     )
     return below[:end]
+
+
+def test_pytests_own_last_failed_takes_what_was_no_pass(ran: Session, tmp_path: Path) -> None:
+    shutil.copytree(ran.folder, tmp_path / "again", ignore=shutil.ignore_patterns("reports"))
+
+    found = session(tmp_path / "again", "--lf", "--collect-only", "-q")
+
+    assert {line for line in found.out.splitlines() if "::" in line} == {
+        "fails.chaos.yaml::seed-0",
+        "forgets.chaos.yaml::seed-0",
+        "never.chaos.yaml::seed-0",
+        "test_first.py::test_asks_too_much",
+        "test_first.py::test_is_not_called",
+    }
