@@ -168,7 +168,7 @@ class Audit:
         return clean, retries
 
     def _continue(self, clean: Clean, basis: str) -> Clean:
-        """Look at the last audit from these clean runs, if there is one; return them with a note."""
+        """Look back at the last audit, if there is one; return the clean runs with a note."""
         if self.earlier is None:
             return clean
         self._continued = Continuation.of(self.earlier, clean, basis=basis)
