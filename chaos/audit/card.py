@@ -87,7 +87,7 @@ class Replaced(Record):
 
 
 class Since(Record):
-    """What has become of the last audit of the job: its places, by group and name."""
+    """The fate of the last audit's places in this one, by group and name."""
 
     #: that audit's
     folder: str

@@ -127,7 +127,7 @@ class Continuation:
 
     @property
     def known(self) -> Known:
-        """What the order of this audit follows from."""
+        """The places by their fate in the last audit, from which the order of this one follows."""
         card = self.earlier.card
         return Known(
             failed=frozenset(self.failed),
@@ -152,7 +152,7 @@ class Continuation:
 
     @property
     def note(self) -> Note:
-        """What the last audit has left, and what becomes of it."""
+        """A note: how many places failed or were right in the last audit, and when they come."""
         then = "tried last, since the job, or what it runs on, may have changed"
         if self.holds:
             then = "not tried again as long as nothing differs: the job is the same"

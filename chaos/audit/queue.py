@@ -168,7 +168,7 @@ class _Doubt:
 
 @dataclass(frozen=True)
 class Known:
-    """What an earlier audit of the job has shown."""
+    """The places of an earlier audit of the job, by their fate there."""
 
     #: tried first, those of one finding each before the others, and alone
     failed: Collection[PlaceKey] = ()
@@ -252,7 +252,7 @@ class Queue:
 
     @property
     def _first(self) -> tuple[FaultPlace, ...]:
-        """What failed in an earlier audit, and was not tried yet."""
+        """The places that failed in an earlier audit, and were not tried yet."""
         return (*self._combined, *self._examples, *self._failed)
 
     @property

@@ -23,6 +23,7 @@ from chaos.audit.lanes import lanes_for
 from chaos.audit.page import card_in_markdown
 from chaos.audit.places import STEP_PLACES_MAX
 from chaos.audit.plans import ONE_NODE, base_plan, begun_again_by, under_launcher
+from chaos.audit.repro import Confirm as ConfirmRuns
 from chaos.audit.result import AuditResult
 from chaos.audit.terminal import AuditDisplay, print_card
 from chaos.cli import signals
@@ -305,34 +306,23 @@ def audit(  # noqa: PLR0913 - one parameter per option
     plan = base_plan(run, arguments or (), cwd=Path.cwd(), seed=seed, workers=workers, fit=fit)
     plan = under_launcher(plan, facts.name, arguments or (), backend=backend, **size)
     plan = _begun_again(plan, restart, restart_args)
-    earlier = _earlier(plan, reports, console) if continues else None
-    folder = folder_for(plan, reports)
+    earlier, seed = _earlier(plan, reports, console) if continues else (None, seed)
+    folder, expect = folder_for(plan, reports), _expect(plan, accept, sampling, tolerance)
     limits = confined(folder, allow_writes, keeps_storage=storage == OWN)
     with _written_if_broken_off(folder, document, console), ExitStack() as opened:
         display = opened.enter_context(
             AuditDisplay(console, SystemClock(), is_ending=signals.has_come)
         )
         card = Audit(
-            plan.model_copy(
-                update={"confined": limits, "expect": _expect(plan, accept, sampling, tolerance)}
-            ),
+            plan.model_copy(update={"confined": limits, "expect": expect}),
             opened.enter_context(open_launcher(facts.name, console)),
             folder,
             SystemClock(),
-            Choice(
-                seed or (earlier.card.seed if earlier else 0),
-                exhaustive,
-                STEP_PLACES_MAX,
-                groups,
-                question,
-                one_by_one,
-            ),
+            Choice(seed, exhaustive, STEP_PLACES_MAX, groups, question, one_by_one),
             _budget(time_limit, max_runs, exhaustive=exhaustive or is_on_ray),
             display.show,
             display.tell,
-            partial(_on_ray, reports)
-            if confirm and "cluster" in facts.has and not is_on_ray
-            else None,
+            _on_ray_if(confirm and not is_on_ray, facts, reports),
             follows_script=workers is None and "call" in facts.has,
             retries=retries,
             command=shlex.join(["chaos", *map(str, masked_words(words_of(context)))]),
@@ -357,13 +347,13 @@ def _begun_again(plan: Plan, restart: Restart | None, args: str | None) -> Plan:
     return begun_again_by(plan, by, shlex.split(args or ""))
 
 
-def _earlier(plan: Plan, reports: Path, console: Console) -> EarlierAudit | None:
-    """Return the audit to continue; say so if there is none."""
+def _earlier(plan: Plan, reports: Path, console: Console) -> tuple[EarlierAudit | None, int]:
+    """Return the audit to continue, and its seed unless another is given; say so without one."""
     found = EarlierAudit.last(reports, plan)
     if found is None:
         words = f"{shown(reports.resolve())} has no audit of {Path(plan.file).name} with these "
         console.print(f"{words}arguments to continue: this is the first", soft_wrap=True)
-    return found
+    return found, plan.seed or (found.card.seed if found else 0)
 
 
 def refuse_without_extra(script: Path, facts: LauncherFacts) -> None:
@@ -512,6 +502,11 @@ class _Shown(Backend):
 
     def close(self) -> None:
         self.backend.close()
+
+
+def _on_ray_if(asked: bool, facts: LauncherFacts, reports: Path) -> ConfirmRuns | None:  # noqa: FBT001
+    """Return `_on_ray` for a job that a cluster can run, if that is asked for."""
+    return partial(_on_ray, reports) if asked and "cluster" in facts.has else None
 
 
 def _on_ray(reports: Path, plan: Plan, *, show: Show) -> Verdict:
