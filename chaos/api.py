@@ -49,6 +49,7 @@ def audit(  # noqa: PLR0913 - one for each option of the command
     time_limit: float | str | None = None,
     max_runs: int | None = None,
     exhaustive: bool | None = None,
+    continues: bool | None = None,
     one_by_one: bool | None = None,
     places: Sequence[str] | None = None,
     accept: Sequence[Acceptable] | None = None,
