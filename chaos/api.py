@@ -81,7 +81,8 @@ def audit(  # noqa: PLR0913 - one for each option of the command
     `args` are the script's own arguments, by name, word by word or as on a command line:
     `{"epochs": 4}`, `["--epochs", 4]` and `"--epochs 4"` are the same; so are `restart_args`.
     The keywords are the options of `chaos audit`, where each is explained; `question` is
-    `--for`. One that is left out is as the command has it, and as `[tool.chaos]` says. `quiet`
+    `--for`, `continues` is `--continue`. One that is left out is as the command has it, and as
+    `[tool.chaos]` says. `quiet`
     prints no progress, which otherwise goes to stderr.
 
     Raises `UsageError` for what the command refuses, with exit code 3, and for a job that fails
