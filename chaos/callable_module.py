@@ -36,5 +36,5 @@ class CallableModule(ModuleType):
 
 
 def make_callable(package: str) -> None:
-    """Let a package, by its name, be called as the function of that name in `chaos.api`."""
+    """Make a package callable, by its name: a call is that of the function in `chaos.api`."""
     sys.modules[package].__class__ = CallableModule

@@ -70,7 +70,7 @@ _LACKS_GPU = re.compile(
     r"|no GPUs found|CUDA is not available|'torch\._C' has no attribute '_cuda",
     re.IGNORECASE,
 )
-# What a log has where a GPU is missed by an error that names none: a scaler that torch 2.13 has
+# Lines of a log that show a missed GPU, where the error names none: a scaler that torch 2.13 has
 # disabled keeps no scale, and a script's own question.
 _MISSES_GPU = {
     "KeyError": re.compile(r"UserWarning: (.*GradScaler is enabled, but CUDA is not available)"),
@@ -197,10 +197,10 @@ def _lack(plan: Plan, history: History, reason: str, log: Path) -> tuple[str, st
 
 def _misses_gpu(reason: str, log: Path) -> str | None:
     """Return the line of a log that shows which GPU an error is about that names none; or None."""
-    said = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+    said = _text_of(log)
     lines = (line.search(said) for error, line in _MISSES_GPU.items() if f"{error}:" in reason)
     found = next(filter(None, lines), None)
-    return None if found is None else found[1].strip()[:LAST_LINE_MAX]
+    return None if found is None else shortened(found[1].strip(), LAST_LINE_MAX)
 
 
 def _said_last(log: Path) -> str:

@@ -73,7 +73,7 @@ def _call(plan: Plan) -> tuple[object, ...]:
 
 
 def basis_of(clean: Clean, *, retries: int | None) -> str:
-    """Return a digest of all that the result at a place follows from, the place apart."""
+    """Return a digest of what the result at a place is known to follow from, the place apart."""
     plan = clean.plan
     job = baseline_digest(plan.baseline(), code=digest_job_code(plan), versions=decisive_versions())
     stated = [job, _settings_beside(plan), plan.expect.model_dump(mode="json"), retries]

@@ -63,7 +63,7 @@ class LauncherEvidence:
         if self.ray is not None:
             return f"{self.ray} imports Ray"
         joins = "" if self.group is None else f"{self.group} joins a group of processes, and "
-        return f"{joins}nothing needs Ray"
+        return f"{joins}no need for Ray was seen"
 
 
 def launcher_evidence(script: ModuleFile) -> LauncherEvidence:

@@ -236,7 +236,7 @@ def _within(run: FinishedRun) -> bool | None:
 
 
 def _keeps(run: FinishedRun) -> bool | None:
-    """Return whether a later attempt found what the job had saved; None without an attempt such."""
+    """Return whether a later attempt found what the job had saved; None without such an attempt."""
     files, found = run.analysis.run.files, list[bool]()
     for restart in run.analysis.restarts:
         began = min((start.number for start in restart.attempt.starts.values()), default=0)

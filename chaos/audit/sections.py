@@ -70,7 +70,8 @@ def since(card: Card) -> Iterator[Line]:
             yield Line(tone, label, f"{plural(len(places), 'place')}{tail}: {_some(places)}")
     if found.kept:
         right = plural(found.kept, "place")
-        text = f"{right}, right in {found.folder} and not tried again: nothing has changed"
+        same = "code, packages, settings and clean run are the same"
+        text = f"{right}, right in {found.folder} and not tried again: {same}"
         yield Line("calm", "kept", text)
 
 

@@ -160,7 +160,7 @@ def _paragraph(documented: object, number: int = 0) -> str:
 PYTHONS = ((3, 11), (3, 12))
 CPUS_MIN, MEMORY_MIN_GIB, SHM_MIN_GIB, DISK_MIN_GIB = 2, 3.0, 1.0, 2.0
 DISK_USED_MAX = 0.95  # beyond it Ray 2.60 refuses to write objects to disk
-# What an extra is for.
+# The use of each extra.
 _FOR = {
     "search": "`chaos search`, `chaos.plans`",
     "metrics": "a run's figures in the cluster's Prometheus",

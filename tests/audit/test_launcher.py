@@ -117,13 +117,21 @@ FIT = "from trainer import train\ntrain()\n"
         ),
         ({"trainer.py": RAYS + JOINS}, "ray", "trainer.py:1 imports Ray"),
         ({"trainer.py": JOINS + "import deep\n", "deep.py": RAYS}, "ray", "deep.py:1"),
-        ({"trainer.py": "import trainer, train\n"}, "torchrun", "nothing needs Ray"),
-        ({}, "torchrun", "nothing needs Ray"),
+        ({"trainer.py": "import trainer, train\n"}, "torchrun", "no need for Ray was seen"),
+        ({}, "torchrun", "no need for Ray was seen"),
         # What is asked for in a function of a library is for few of its users.
-        ({"trainer.py": "def search():\n    import ray\n    ray.init()\n"}, "torchrun", "nothing"),
-        ({"trainer.py": '"""\nimport ray\n"""\n'}, "torchrun", "nothing needs Ray"),
-        ({"trainer.py": "import ray\n", "ray.py": "x = 1\n"}, "torchrun", "nothing needs Ray"),
-        ({"trainer.py": "import ray\n", "ray/__init__.py": ""}, "torchrun", "nothing needs Ray"),
+        ({"trainer.py": "def search():\n    import ray\n    ray.init()\n"}, "torchrun", "no need"),
+        ({"trainer.py": '"""\nimport ray\n"""\n'}, "torchrun", "no need for Ray was seen"),
+        (
+            {"trainer.py": "import ray\n", "ray.py": "x = 1\n"},
+            "torchrun",
+            "no need for Ray was seen",
+        ),
+        (
+            {"trainer.py": "import ray\n", "ray/__init__.py": ""},
+            "torchrun",
+            "no need for Ray was seen",
+        ),
     ],
 )
 def test_modules_of_an_undecided_script_decide(

@@ -134,5 +134,5 @@ def test_a_script_that_torchrun_starts_gets_its_launcher_and_no_ray(
     assert (job.launcher, job.args) == ("torchrun", ("--lr=0.1", "--epochs", "4"))
     assert f"pip install 'ray-train-chaos @ git+{REPOSITORY}@{TAG}'\n" in workflow
     assert "[ray]" not in workflow
-    assert told.startswith("launcher: torchrun (ddp.py:2 joins a group of processes, and nothing")
+    assert told.startswith("launcher: torchrun (ddp.py:2 joins a group of processes, and no need")
     assert told.endswith("try chaos run scenarios/ddp_worker_killed.chaos.yaml")
