@@ -4,6 +4,7 @@
     ├── UsageError        the caller's: exit code 3
     │   ├── ScenarioError     a scenario file is wrong, at a line
     │   ├── JobError          the job cannot run even without a fault
+    │   │   ├── OtherLauncherError  it is for another launcher than the one that starts it
     │   │   └── UnmetNeedError    its environment lacks what it needs
     │   │       └── MissingExtraError   a package that an extra of ours installs
     │   ├── RefusalError      chaos cannot inject faults into the job; it may be all right
@@ -20,7 +21,7 @@ apart: it is harm, raised in the tested job on purpose.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from chaos.installed import install_line
 
@@ -60,6 +61,17 @@ class JobError(UsageError):
     ) -> None:
         super().__init__(problem, hint, place=place)
         self.said = tuple(said)
+
+
+class OtherLauncherError(JobError):
+    """The job asks for what torchrun gives its workers, and failed without it."""
+
+    launcher: Literal["torchrun"] = "torchrun"
+
+    def __init__(self, problem: str, hint: str, *, place: str, evidence: str) -> None:
+        #: what shows the launcher, by its place in the code
+        self.evidence = evidence
+        super().__init__(problem, hint, place=place)
 
 
 class UnmetNeedError(JobError):

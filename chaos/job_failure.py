@@ -10,12 +10,14 @@ from chaos.errors import (
     HarnessError,
     JobError,
     MissingExtraError,
+    OtherLauncherError,
     UnmetNeedError,
     refusal_in,
 )
 from chaos.model.causes import causes
 from chaos.model.event import (
     NO_FIT,
+    UNCALLED,
     DeadlinePassed,
     Disturbed,
     FailureDecided,
@@ -63,7 +65,6 @@ _OUR_FRAMES = re.compile(
     r'^(.*)  File "(?:<frozen runpy>|[^"]*/chaos/launch/[^"]*)", line \d+, in .*\n(?:\1    .*\n)*',
     re.MULTILINE,
 )
-_NO_FIT_CALLED = "it ended without calling trainer.fit()"
 # Words of torch 2.13 that it says where there is no GPU, or where it was built without one.
 _LACKS_GPU = re.compile(
     r"not compiled with CUDA|no CUDA GPUs are available|no NVIDIA driver|doesn't have NCCL"
@@ -118,6 +119,8 @@ def why_the_job_failed(plan: Plan, run: FinishedRun, *, log: Path) -> JobError:
     missing = missing_module(run.history)
     if missing is not None:
         return _lacks(plan, missing, EXTRAS[missing])
+    if (other := _for_another_launcher(plan, run.history)) is not None:
+        return other
     refusal = _refusal(run.history)
     if refusal is not None:
         return JobError(refusal.removesuffix("."), place=_place(plan))
@@ -131,8 +134,8 @@ def why_the_job_failed(plan: Plan, run: FinishedRun, *, log: Path) -> JobError:
         how, reason = "fails and retries by itself without any fault", own
     problem = f"the job {Path(source).name} {how}: {reason}"
     hint = f"Its output is in {log}"
-    if reason.startswith(_NO_FIT_CALLED):
-        hint = f"If torchrun starts this script, set the launcher: torchrun. {hint}"
+    if _is_before_fit(plan, run.history):
+        hint = f"If torchrun starts this script, {_set_launcher(plan)}. {hint}"
     return JobError(problem, hint, place=_place(plan), said=said)
 
 
@@ -140,6 +143,30 @@ def last_lines(text: str) -> tuple[str, ...]:
     """Return the last lines of a log, each cut between words, without colours and our frames."""
     lines = [line.rstrip() for line in _OUR_FRAMES.sub("", unpainted(text)).splitlines()]
     return tuple(shortened(line, LAST_LINE_MAX) for line in lines if line)[-LAST_LINES:]
+
+
+def _for_another_launcher(plan: Plan, history: History) -> OtherLauncherError | None:
+    """Return the error for a job that asked for what torchrun gives, before any fit(); or None."""
+    raised = ending(history).script_raised
+    if raised is None or raised[1].asked is None:
+        return None
+    evidence = f"{raised[1].asked} before any fit()"
+    problem = (
+        f"the job {Path(plan.job.source).name} seems to be one that torchrun starts, since "
+        f"{evidence}; it failed: {raised[1].error}: {_last_line(raised[1].message)}"
+    )
+    hint = f"{_set_launcher(plan).capitalize()}."
+    return OtherLauncherError(problem, hint, place=_place(plan), evidence=evidence)
+
+
+def _is_before_fit(plan: Plan, history: History) -> bool:
+    return "call" in plan.job.facts.has and not any(history.of(FitCalled))
+
+
+def _set_launcher(plan: Plan) -> str:
+    """Return the words to set the launcher: an option of an audit, a line of a scenario."""
+    is_audit = plan.confined is not None
+    return "add --launcher torchrun" if is_audit else "write `launcher: torchrun` below `job:`"
 
 
 def stood_still(run: FinishedRun, logs: Path) -> JobError | None:
@@ -315,7 +342,7 @@ def _reason(run: FinishedRun) -> str:
         raised = end.script_raised[1]
         if raised.error == NO_FIT:
             times = "" if run.plan.job.fit == 1 else f" {run.plan.job.fit} times"
-            return f"{_NO_FIT_CALLED}{times}"
+            return f"it {UNCALLED}{times}"
         return f"{raised.error}: {_last_line(raised.message)}"
     for _, failed in run.history.of(FitRaised):
         # The own error of a command names no reason; the message is the worker's.

@@ -30,6 +30,7 @@ from chaos.cli import signals
 from chaos.cli.cluster import refuse_no_address
 from chaos.cli.documents import Document, Form, Format, Output
 from chaos.cli.options import (
+    AGAIN,
     REPORTS,
     AnyBackend,
     IsModule,
@@ -43,6 +44,7 @@ from chaos.cli.options import (
     node_range,
     not_side_by_side,
     seconds,
+    under_the_right_launcher,
 )
 from chaos.cli.python_call import PythonCall, console_of, words_of
 from chaos.cli.rules import Instead, NotWith, refuse_others_options
@@ -249,6 +251,7 @@ Within = Annotated[
 ]
 
 
+@under_the_right_launcher
 def audit(  # noqa: PLR0913 - one parameter per option
     context: typer.Context,
     script: Script,
@@ -293,7 +296,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
     document = Document.asked(form, output, "text", "md", *FILES)
     console = console_of(context, document)
     run = located(script, is_module=module)
-    facts = FACTS[chosen_launcher(launcher, run, console)]
+    facts = FACTS[chosen_launcher(launcher, run, console, context.meta.get(AGAIN))]
     refuse_others_options(audit, context.params, facts)
     refuse_without_extra(run.file, facts)
     backend = embedded_or_real(backend, facts.name, console)

@@ -1,8 +1,10 @@
 """Options that several commands share: one name, one meaning."""
 
+import functools
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -11,7 +13,7 @@ from rich.text import Text
 from chaos import settings
 from chaos.audit.launcher import launcher_evidence
 from chaos.cli.rules import NotWith
-from chaos.errors import UsageError
+from chaos.errors import OtherLauncherError, UsageError
 from chaos.model.launcher import USUAL, Launcher
 from chaos.model.plan import BackendName, PlanBackend
 from chaos.run.modules import ModuleFile, Modules
@@ -120,10 +122,42 @@ def located(script: Path, *, is_module: bool) -> ModuleFile:
     return found
 
 
-def chosen_launcher(given: Launcher | None, script: ModuleFile, console: Console) -> Launcher:
-    """Return the launcher that is given, or that the script's text shows; print how it is known."""
+AGAIN = "chaos.cli.options.again"  # in a context: why its command is carried out once more
+
+
+def under_the_right_launcher(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command that begins again under another launcher, where the guessed one was wrong.
+
+    A launcher that was given stands.
+    """
+
+    @functools.wraps(command)
+    def called(context: typer.Context, **params: Any) -> None:  # noqa: ANN401 - the options
+        try:
+            command(context, **params)
+        except OtherLauncherError as error:
+            if params["launcher"] is not None:
+                raise
+            context.meta[AGAIN] = error
+            command(context, **params)
+
+    return called
+
+
+def chosen_launcher(
+    given: Launcher | None,
+    script: ModuleFile,
+    console: Console,
+    again: OtherLauncherError | None = None,
+) -> Launcher:
+    """Return the launcher that is given, or that the script shows; print how it is known.
+
+    `again`: what a start of the script under the guessed launcher has shown.
+    """
     launcher, known = given or USUAL, "--launcher"
-    if given is None:
+    if again is not None:
+        launcher, known = again.launcher, f"{again.evidence}: the script is started again"
+    elif given is None:
         try:
             evidence = launcher_evidence(script)
         except OSError:  # reported where the plan is made

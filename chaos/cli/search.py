@@ -32,6 +32,7 @@ from chaos.cli.audit import (
 )
 from chaos.cli.documents import Document, Format, Output
 from chaos.cli.options import (
+    AGAIN,
     REPORTS,
     IsModule,
     Reports,
@@ -41,6 +42,7 @@ from chaos.cli.options import (
     chosen_launcher,
     located,
     seconds,
+    under_the_right_launcher,
 )
 from chaos.errors import MissingExtraError, UsageError
 from chaos.launch.open import open_launcher
@@ -81,7 +83,9 @@ Faults = Annotated[
 ]
 
 
+@under_the_right_launcher
 def search(  # noqa: PLR0913 - one parameter per option
+    context: typer.Context,
     script: Script,
     arguments: Words = None,
     *,
@@ -111,7 +115,7 @@ def search(  # noqa: PLR0913 - one parameter per option
         raise MissingExtraError.of("chaos search", "Hypothesis", "search")
     _refuse_unknown(kinds or ())
     run = located(script, is_module=module)
-    launcher = chosen_launcher(launcher, run, console)
+    launcher = chosen_launcher(launcher, run, console, context.meta.get(AGAIN))
     refuse_without_extra(run.file, FACTS[launcher])
     states_size = "call" in FACTS[launcher].has
     words = arguments or ()

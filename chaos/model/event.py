@@ -13,6 +13,7 @@ from chaos.model.events.base import Event
 from chaos.model.events.driver import (
     LATER_FIT,
     NO_FIT,
+    UNCALLED,
     AgentEnded,
     ExperimentEnded,
     FitCalled,

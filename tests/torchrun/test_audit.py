@@ -39,6 +39,22 @@ def test_real_torchrun_is_asked_for_by_its_name(tmp_path: Path) -> None:
     assert card["verdict"]["resumes"]["right"] > 0
 
 
+def test_a_guess_that_the_script_shows_to_be_wrong_is_mended(tmp_path: Path) -> None:
+    first, seen = "import ray, os\nos.environ['RANK']\n", "train.py:2 reads RANK before any fit()"
+    text = (JOBS / "ddp.py").read_text(encoding="utf-8")
+    (tmp_path / "train.py").write_text(first + text, encoding="utf-8")
+    words = ["--max-runs", "1", "--format", "json"]
+
+    done = chaos("audit", "train.py", *words, folder=tmp_path)
+    given = chaos("audit", "train.py", "--launcher", "ray", *words, folder=tmp_path)
+
+    assert f"{seen}: the script is started again)" in done.err
+    card = json.loads(done.out)
+    assert (card["job"]["launcher"], card["verdict"]["broken"]) == ("torchrun", 0)
+    assert given.code == 3
+    assert "add --launcher torchrun" in given.err.lower()
+
+
 def test_a_script_of_ray_trains_is_not_started_by_torchrun(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("import ray.train\n")

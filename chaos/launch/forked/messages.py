@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from chaos.launch.node_disk import NodeDisk
+from chaos.model.event import ScriptRaised
 from chaos.probe.address import RunAddress
 
 
@@ -25,6 +26,10 @@ class Failed:
 
     error: str
     message: str
+    asked: str | None = None
+
+    def as_event(self) -> ScriptRaised:
+        return ScriptRaised(error=self.error, message=self.message, asked=self.asked)
 
 
 @dataclass(frozen=True)

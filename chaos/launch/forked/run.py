@@ -19,7 +19,6 @@ from chaos.model.event import (
     Disturbed,
     DriverExited,
     MemoryExhausted,
-    ScriptRaised,
     StorageFaulted,
     StorageSeen,
 )
@@ -62,7 +61,7 @@ class ForkedRun(LocalRun[int, ProcessWorld]):
         """Wait until the script has called `fit()`; record why, if it does not."""
         failed = self.zygote.await_fit()
         if failed is not None:
-            self.journal.add(ScriptRaised(error=failed.error, message=failed.message))
+            self.journal.add(failed.as_event())
             self.journal.add(DriverExited(code=1))
             return False
         self._lanes.append(self.lane_of(self.zygote))
@@ -82,7 +81,7 @@ class ForkedRun(LocalRun[int, ProcessWorld]):
         env = env_at_start(self.plan, self.seen())
         if self._lane and (failed := self._begin_again(env)) is not None:
             with contextlib.closing(driver_journal(self.directory.journals, self.clock)) as journal:
-                journal.add(ScriptRaised(error=failed.error, message=failed.message))
+                journal.add(failed.as_event())
             return self._begun_again[-1].pid  # in place of a driver, which was never forked
         lane = self._lanes[-1]
         pid = lane.start(StartRun(self.address, env))

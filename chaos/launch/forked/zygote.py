@@ -18,8 +18,9 @@ from chaos.launch.forked.lane import Lane
 from chaos.launch.forked.messages import Failed, ForkZygote, Ready
 from chaos.launch.job import is_clean_exit, run_job
 from chaos.launch.node_disk import record_start
+from chaos.launch.raytrain.asked import AskedOfTorchrun
 from chaos.launch.raytrain.fit import Fit, RunPart
-from chaos.model.event import ScriptRaised
+from chaos.model.event import NO_FIT, UNCALLED, ScriptRaised
 from chaos.processes.child import adopt_orphans, draw_fresh_randomness
 from chaos.processes.forks import fork_for_each
 from chaos.processes.wire import Wire
@@ -34,17 +35,20 @@ def live_as_zygote(request: ForkZygote, harness: Wire) -> NoReturn:
     plan = directory.load_plan()
     record_start(directory, plan)
     core.Context.resources = {"CPU": float(plan.shape.nodes * plan.shape.cpus_per_node)}
-    fit = Fit(lambda: _serve(harness), number=plan.job.fit, earlier=earlier_fits(plan, directory))
+    asked = AskedOfTorchrun()
+    begin = asked.then(lambda: _serve(harness))
+    fit = Fit(begin, number=plan.job.fit, earlier=earlier_fits(plan, directory))
     fit.intercept()
+    asked.begin()
     code = 0
     try:
         run_job(plan)
     except BaseException as error:  # noqa: BLE001 - the script's, whatever it is
         if not is_clean_exit(error):
             code = 1
-            _tell(harness, fit, error)
+            _tell(harness, fit, error, asked)
     if fit.run is None and code == 0:
-        harness.send(Failed("NoFit", "ended without calling trainer.fit()"))
+        harness.send(Failed(NO_FIT, UNCALLED, asked.before()))
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
@@ -70,13 +74,13 @@ def _serve(harness: Wire) -> RunPart:
         os._exit(1)
 
 
-def _tell(harness: Wire, fit: Fit, error: BaseException) -> None:
+def _tell(harness: Wire, fit: Fit, error: BaseException, asked: AskedOfTorchrun) -> None:
     # Printed first: the harness may end this process as soon as it has the message.
     sys.excepthook(type(error), error, error.__traceback__)
     sys.stderr.flush()
     known = needs.named(error)
     name, message = type(known).__name__, str(known)[:2000]
     if fit.run is None:
-        harness.send(Failed(name, message))
+        harness.send(Failed(name, message, asked.before(error)))
     elif error is not fit.raised:
         fit.run.journal.add(ScriptRaised(error=name, message=message))

@@ -17,12 +17,13 @@ from chaos.errors import UsageError
 from chaos.launch.job import is_clean_exit, run_job
 from chaos.launch.ray.compat import gpu_type, visible_gpus
 from chaos.launch.ray.trials import intercept_tuner
+from chaos.launch.raytrain.asked import AskedOfTorchrun
 from chaos.launch.raytrain.fit import Fit, RunPart
-from chaos.model.event import ScriptRaised
+from chaos.model.event import NO_FIT, UNCALLED, ScriptRaised
 from chaos.processes.child import die_with_parent
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
-from chaos.run.journal import driver_journal
+from chaos.run.journal import Journal, driver_journal
 from chaos.run.signals import DRIVER_STACKS, answer_with_stacks
 
 
@@ -34,25 +35,31 @@ def main(run_directory: str, harness: int) -> int:
     journal = driver_journal(directory.journals, SystemClock())
     answer_with_stacks(directory.logs / DRIVER_STACKS)
     part = RunPart(plan, directory, journal, gpus=visible_gpus(), gpu_type=gpu_type())
-    is_experiment = plan.job.trial is not None
-    fit = Fit(_refuse_own_fit if is_experiment else lambda: part, number=plan.job.fit)
+    is_experiment, asked = plan.job.trial is not None, AskedOfTorchrun()
+    fit = Fit(_refuse_own_fit if is_experiment else asked.then(lambda: part), number=plan.job.fit)
     fit.intercept(in_trials=is_experiment)
     experiment = intercept_tuner(plan, directory, journal) if is_experiment else None
     _keep_to_our_cluster()
+    asked.begin()
     try:
         run_job(plan)
     except BaseException as error:
         if not is_clean_exit(error):
             if error is not fit.raised:
-                journal.add(ScriptRaised(error=type(error).__name__, message=str(error)[:2000]))
+                _tell(journal, error, None if fit.run else asked.before(error))
             raise
     if experiment is not None and not experiment.began:
         journal.add(ScriptRaised(error="NoFit", message="ended without a Tuner of Ray Tune's"))
         return 1
     if experiment is None and fit.run is None:
-        journal.add(ScriptRaised(error="NoFit", message="ended without calling trainer.fit()"))
+        journal.add(ScriptRaised(error=NO_FIT, message=UNCALLED, asked=asked.before()))
         return 1
     return 0
+
+
+def _tell(journal: Journal, error: BaseException, asked: str | None) -> None:
+    name, message = type(error).__name__, str(error)[:2000]
+    journal.add(ScriptRaised(error=name, message=message, asked=asked))
 
 
 def _refuse_own_fit() -> NoReturn:

@@ -58,6 +58,7 @@ class FitRaised(Event, frozen=True, kw_only=True):
 
 
 NO_FIT, LATER_FIT = "NoFit", "LaterFit"
+UNCALLED = "ended without calling trainer.fit()"  # the message of the first
 
 
 class ScriptRaised(Event, frozen=True, kw_only=True):
@@ -68,6 +69,8 @@ class ScriptRaised(Event, frozen=True, kw_only=True):
 
     error: str
     message: str
+    #: what of torchrun's it asked for before any `fit()`, with the place: `train.py:12 reads RANK`
+    asked: str | None = None
 
     def _text(self) -> str:
         if self.error == LATER_FIT:
