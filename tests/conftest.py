@@ -22,6 +22,7 @@ LONG = {
     "pytest_plugin",
     "selftest",
     "torchrun",
+    "python",
 }
 
 # Whole audits, simulated fleets and other programs: half of the time of what trains no job.

@@ -155,6 +155,9 @@ class FakeWorld:
         self.done.append(f"add {count}")
         return [f"new-{number}" for number in range(0 if self.hardy else count)]
 
+    def workers_outlive_driver(self) -> bool:
+        return False
+
     def end_driver(self) -> int:
         self.done.append("end driver")
         self._end_all()

@@ -252,7 +252,7 @@ class Card(Record):
     def launched_by(self) -> str:
         """The launcher and its version; empty if that is unknown."""
         version = self.versions.get(self.job.facts.package)
-        return f"{self.job.facts.words.name} {version}" if version else ""
+        return f"{self.job.facts.words.product} {version}" if version else ""
 
     @property
     def badge(self) -> str:

@@ -243,7 +243,7 @@ def job_profile(history: History, *, ignore: tuple[str, ...] = ()) -> JobProfile
         validations=dict(sorted(validations.items())),
         left_s={epoch: (over_ns - at_ns) / 1e9 for epoch, at_ns in sorted(last_ns.items())},
         seconds=(history[-1].time_ns - history[0].time_ns) / 1e9 if len(history) else 0.0,
-        settings=_settings(called, facts) if called else {},
+        settings=_settings(called, facts, history) if called else {},
         away=() if facts.has_spare_nodes else _away(history),
         replaced=called.replaced if called else {},
         own_saves=_own_saves(saves),
@@ -298,10 +298,16 @@ def shared(runs: Sequence[JobProfile]) -> JobProfile:
     )
 
 
-def _settings(called: FitCalled, facts: LauncherFacts) -> Mapping[str, Any]:
-    """Return the settings that are the job's: of a command, the number of workers alone."""
-    number = {"num_workers": called.settings.get("num_workers")}
-    return called.settings if "call" in facts.has else number
+def _settings(called: FitCalled, facts: LauncherFacts, history: History) -> Mapping[str, Any]:
+    """Return the settings that are the job's: of a command, the number of workers alone.
+
+    Where that was not known when it was called, it is the number of those that came.
+    """
+    if "call" in facts.has:
+        return called.settings
+    groups = [len(event.workers) for _, event in history.of(WorkerGroupStarted)]
+    came = groups[-1] if groups else None
+    return {"num_workers": called.settings.get("num_workers") or came}
 
 
 def _away(history: History) -> tuple[int, ...]:

@@ -120,7 +120,7 @@ def _left_out(profile: JobProfile) -> Iterator[str]:
     left_out = [group for group in GROUPS if profile.facts.lacks_part(needs(group))]
     if left_out:
         yield f"not tried, since it needs Ray Train: {'; '.join(left_out)}"
-    if not profile.facts.has_spare_nodes:
+    if not profile.facts.loses_nodes:
         lost = "; ".join(group for group in GROUPS if needs_nodes(group))
         yield (
             "no fault takes the node that hosts the rendezvous, that of rank 0: torchelastic does "

@@ -222,10 +222,10 @@ def _lost_nodes(
 ) -> Iterator[PlaceGroup]:
     """Yield the losses of a node at a place, or without spares at that step of a rank that may go.
 
-    There is a spare node from the start, or another one comes, while the others wait, or where
-    fewer may go on, once they do.
+    There is a spare node from the start, or the next start is on another one; else another one
+    comes, while the others wait, or where fewer may go on, once they do.
     """
-    if not profile.facts.has_spare_nodes:
+    if not profile.facts.loses_nodes:
         if not profile.away:
             return
         at = at.model_copy(update={"rank": profile.away[rank % len(profile.away)]})
@@ -240,7 +240,7 @@ def _lost_nodes(
 
 def _return(lost: Op, profile: JobProfile) -> tuple[Op, ...]:
     """Return the op by which a node comes back, at a place of one that stays; none with spares."""
-    if profile.facts.has_spare_nodes:
+    if profile.facts.loses_nodes:
         return ()
     if profile.is_elastic:
         at = AtRecovery(recovering_from=lost.index, stage="first_step", rank=0)

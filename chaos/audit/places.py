@@ -171,11 +171,11 @@ def _why_left_out(group: Group, profile: JobProfile) -> str:
         return f"as it is configured, the script begins again after {faults}, and it needs more"
     if profile.facts.lacks_part(needs(group)):
         return "it needs Ray Train"
-    if profile.facts.has_spare_nodes:
-        return _why_none(group, profile)
-    if needs_nodes(group) and not profile.away:
+    if profile.facts.restarts_elsewhere and group == "fewer workers after it":
+        return "the script states the number of its ranks, and each start has as many"
+    if needs_nodes(group) and not (profile.away or profile.facts.loses_nodes):
         return "the job has one node; --nodes 2 gives it two"
-    if group == "fewer workers after it":
+    if group == "fewer workers after it" and not profile.facts.loses_nodes:
         return "the job has a fixed number of nodes; --nodes 1:2 lets it go on with one"
     return _why_none(group, profile)
 

@@ -10,7 +10,7 @@ from chaos.audit.job_profile import JobProfile
 from chaos.audit.place_groups import FaultPlace
 from chaos.errors import UsageError
 from chaos.model.arguments import Arguments, command_line
-from chaos.model.launcher import FACTS, Launcher, Restart
+from chaos.model.launcher import FACTS, USUAL, Launcher, Restart
 from chaos.model.plan import Plan, PlanBackend, Shape
 from chaos.model.scenario import Expect, FailureBudget, Job, Limits
 from chaos.plan.make import slug
@@ -70,8 +70,6 @@ def _number(text: str) -> int | float | str:
     return text
 
 
-# Until a clean run has shown the script's own number (`Plan.follows_script`).
-WORKERS_GUESSED = 2
 ONE_NODE = (1, 1)  # the fewest and the most
 # Of a clean run, about which nothing is known yet; how long those with faults may take follows from
 # the time that it took.
@@ -99,7 +97,7 @@ def base_plan(
     path = Path(normpath(cwd / file))
     if not path.is_file():
         raise UsageError("there is no such script", "Check the path.", place=str(file))
-    count = workers or WORKERS_GUESSED
+    count = workers or FACTS[USUAL].usual_workers
     name = module or path.stem
     code: dict[str, Any] = {"module": module} if module else {"script": str(path)}
     return Plan(
@@ -166,6 +164,8 @@ def with_own_workers(plan: Plan, profile: JobProfile) -> Plan:
     if most is None or (least, most) == (plan.job.min_workers, plan.job.workers):
         return plan
     job = plan.job.model_copy(update={"workers": most, "min_workers": least})
+    if not plan.job.facts.has_spare_nodes:
+        return plan.model_copy(update={"job": job})
     shape = plan.shape.model_copy(update={"nodes": most + 1})
     return plan.model_copy(update={"job": job, "shape": shape})
 

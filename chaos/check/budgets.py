@@ -388,6 +388,9 @@ def _asked_workers(analysis: RunAnalysis) -> tuple[int, int]:
             return count, count
         case [int(least), int(most)]:
             return least, most
+        case _ if analysis.plan.follows_script:  # it is what the script has
+            first = analysis.run.attempts[0].size
+            return first, first
         case _:
             return job.min_workers or job.workers, job.workers
 
@@ -429,13 +432,16 @@ def charges(analysis: RunAnalysis) -> Iterator[Charge]:
     The settings in force stand in the call of `fit()`: the script's own, or the plan's in their
     place. Ray 2.60 counts in its controller's memory, so a driver that is started again counts
     anew. Each agent of torchrun's counts for itself, and one that joins later from 0 (torch 2.13).
+    Chaos counts over all starts of a command.
     """
     calls = list(analysis.history.of(FitCalled))
     spent: Counter[tuple[str, str | None]] = Counter()
     limits = _budget_limits(analysis, None)
+    is_ours = analysis.plan.job.facts.counted_by == "chaos"
     for number, event in analysis.history.of(FailureDecided):
         while calls and calls[0][0] < number:
-            spent.clear()
+            if not is_ours:
+                spent.clear()
             limits = _budget_limits(analysis, calls.pop(0)[1])
         if event.decision != "NOOP" and event.charged in SETTINGS:
             mine = event.charged, event.node_id

@@ -153,12 +153,21 @@ def _last_sign(analysis: RunAnalysis, attempt: Attempt) -> tuple[int, str] | Non
 
 
 def _twins(analysis: RunAnalysis) -> Iterator[Anomaly]:
+    """Yield the ranks that two processes were, unless the first gave way before its first step.
+
+    A script that starts one process to train in it is taken for its only rank until that joins.
+    """
+    history = analysis.history
+    trained = {history[number].source for number, _ in history.of(StepDone)}
     seen: dict[AttemptRank, tuple[int, int]] = {}
-    for number, started in analysis.history.of(WorkerStarted):
-        before, pid = seen.setdefault(
-            AttemptRank(started.attempt, started.rank), (number, started.pid)
-        )
-        if pid != started.pid:
+    for number, started in history.of(WorkerStarted):
+        rank = AttemptRank(started.attempt, started.rank)
+        before, pid = seen.setdefault(rank, (number, started.pid))
+        if pid == started.pid:
+            continue
+        if history[before].source not in trained and history[number].source in trained:
+            seen[rank] = number, started.pid
+        else:
             yield Anomaly(
                 message=f"two processes were rank {started.rank} of attempt {started.attempt}: "
                 f"pids {pid} and {started.pid}",

@@ -142,7 +142,8 @@ RestartBy = Annotated[
     typer.Option(
         "--restart",
         help="command: after a failure the script's command is started once more, as Slurm, a pod "
-        "or a shell's loop does. Default: Ray Train or torchrun begins again by itself.",
+        "or a shell's loop does. Default: Ray Train or torchrun begins again by itself; a script "
+        "with --launcher python never does.",
     ),
 ]
 RestartArgs = Annotated[
@@ -176,8 +177,8 @@ EpochSteps = Annotated[
         "--epoch-steps",
         min=1,
         metavar="N",
-        help="Of a job that torchrun starts: an epoch is N optimizer steps. Default: the stretch "
-        "from one save of the job's own to the next.",
+        help="Of a job without Ray: an epoch is N optimizer steps. Default: the stretch from one "
+        "save of the job's own to the next.",
     ),
     Instead("with Ray Train a report ends an epoch"),
 ]
@@ -300,13 +301,20 @@ def audit(  # noqa: PLR0913 - one parameter per option
     refuse_others_options(audit, context.params, facts)
     refuse_without_extra(run.file, facts)
     backend = embedded_or_real(backend, facts.name, console)
-    if not facts.has_spare_nodes and node_range(nodes) == ONE_NODE:
+    if not facts.loses_nodes and node_range(nodes) == ONE_NODE:
         question = "crash"  # no node can be lost
     groups, is_on_ray = chosen_groups(places or (), question), backend == "ray"
     spread = _over(address, jobs)
     _refuse_other_storage(storage)
     size: dict[str, Any] = {"epoch_steps": epoch_steps, "nodes": node_range(nodes)}
-    plan = base_plan(run, arguments or (), cwd=Path.cwd(), seed=seed, workers=workers, fit=fit)
+    plan = base_plan(
+        run,
+        arguments or (),
+        cwd=Path.cwd(),
+        seed=seed,
+        workers=workers or facts.usual_workers,
+        fit=fit,
+    )
     plan = under_launcher(plan, facts.name, arguments or (), backend=backend, **size)
     plan = _begun_again(plan, restart, restart_args)
     earlier, seed = _earlier(plan, reports, console) if continues else (None, seed)
@@ -326,10 +334,10 @@ def audit(  # noqa: PLR0913 - one parameter per option
             display.show,
             display.tell,
             _on_ray_if(confirm and not is_on_ray, facts, reports),
-            follows_script=workers is None and "call" in facts.has,
+            follows_script=workers is None and facts.sizes_itself,
             retries=retries,
             command=shlex.join(["chaos", *map(str, masked_words(words_of(context)))]),
-            lanes=lambda count: jobs or _lanes(count, backend),
+            lanes=lambda count: jobs or _lanes(count, backend, facts),
             ray=opened.enter_context(open_backend("ray", console)) if is_on_ray else None,
             spread=spread,
             earlier=earlier,
@@ -369,9 +377,10 @@ def refuse_without_extra(script: Path, facts: LauncherFacts) -> None:
         )
 
 
-def _lanes(workers: int, backend: PlanBackend) -> int:
+def _lanes(workers: int, backend: PlanBackend, facts: LauncherFacts) -> int:
     """Return the number of runs at a time; each process that is started anew imports torch."""
-    return 1 if backend == "torchrun" else lanes_for(usable_cpus(), workers=workers)
+    is_one_by_one = backend != "fork" or (facts.states_ports and workers > 1)
+    return 1 if is_one_by_one else lanes_for(usable_cpus(), workers=workers)
 
 
 def embedded_or_real(backend: PlanBackend, launcher: Launcher, console: Console) -> PlanBackend:

@@ -77,8 +77,8 @@ AnyBackend = Annotated[
     PlanBackend,
     typer.Option(
         "--backend",
-        help="ray: a local Ray cluster. fork: forked workers, no cluster. torchrun: real torchrun, "
-        "for scripts without Ray.",
+        help="ray: a local Ray cluster. fork: forked workers, no cluster. torchrun, python: real "
+        "processes, for scripts without Ray.",
     ),
 ]
 StartedBy = Annotated[
@@ -86,7 +86,7 @@ StartedBy = Annotated[
     typer.Option(
         "--launcher",
         help="What starts the script's workers. Default: ray if the script, or a module that it "
-        "imports, needs Ray; otherwise torchrun.",
+        "imports, needs Ray; otherwise torchrun. python: it trains alone, or starts them itself.",
     ),
 ]
 Jobs = Annotated[

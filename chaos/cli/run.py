@@ -129,7 +129,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     plans: RandomPlans = None,
     soak_for: SoakFor = None,
     stop: Stop = False,  # noqa: FBT002 - a flag on the command line
-    jobs: Annotated[Jobs, not_side_by_side("ray", "torchrun")] = None,
+    jobs: Annotated[Jobs, not_side_by_side("ray", "torchrun", "python")] = None,
     form: Format = None,
     output: Output = None,
     quiet: Quiet = False,  # noqa: FBT002 - likewise

@@ -117,9 +117,9 @@ def search(  # noqa: PLR0913 - one parameter per option
     run = located(script, is_module=module)
     launcher = chosen_launcher(launcher, run, console, context.meta.get(AGAIN))
     refuse_without_extra(run.file, FACTS[launcher])
-    states_size = "call" in FACTS[launcher].has
-    words = arguments or ()
-    plan = base_plan(run, words, cwd=Path.cwd(), seed=seed, workers=workers, fit=fit)
+    facts, words = FACTS[launcher], arguments or ()
+    count = workers or facts.usual_workers
+    plan = base_plan(run, words, cwd=Path.cwd(), seed=seed, workers=count, fit=fit)
     backend = embedded_or_real("fork", launcher, console)
     plan = under_launcher(plan, launcher, arguments or (), backend=backend)
     folder = folder_for(plan, reports, kind="searches")
@@ -131,7 +131,7 @@ def search(  # noqa: PLR0913 - one parameter per option
             opened.enter_context(AuditDisplay(console, SystemClock(), is_ending=signals.has_come)),
             kept=reports / "searches" / f"{plan.slug}-found",
             budget=Budget(time_limit if time_limit or max_runs else SEARCH_S, max_runs),
-            follows_script=workers is None and states_size,
+            follows_script=workers is None and facts.sizes_itself,
             seed=seed,
             most=most,
             kinds=kinds,

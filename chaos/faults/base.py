@@ -23,7 +23,8 @@ ENDS: tuple[Ends, ...] = get_args(Ends)
 #   reports  Workers report to it. It commits what they save, and hands it to the next attempt.
 #   cluster  A Ray cluster: a controller, and nodes whose loss is announced.
 #   call     The script calls it itself, with settings of its own, which are seen there.
-Part: TypeAlias = Literal["reports", "cluster", "call"]
+#   driver   The script itself is the driver, and its end is that of the job.
+Part: TypeAlias = Literal["reports", "cluster", "call", "driver"]
 
 Platform: TypeAlias = Literal["local", "kubernetes", "aws", "azure", "google"]
 PLATFORMS: tuple[Platform, ...] = get_args(Platform)

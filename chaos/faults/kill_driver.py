@@ -1,6 +1,8 @@
 """The process that runs the user's script dies, and is started again."""
 
-from chaos.faults.base import SAFE, StartsScript
+from typing import ClassVar
+
+from chaos.faults.base import SAFE, Part, StartsScript
 from chaos.faults.world import Outcome, Release, Target, World
 
 PROOF_WITHIN_S = 15.0
@@ -19,10 +21,13 @@ class KillDriver(StartsScript):
     sentence = "the driver was killed {place} and started again"
     whom = "the job's own driver"
     ends_driver = True
+    needs: ClassVar[Part | None] = "driver"
 
     def inject(self, world: World, target: Target, release: Release) -> Outcome:
-        del release  # the gate goes down with the worker, and that with its driver
         pid = world.end_driver()
+        # Else the gate goes down with the worker, and that with its driver.
+        if world.workers_outlive_driver():
+            release()
         if not world.worker_is_gone(target, within_s=PROOF_WITHIN_S):
             return Outcome("info", f"driver {pid} was killed, and rank {target.rank} still runs")
         return Outcome("ok", f"driver {pid} is gone, and its workers with it")

@@ -156,6 +156,9 @@ class World(Protocol):
     def end_driver(self) -> int:
         """Kill the process that runs the user's script, and wait for its end; return its pid."""
 
+    def workers_outlive_driver(self) -> bool:
+        """Return whether workers may go on without the process that runs the user's script."""
+
     def start_driver(self, *, within_s: float) -> int | None:
         """Start the user's script once more; return the new driver's pid, None if it came late."""
 

@@ -1,17 +1,51 @@
 """The environment that processes get of every launcher."""
 
 import os
+from collections.abc import Mapping
+from pathlib import Path
 
+from chaos.model.plan import Plan
+from chaos.probe.address import RunAddress
+
+NODE_ENV = "CHAOS_NODE"  # of a process that is on a node: the node's name
 START_ENV = "CHAOS_START"  # of a driver: the number of this start of the script, from 0
 
 # Accelerate's own launcher sets it. Without it, each rank of a machine without an accelerator takes
 # itself for the only process (1.15), and trains alone.
 ON_THE_CPU = {"ACCELERATE_USE_CPU": "true"}
 
+_DEFAULTS = {"GLOO_SOCKET_IFNAME": "lo", "PYTHONUNBUFFERED": "1"}
+
 # The hash seed of all processes of a run, so that runs repeat; on a cluster each process has
 # another one. It decides the order in which a set of strings is iterated; a run of the other one
 # shows whether the job depends on that.
 HASH_SEED, OTHER_HASH_SEED = "0", "1"
+
+
+def command_env(
+    plan: Plan, address: RunAddress, *, hash_seed: str, defaults: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the environment of a command and its workers, the user's own settings first."""
+    return {
+        **_DEFAULTS,
+        **defaults,
+        **({} if sees_gpu(os.environ) else ON_THE_CPU),
+        "PYTHONHASHSEED": hash_seed,
+        **os.environ,
+        **address.as_env(),
+        **plan.job.env,
+    }
+
+
+def sees_gpu(env: Mapping[str, str]) -> bool:
+    """Return whether the workers of a job with this environment have a GPU."""
+    hidden = (env.get(name) for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"))
+    return any(Path("/dev").glob("nvidia[0-9]*")) and not {"", "-1"}.intersection(hidden)
+
+
+def no_gpu_is_forked(env: Mapping[str, str]) -> str | None:
+    """Return why workers with this environment cannot be forked, if they have a GPU."""
+    return "a GPU is visible, and forked workers are for the CPU" if sees_gpu(env) else None
 
 
 def this_start() -> int:

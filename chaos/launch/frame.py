@@ -199,9 +199,14 @@ class LaunchedRun(ABC, Generic[Driver]):
         return seconds_since(since_ns, self.clock) > limit_s
 
     @property
+    def start_number(self) -> int:
+        """The number of the last start of the script, from 0."""
+        return self._starts - 1
+
+    @property
     def start_env(self) -> dict[str, str]:
         """The variable that tells a driver which start of the script it is."""
-        return {START_ENV: str(self._starts - 1)}
+        return {START_ENV: str(self.start_number)}
 
     # -- filled in by a launcher -----------------------------------------------------------
 

@@ -35,9 +35,14 @@ def words_of(plan: Plan) -> list[str]:
 
     Its driver knows the number of the start, by which its arguments may differ.
     """
+    return words_at(plan, this_start())
+
+
+def words_at(plan: Plan, start: int) -> list[str]:
+    """Return these words of a start, counted from 0."""
     job = plan.job
     code = ["-m", job.module] if job.module else [job.source]
-    return [*code, *command_line(job.args_at(this_start()))]
+    return [*code, *command_line(job.args_at(start))]
 
 
 def is_clean_exit(error: BaseException) -> bool:

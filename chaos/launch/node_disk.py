@@ -67,18 +67,19 @@ class NodeDisk:
         ours = [self.run.directory / name for name in OURS]
         record(WriteLedger(self._ledger, [*ours, self.tmp], self.confines))
 
-    def lose(self) -> None:
+    def lose(self, *, shared: Path | None = None) -> None:
         """Remove the files that were on the node's own disk, as far as that is known.
 
         They are its temporary folder, and files that only this node's processes made: output
         below the host's temporary folders, and files in their working directory. Any other
-        path may lie on a disk that all nodes share, and is left.
+        path may lie on a disk that all nodes share, and is left, as is what lies in `shared`.
         """
         shutil.rmtree(self.tmp, ignore_errors=True)
         others = [disk for disk in disks(self.run) if disk.node_id != self.node_id]
         theirs = {line.path for disk in others for line in disk.written()}
         for line in self.written():
-            is_made = line.how == "created" and line.path not in theirs
+            is_left = shared is not None and is_below(os.path.realpath(line.path), str(shared))
+            is_made = line.how == "created" and line.path not in theirs and not is_left
             is_gone = line.is_output and self._is_on_the_nodes_disk(line.path)
             if is_made and (is_gone or self._is_in_the_working_directory(line.path)):
                 Path(line.path).unlink(missing_ok=True)
@@ -113,6 +114,14 @@ def confines_of(plan: Plan) -> Confines | None:
         return None
     allowed = tuple(Path(path) for path in plan.confined.may_write)
     return Confines(Path(plan.confined.folder), allowed)
+
+
+def confines_in(plan: Plan, run: Path) -> Confines:
+    """Return the confines of a command's run: none may harm, or find, files of another.
+
+    Outside of an audit they are those of all runs in one folder of reports.
+    """
+    return confines_of(plan) or Confines(run.parents[1])
 
 
 def record_start(directory: RunDirectory, plan: Plan) -> None:

@@ -124,6 +124,9 @@ class RunWorld:
         """The process that runs the user's script, the newest; None before there is one."""
         return self._drivers[-1] if self._drivers else None
 
+    def workers_outlive_driver(self) -> bool:
+        return False
+
     def start_driver(self, *, within_s: float) -> int | None:
         known, self._driver_wanted = len(self._drivers), True
         return self.driver if self._await(lambda: len(self._drivers) > known, within_s) else None

@@ -15,6 +15,7 @@ from chaos.model.events.driver import (
     NO_FIT,
     UNCALLED,
     AgentEnded,
+    CommandEnded,
     ExperimentEnded,
     FitCalled,
     FitRaised,

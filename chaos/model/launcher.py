@@ -10,19 +10,21 @@ from typing import Literal, TypeAlias
 
 from chaos.faults.base import Part
 
-Launcher: TypeAlias = Literal["ray", "torchrun"]
+Launcher: TypeAlias = Literal["ray", "torchrun", "python"]
 #: Who begins again after a failure: the launcher by its own retries, or who started its command.
 Restart: TypeAlias = Literal["launcher", "command"]
-#: Who counts the restarts against the retry budget: one for the job, or each agent for itself.
-Counter: TypeAlias = Literal["controller", "each agent"]
+#: Who counts the restarts against the retry budget: one for the job, each agent for itself, or
+#: chaos, over all starts of the command.
+Counter: TypeAlias = Literal["controller", "each agent", "chaos"]
 
 
 @dataclass(frozen=True)
 class LauncherWords:
     """The words of a launcher, for sentences: the same promise is kept by other means."""
 
-    #: The launcher itself.
+    #: The launcher itself; what its version is of.
     name: str
+    product: str
     #: Who starts the workers again.
     controller: str
     #: What starts the training, and raises in the end if it failed.
@@ -72,6 +74,11 @@ class LauncherFacts:
     #: Nodes hold workers by their CPUs, and there is a spare one for each that is lost. Else each
     #: node has an agent with as many workers, and another one comes for one that is lost.
     has_spare_nodes: bool
+    #: A job of its has one node; if that is lost, the next start of the command is on another one.
+    restarts_elsewhere: bool
+    #: The script itself states the number of its workers; how many there are until it is seen.
+    sizes_itself: bool
+    usual_workers: int
     #: The fields of a scenario's `cluster` that it has, all if None.
     cluster: tuple[str, ...] | None
     #: The fields of a scenario's `job` that it does not have.
@@ -84,6 +91,13 @@ class LauncherFacts:
     meeting_s: float = 0.0
     #: `--name=value` reaches the script as it was written, for some read it themselves.
     keeps_spelling: bool = True
+    #: A script may state the port at which its ranks meet: its runs with several go one by one.
+    states_ports: bool = False
+
+    @property
+    def loses_nodes(self) -> bool:
+        """Whether a job on one node outlives the loss of that node."""
+        return self.has_spare_nodes or self.restarts_elsewhere
 
     def lacks_part(self, part: Part | None) -> bool:
         """Return whether it does not have what is needed of it."""
@@ -94,6 +108,7 @@ _RAY = LauncherFacts(
     name="ray",
     words=LauncherWords(
         name="Ray",
+        product="Ray",
         controller="Ray's controller",
         call="fit()",
         end="fit()",
@@ -109,12 +124,15 @@ _RAY = LauncherFacts(
     ),
     package="ray",
     extra="ray",
-    has=frozenset({"reports", "cluster", "call"}),
+    has=frozenset({"reports", "cluster", "call", "driver"}),
     budgets=("failures", "preemptions"),
     settings={"failures": "max_failures", "preemptions": "max_preemption_failures"},
     counted_by="controller",
     restarts=("launcher", "command"),
     has_spare_nodes=True,
+    restarts_elsewhere=False,
+    sizes_itself=True,
+    usual_workers=2,
     cluster=None,
     lacks=("epoch_steps",),
     options=("--address", "--storage", "--fit"),
@@ -124,6 +142,7 @@ _TORCHRUN = LauncherFacts(
     name="torchrun",
     words=LauncherWords(
         name="torchrun",
+        product="torchrun",
         controller="torchrun's agent",
         call="torchrun",
         end="the last worker's end",
@@ -145,13 +164,61 @@ _TORCHRUN = LauncherFacts(
     counted_by="each agent",
     restarts=("launcher", "command"),
     has_spare_nodes=False,
+    restarts_elsewhere=False,
+    sizes_itself=False,
+    usual_workers=2,
     cluster=("nodes", "metadata"),
     lacks=("train_loop", "checkpoint", "trial", "fit", "epoch_metric", "needs_backend"),
     options=("--epoch-steps", "--nodes"),
     shutdown_s=30.0,
     meeting_s=90.0,
 )
-FACTS: Mapping[Launcher, LauncherFacts] = {facts.name: facts for facts in (_RAY, _TORCHRUN)}
+_PYTHON = LauncherFacts(
+    name="python",
+    words=LauncherWords(
+        name="the command",
+        product="torch",
+        controller="chaos",
+        call="the command",
+        end="the command's end",
+        driver="the command",
+        in_force="as the command is started",
+        retries="how often the command is started again",
+        save="save",
+        saved="saved",
+        whole="whole files",
+        ended="ended by a save",
+        end_of_epoch="the end of epoch",
+        does="save",
+    ),
+    package="torch",
+    extra=None,
+    has=frozenset({"driver"}),
+    budgets=("failures",),
+    settings=dict.fromkeys(("failures", "preemptions"), "max_failures"),
+    counted_by="chaos",
+    restarts=("command",),
+    has_spare_nodes=False,
+    restarts_elsewhere=True,
+    sizes_itself=True,
+    usual_workers=1,
+    cluster=("metadata",),
+    lacks=(
+        "train_loop",
+        "checkpoint",
+        "trial",
+        "fit",
+        "epoch_metric",
+        "needs_backend",
+        "min_workers",
+    ),
+    options=("--epoch-steps",),
+    shutdown_s=35.0,
+    states_ports=True,
+)
+FACTS: Mapping[Launcher, LauncherFacts] = {
+    facts.name: facts for facts in (_RAY, _TORCHRUN, _PYTHON)
+}
 #: The launcher of a scenario that names none.
 USUAL: Launcher = "ray"
 

@@ -45,8 +45,7 @@ SOURCES = ("script", "module", "train_loop")  # the fields that name the code, o
 _NEEDS_RAY = "job.{} needs Ray Train, and job.launcher is {}"
 _WHY_NOT_IN_JOB = {
     "train_loop": "job.launcher {1} starts a script: write job.script or job.module",
-    "epoch_steps": "job.epoch_steps is for job.launcher torchrun: with Ray Train a report ends an "
-    "epoch",
+    "epoch_steps": "job.epoch_steps is for jobs without Ray: with Ray Train a report ends an epoch",
 }
 
 
@@ -63,7 +62,9 @@ class Job(Record):
     launcher: Launcher = Field(
         default=USUAL,
         description="`torchrun`: a script that knows nothing of Ray, started by torchrun on this "
-        "machine with `workers` processes; `failure.max_failures` is its `--max-restarts`",
+        "machine with `workers` processes; `failure.max_failures` is its `--max-restarts`. "
+        "`python`: a script that trains alone, or in `workers` processes that it starts itself; "
+        "its command is started again `failure.max_failures` times",
     )
     script: str | None = Field(default=None, description="path, relative to the scenario file")
     module: str | None = Field(
@@ -130,7 +131,7 @@ class Job(Record):
     )
     epoch_steps: PositiveInt | None = Field(
         default=None,
-        description="with `launcher: torchrun`: an epoch is so many optimizer steps of a rank; "
+        description="of a job without Ray: an epoch is so many optimizer steps of a rank; "
         "left out, the stretch from one save of the job's own to the next",
     )
 
@@ -492,11 +493,12 @@ class Scenario(Record):
                 of_own = entry.fault.for_own_files
                 rather = f"; for a file that the job saves itself, write {of_own}" if of_own else ""
                 raise ValueError(f"{why} {lacks}{rather}")
-            if entry.fault.family in {"node", "capacity"} and has_one_node:
-                raise ValueError(
-                    f"{entry.kind} needs several nodes: write `cluster: {{nodes: N}}`, one of "
-                    f"{facts.name}'s agents for each"
-                )
+            fits = facts.loses_nodes and entry.fault.family == "node"
+            if entry.fault.family in {"node", "capacity"} and has_one_node and not fits:
+                how = f"write `cluster: {{nodes: N}}`, one of {facts.name}'s agents for each"
+                if "nodes" not in (facts.cluster or ("nodes",)):
+                    how = f"with job.launcher {facts.name} there is one"
+                raise ValueError(f"{entry.kind} needs several nodes: {how}")
         return self
 
     @field_validator("marks")

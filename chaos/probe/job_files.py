@@ -1,6 +1,7 @@
 """The files that a rank saves and loads: recorded, and traced to the save they came from."""
 
 import contextlib
+import functools
 import itertools
 import os
 import tempfile
@@ -87,6 +88,13 @@ class JobFiles:
             self._thread_places.watch()
             if self._cursor.attempt:
                 self._guarded("files", self._tell_found)
+
+    def has_read(self, paths: Iterable[Path]) -> None:
+        """Look at files that this process has read before it was watched."""
+        for path in paths:
+            if self._opened.is_reading and path.is_file():
+                self._guarded("load", functools.partial(self.loads.reading, path))
+        self._guarded("load", self.loads.look)
 
     # -- called by torch.save and torch.load, and by pickle --------------------------------------
 

@@ -21,6 +21,18 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 BOOSTING, KERAS = ("xgboost", "lightgbm"), ("keras", "tf_keras")
+# What `install_libraries` looks for, in part once it was imported.
+MODULES = frozenset(
+    (
+        *BOOSTING,
+        *KERAS,
+        "safetensors.torch",
+        "torch.distributed.checkpoint._async_process_executor",
+        "torch.distributed.checkpoint._async_thread_executor",
+        "torch.distributed.checkpoint.filesystem",
+        "torch.distributed.checkpoint.hf_storage",
+    )
+)
 _WATCHED = "_chaos_watches"
 
 

@@ -7,7 +7,7 @@ step costs one line of the journal, and the time of `watchers`.
 import contextlib
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -312,6 +312,10 @@ class Probe:
     def train_fn_ended(self, error: BaseException | None) -> None:
         """Record that the train function returned, or raised."""
         self._look(lambda: self._watchers.train_fn_ended(error))
+
+    def has_read(self, paths: Sequence[Path]) -> None:
+        """Look at the files that this process has read before it was watched."""
+        self._look(lambda: self._watchers.has_read(paths))
 
     def libraries_imported(self) -> None:
         """Follow the libraries that the job has imported by now."""

@@ -1,7 +1,7 @@
 """The watchers of a probe beside steps, losses and reports, as the plan asks for them."""
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -117,6 +117,11 @@ class Watchers:
         """Follow sharded saves and safetensors, if the job has imported what makes them."""
         if self._files is not None:
             watch_libraries(self._files)
+
+    def has_read(self, paths: Sequence[Path]) -> None:
+        """Look at files that were read before anything was watched."""
+        if self._files is not None:
+            self._files.has_read(paths)
 
     def gradients_due(self) -> None:
         """Look at the gradients that are accumulated so far."""

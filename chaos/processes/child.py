@@ -19,9 +19,9 @@ def die_with_parent(parent: int) -> None:
         sys.exit(1)  # it ended before the request
 
 
-def adopt_orphans() -> None:
+def adopt_orphans(*, wanted: bool = True) -> None:
     """Become the parent of descendants whose own parent ends, so that they can be reaped here."""
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(wanted))
 
 
 def ended_children() -> Iterator[tuple[int, int]]:

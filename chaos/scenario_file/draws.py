@@ -125,7 +125,7 @@ def _bad_lifetimes(scenario: Scenario, lines: Lines) -> Iterator[Problem]:
     if job.min_workers is not None:
         text = "lifetimes needs a machine for each worker, and the job goes on with fewer"
         yield Problem(lines.key(loc), text, "Leave job.min_workers out.", loc)
-    has_one_node = not job.facts.has_spare_nodes and (scenario.cluster.nodes or 1) == 1
+    has_one_node = not job.facts.loses_nodes and (scenario.cluster.nodes or 1) == 1
     if lives.lost == "node" and has_one_node:
         text = f"`lost: node` needs several nodes under {job.launcher}"
         hint = "Write `cluster: {nodes: N}`, or `lost: worker`."

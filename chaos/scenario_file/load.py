@@ -270,7 +270,10 @@ def _too_few_cpus(value: Plain, lines: Lines) -> Iterator[Problem]:
     cpus = _whole(value, ("cluster", "cpus_per_node"), default=1)
     if workers is None or nodes is None or cpus is None or least_workers is None:
         return
-    if not FACTS[launcher_named(_pick(value, ("job", "launcher")))].has_spare_nodes:
+    facts = FACTS[launcher_named(_pick(value, ("job", "launcher")))]
+    if facts.restarts_elsewhere:
+        return
+    if not facts.has_spare_nodes:
         yield from _too_few_agents(value, lines, least=least_workers * nodes / workers)
         return
     losses = sum(fault.nodes_lost + max(0, -fault.nodes_added) for fault in _all_faults(value))

@@ -276,9 +276,9 @@ class CorpusAudits:
                     backend,
                     folder,
                     self.clock,
-                    Choice(self.seed) if plan.job.facts.has_spare_nodes else of_crashes,
+                    Choice(self.seed) if plan.job.facts.loses_nodes else of_crashes,
                     Budget(self.seconds, self.runs),
-                    follows_script="call" in FACTS[job.launcher].has,
+                    follows_script=FACTS[job.launcher].sizes_itself,
                     retries=job.retries,
                     lanes=lambda n: self.lanes or lanes_for(usable_cpus(), workers=n),
                 ).run()
@@ -290,13 +290,13 @@ class CorpusAudits:
         return answer_of(job, card)
 
     def _plan(self, job: CorpusJob) -> Plan:
-        script = job.script(self.folder)
+        script, facts = job.script(self.folder), FACTS[job.launcher]
         plan = base_plan(
             script,
             job.args,
             cwd=script.parent,
             seed=self.seed,
-            workers=None if "call" in FACTS[job.launcher].has else job.workers,
+            workers=facts.usual_workers if facts.sizes_itself else job.workers,
         )
         return under_launcher(plan, job.launcher, job.args)
 

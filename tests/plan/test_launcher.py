@@ -38,6 +38,19 @@ LACKS: dict[Launcher, dict[str, str]] = {
         "cluster": "address cpus_per_node reclaim_by storage",
         "options": "--address --fit --storage",
     },
+    "python": {
+        "faults": "corrupt_snapshot delayed_visibility disk_full evict_node fail_upload "
+        "kill_controller kill_gcs partition_node slow_upload start_second_driver torn_checkpoint "
+        "withhold_capacity",
+        "drawn on one node": "disk_full fail_upload freeze_node kill_node preempt_node slow_upload "
+        "torn_checkpoint",
+        "checks": "ack bystanders drain metrics retention selection",
+        "groups": "after report, before commit; before the first commit; just after commit; "
+        "upload begins; upload ends",
+        "job": "checkpoint epoch_metric fit min_workers needs_backend train_loop trial",
+        "cluster": "address cpus_per_node nodes reclaim_by storage",
+        "options": "--address --fit --nodes --storage",
+    },
 }
 
 

@@ -63,7 +63,7 @@ def test_epochs_by_steps_are_for_torchrun_alone(tmp_path: Path) -> None:
     torchruns = load_scenario(loaded(tmp_path, JOB % ", epoch_steps: 5"))
     assert torchruns.job.epoch_steps == 5
 
-    with pytest.raises(ScenarioError, match=r"job.epoch_steps is for job.launcher torchrun"):
+    with pytest.raises(ScenarioError, match=r"job.epoch_steps is for jobs without Ray"):
         load_scenario(
             loaded(tmp_path, "scenario: x\njob: {script: job.py, workers: 2, epoch_steps: 5}\n")
         )

@@ -15,9 +15,8 @@ from unittest.mock import Mock
 import psutil
 import pytest
 
-from chaos.launch.torchrun import roots
-from chaos.launch.torchrun.backend import TorchrunBackend
-from chaos.launch.torchrun.roots import why_not_forked
+from chaos.launch.commands import roots
+from chaos.launch.torchrun.backend import TorchrunBackend, why_not_forked
 from chaos.model.event import (
     FailureDecided,
     FileLoaded,
@@ -213,7 +212,7 @@ def test_jobs_share_a_root_unless_they_start_with_something_else(
     elsewhere = plan.model_copy(update={"cwd": "/"})
     started = Mock(side_effect=lambda *_, **__: Mock(is_alive=True))
     monkeypatch.setattr(roots, "ForkingProcess", started)
-    mine = roots.TorchrunRoots()
+    mine = TorchrunBackend.open_roots()
 
     def root(plan: Plan, hash_seed: str = "0") -> object:
         return mine.warm_up(plan, hash_seed=hash_seed, log=tmp_path / "log")

@@ -7,7 +7,7 @@ JOINS = """
 import gc
 from pathlib import Path
 import torch.distributed as dist
-from chaos.launch.torchrun.worker import keep_groups
+from chaos.launch.commands.worker import keep_groups
 
 def has_thread_of_a_destroyed_group():
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)

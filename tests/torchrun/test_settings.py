@@ -6,8 +6,8 @@ from unittest.mock import Mock
 import pytest
 from torch.distributed.run import get_args_parser
 
+from chaos.launch.commands.roots import NOWHERE
 from chaos.launch.torchrun.agent import _words
-from chaos.launch.torchrun.roots import NOWHERE
 from chaos.launch.torchrun.settings import environment_of
 from chaos.model.plan import Plan
 from tests.torchrun.test_rendezvous import plan

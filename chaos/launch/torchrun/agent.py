@@ -19,11 +19,11 @@ from torch.distributed.elastic.rendezvous import c10d_rendezvous_backend as rend
 
 from chaos.errors import HarnessError
 from chaos.faults.world import Target
-from chaos.launch.environment import named_by_start
+from chaos.launch.environment import NODE_ENV, named_by_start
 from chaos.launch.job import words_of
 from chaos.launch.torchrun import worker
 from chaos.launch.torchrun.rendezvous import HOST, launch_options, max_restarts, times_of
-from chaos.launch.torchrun.settings import ATTEMPT_ENV, FIRST_ENV, NODE_ENV, node_number
+from chaos.launch.torchrun.settings import ATTEMPT_ENV, FIRST_ENV, node_number
 from chaos.model.causes import causes
 from chaos.model.event import (
     AgentEnded,

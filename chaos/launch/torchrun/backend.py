@@ -1,64 +1,53 @@
 """The backend of jobs that torchrun starts: in real processes, or in forked ones."""
 
-import os
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 
-from chaos.errors import UsageError
-from chaos.launch.environment import HASH_SEED, OTHER_HASH_SEED
-from chaos.launch.frame import carry_out
-from chaos.launch.torchrun.roots import TorchrunRoots, why_not_forked
-from chaos.launch.torchrun.run import TorchrunRun, started_anew
+from chaos.launch.commands.backend import CommandBackend
+from chaos.launch.commands.roots import NOWHERE, Roots
+from chaos.launch.environment import no_gpu_is_forked
+from chaos.launch.torchrun.run import AGENT, TorchrunRun
+from chaos.launch.torchrun.settings import environment_of
 from chaos.model.plan import Plan
 from chaos.processes.start import Starter
 from chaos.run.directory import RunDirectory
-from chaos.run.ports import ScriptBackend, Show
+from chaos.run.ports import Show
+
+ROOT = Path(__file__).with_name("root.py")
+OMP_ENV = "OMP_NUM_THREADS"
 
 
-class TorchrunBackend(ScriptBackend):
-    """A context manager: leaving it ends the processes that its runs were forked from.
+class TorchrunBackend(CommandBackend):
+    """The backend of a plan that runs in torchrun's own agents."""
 
-    A plan's backend decides: `fork` is embedded, `torchrun` starts every process anew. Backends
-    beside this one, or afresh, fork from the same processes, and end none.
-    """
+    anew = ("-P", "-m", AGENT)
 
-    def __init__(self, hash_seed: str = HASH_SEED, roots: TorchrunRoots | None = None) -> None:
-        self._hash_seed = hash_seed
-        self._owns = roots is None
-        self._roots = roots or TorchrunRoots()
+    @classmethod
+    def open_roots(cls) -> Roots:
+        return Roots(ROOT, _root_env)
 
-    def close(self) -> None:
-        if self._owns:
-            self._roots.close()
+    def run_of(
+        self,
+        plan: Plan,
+        directory: RunDirectory,
+        show: Show,
+        again_after: str | None,
+        starter: Starter,
+    ) -> TorchrunRun:
+        return TorchrunRun(plan, directory, show, again_after, self.hash_seed, starter)
 
-    def beside(self) -> "TorchrunBackend":
-        return TorchrunBackend(self._hash_seed, self._roots)
-
-    def afresh(self, *, other_hashes: Plan | None = None) -> "TorchrunBackend":
-        """Return a backend like this one, or with another hash seed: every run is a start."""
-        if other_hashes is None:
-            return TorchrunBackend(HASH_SEED, self._roots)
-        if other_hashes.backend == "fork":  # its imports take seconds: they begin now
-            log = Path(os.devnull)
-            self._roots.warm_up(other_hashes, hash_seed=OTHER_HASH_SEED, log=log)
-        return TorchrunBackend(OTHER_HASH_SEED, self._roots)
-
-    def execute(self, plan: Plan, directory: RunDirectory, show: Show) -> None:
-        starter = self._starter(plan, directory)
-
-        def once(again_after: str | None) -> str | None:
-            run = TorchrunRun(plan, directory, show, again_after, self._hash_seed, starter)
-            return run.execute()
-
-        carry_out(once, directory)
-
-    def _starter(self, plan: Plan, directory: RunDirectory) -> Starter:
-        if plan.backend != "fork":
-            return started_anew
-        if (why := why_not_forked({**os.environ, **plan.job.env})) is not None:
-            raise UsageError(why, "Add --backend torchrun: every process is started anew.")
-        log = directory.logs / "root.log"
-        return partial(self._roots.start, plan, hash_seed=self._hash_seed, log=log)
+    @staticmethod
+    def why_not_forked(env: Mapping[str, str]) -> str | None:
+        if "PYTHON_EXEC" in env:
+            return "PYTHON_EXEC names an interpreter of its own, and forked workers have chaos's"
+        return no_gpu_is_forked(env)
 
 
-open_scripts = TorchrunBackend
+def _root_env(plan: Plan, hash_seed: str) -> dict[str, str]:
+    env = environment_of(plan, NOWHERE, hash_seed=hash_seed)
+    if plan.job.workers > 1:  # as torchrun 2.13 does for its workers, before they import anything
+        env.setdefault(OMP_ENV, "1")
+    return env
+
+
+open_scripts, why_not_forked = TorchrunBackend, TorchrunBackend.why_not_forked

@@ -1,6 +1,6 @@
 """The process that agents of torchrun are forked from: torch imported, and no script run.
 
-`python -u root.py SOCKET_FD`. Imports take seconds, a fork takes milliseconds.
+`python -u root.py SOCKET_FD` (see `commands.root`).
 
     harness
       +-- root              one per hash seed, environment and working directory of jobs
@@ -8,9 +8,9 @@
                   +-- forker      forks and reaps the workers for the agent, which has threads
                         +-- worker    one per rank and round: `worker.main`, then the script
 
-Root and forker have one thread, since a fork copies no other. Of torchelastic one thing is
-replaced: where it would start `python -u worker.py train.py …`, the forker is asked for the same
-process. The kernel ends every process when its parent ends, and the root ends with the harness.
+The forker has one thread, as the root has. Of torchelastic one thing is replaced: where it would
+start `python -u worker.py train.py …`, the forker is asked for the same process. The kernel ends
+every process when its parent ends.
 """
 
 import sys
@@ -18,42 +18,29 @@ import sys
 if __name__ == "__main__" and not sys.flags.safe_path:
     sys.path.pop(0)  # this file's folder: modules of the script's may have the names of these here
 
-import ctypes
-import gc
 import os
 import socket
 from pathlib import Path
 from typing import Any
 
-from chaos.declared import TOKEN_ENV
-from chaos.processes.child import write_to
-from chaos.processes.forks import Forks, ended_with, fork_for_each
+from chaos.launch.commands.root import forked, warm_up
+from chaos.processes.forks import Forks
 from chaos.processes.start import ForkedProcess, ProcessStart
 from chaos.processes.wire import Wire
 
 
 def main(fd: int) -> None:
     """Fork agents until the harness is gone; return only in a worker, at the script's end."""
-    # The address of the variable's text among those that the interpreter was started with.
-    libc = ctypes.CDLL(None)
-    libc.getenv.restype = ctypes.c_void_p
-    token = libc.getenv(TOKEN_ENV.encode())
-    harness = Wire(socket.socket(fileno=fd))
-    with ended_with(harness.end):
-        import torch._dynamo  # noqa: F401 - an optimizer imports it, in a second
+    harness, token = warm_up(fd, "chaos.launch.torchrun.agent", "chaos.launch.torchrun.worker")
+    from chaos.launch.torchrun import agent, worker
 
-        from chaos.launch.torchrun import agent, worker
-    # Nothing that exists by now becomes garbage. A collector that visited it in a child would
-    # write to its pages, and so copy them.
-    gc.collect()
-    gc.freeze()
     # From here on this is an agent, a child of the root. The forker is forked off first:
     # torchelastic starts threads in the agent, and a process with threads must not be forked from.
-    start = _forked(harness, token)
+    start = forked(harness, token)
     ours, theirs = socket.socketpair()
     if os.fork() == 0:
         ours.close()
-        start = _forked(Wire(theirs), token)
+        start = forked(Wire(theirs), token)
         worker.main(start.words[1:])
         return
     theirs.close()
@@ -62,34 +49,6 @@ def main(fd: int) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)  # nothing of the job's is in here: what the root imported need not be taken down
-
-
-def _forked(asks: Wire, token: int) -> ProcessStart:
-    """Fork for each request; return only in a child, once it is as if it had been started so."""
-    from chaos.processes.child import draw_fresh_randomness
-
-    request, end = fork_for_each(asks)
-    start: ProcessStart = request
-    # As torchelastic starts its workers (torch 2.13: `start_new_session`): a signal to the group of
-    # one reaches no other process of the tree.
-    os.setsid()
-    for stream, name in ((1, start.stdout), (2, start.stderr)):
-        if name is not None:
-            write_to(Path(name), stream)
-    os.chdir(start.cwd)
-    os.environ.clear()
-    os.environ.update(start.env)
-    # `/proc/PID/environ` shows the memory that the kernel filled at the interpreter's start, which
-    # `os.environ` does not change. Leftovers of a run are found by the token in it, after a harness
-    # that was killed as well, so the token is overwritten in place: in a forked process it would be
-    # the root's for ever. Both have the same length, and `token` is the address of the text, found
-    # by `getenv` before anything could move it.
-    ours = start.env[TOKEN_ENV].encode()
-    ctypes.memmove(token, ours, len(ours))
-    draw_fresh_randomness()
-    end.send(None)
-    end.close()
-    return start
 
 
 def fork_workers(forks: Forks) -> None:

@@ -2,25 +2,21 @@
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import psutil
 
 from chaos.declared import TOKEN_ENV
+from chaos.launch.environment import NODE_ENV
 from chaos.launch.local_run import LocalRun
-from chaos.launch.node_disk import NodeDisk
+from chaos.launch.node_disk import NodeDisk, confines_in
 from chaos.launch.torchrun.agents import Agents
 from chaos.launch.torchrun.job import job_called, job_ended
 from chaos.launch.torchrun.rendezvous import HOST
-from chaos.launch.torchrun.server import RoundServer
+from chaos.launch.torchrun.server import AgentServer
 from chaos.launch.torchrun.settings import (
     FIRST_ENV,
-    NODE_ENV,
-    confines_of,
     environment_of,
     node_name,
 )
@@ -44,21 +40,6 @@ AGENT = "chaos.launch.torchrun.agent"
 POLL_S = 0.05
 
 
-def started_anew(start: ProcessStart) -> Process:
-    """Start an agent in a new interpreter."""
-    assert start.stdout is not None
-    with Path(start.stdout).open("ab") as log:
-        return subprocess.Popen(
-            [sys.executable, "-P", "-m", AGENT, *start.words, str(os.getpid())],
-            env=start.env,
-            cwd=start.cwd,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,  # Ctrl-C reaches the harness alone, which ends the driver
-        )
-
-
 @dataclass
 class TorchrunRun(LocalRun[Agents, AgentWorld]):
     """One execution of one plan; its driver is the agents that call torchrun, one per node."""
@@ -74,11 +55,10 @@ class TorchrunRun(LocalRun[Agents, AgentWorld]):
     def make_world(self, armed: ArmedFaults, disk_of: Callable[[str], NodeDisk]) -> AgentWorld:
         return AgentWorld(self.clock, self.plan.shape.nodes, armed, disk_of)
 
-    def serve(self, name: str, controller: ChaosController) -> RoundServer:
-        return RoundServer(name, controller, self.world, self.journal)
+    def serve(self, name: str, controller: ChaosController) -> AgentServer:
+        return AgentServer(name, controller, self.world, self.journal)
 
     def start_driver(self) -> Agents:
-        self.journal.add(job_called(self.plan))
         seen = self.seen()
         self._seen_before = len(seen)
         groups = (event.attempt for event in seen if isinstance(event, WorkerGroupStarted))
@@ -87,6 +67,7 @@ class TorchrunRun(LocalRun[Agents, AgentWorld]):
         self._opened.append(agents)
         for _ in range(self.plan.shape.nodes):
             agents.add()
+        self.journal.add(job_called(self.plan))  # embedded, the imports are over
         return agents
 
     def _start_agent(self, node: str) -> Process:
@@ -97,7 +78,7 @@ class TorchrunRun(LocalRun[Agents, AgentWorld]):
             FIRST_ENV: str(self._first_attempt),
             NODE_ENV: node,
         }
-        words = (str(self.directory.path),)
+        words = (str(self.directory.path), str(os.getpid()))
         return self.starter(ProcessStart(words, env, self.plan.cwd, log, log))
 
     def pid_of(self, driver: Agents) -> int:
@@ -168,7 +149,7 @@ class TorchrunRun(LocalRun[Agents, AgentWorld]):
     @property
     def confines(self) -> Confines:
         """The audit's, or all runs' in one folder of reports: none may find files of another."""
-        return confines_of(self.plan, self.directory.path)
+        return confines_in(self.plan, self.directory.path)
 
     def ends_after(self) -> list[Callable[[], object]]:
         return [agents.close for agents in self._opened]

@@ -78,6 +78,21 @@ class ScriptRaised(Event, frozen=True, kw_only=True):
         return f"the script failed outside fit(): {self.error}: {gist(self.message)}"
 
 
+class CommandEnded(Event, frozen=True, kw_only=True):
+    """The script of a command has come to its end, in the command's own process."""
+
+    #: the exception's class, None for none
+    error: str | None = None
+    message: str = ""
+
+    def _text(self) -> str:
+        return (
+            f"the script raised {self.error}: {gist(self.message)}"
+            if self.error
+            else "the script ended"
+        )
+
+
 class AgentEnded(Event, frozen=True, kw_only=True):
     """One of torchrun's agents ended by itself."""
 

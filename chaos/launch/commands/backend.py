@@ -1,0 +1,107 @@
+"""The backend of jobs that a command starts: in real processes, or in forked ones."""
+
+import os
+import subprocess
+import sys
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from chaos.errors import UsageError
+from chaos.launch.commands.roots import Roots
+from chaos.launch.environment import HASH_SEED, OTHER_HASH_SEED
+from chaos.launch.frame import LaunchedRun, carry_out
+from chaos.model.plan import Plan
+from chaos.processes.start import Process, ProcessStart, Starter
+from chaos.run.directory import RunDirectory
+from chaos.run.ports import ScriptBackend, Show
+
+
+class CommandBackend(ScriptBackend):
+    """A context manager: leaving it ends the processes that its runs were forked from.
+
+    A plan's backend decides: `fork` is embedded, the launcher's name starts every process anew.
+    Backends beside this one, or afresh, fork from the same processes, and end none.
+    """
+
+    #: the words of an interpreter that become what a root forks
+    anew: ClassVar[tuple[str, ...]]
+
+    def __init__(self, hash_seed: str = HASH_SEED, roots: Roots | None = None) -> None:
+        self.hash_seed = hash_seed
+        self._owns = roots is None
+        self._roots = roots or self.open_roots()
+
+    def close(self) -> None:
+        if self._owns:
+            self._roots.close()
+
+    def beside(self) -> Self:
+        return type(self)(self.hash_seed, self._roots)
+
+    def afresh(self, *, other_hashes: Plan | None = None) -> Self:
+        """Return a backend like this one, or with another hash seed: every run is a start."""
+        if other_hashes is None:
+            return type(self)(HASH_SEED, self._roots)
+        if other_hashes.backend == "fork":  # its imports take seconds: they begin now
+            log = Path(os.devnull)
+            self._roots.warm_up(other_hashes, hash_seed=OTHER_HASH_SEED, log=log)
+        return type(self)(OTHER_HASH_SEED, self._roots)
+
+    def execute(self, plan: Plan, directory: RunDirectory, show: Show) -> None:
+        starter = self._starter(plan, directory)
+
+        def once(again_after: str | None) -> str | None:
+            return self.run_of(plan, directory, show, again_after, starter).execute()
+
+        carry_out(once, directory)
+
+    def _starter(self, plan: Plan, directory: RunDirectory) -> Starter:
+        if plan.backend != "fork":
+            return partial(started_anew, self.anew)
+        if (why := self.why_not_forked({**os.environ, **plan.job.env})) is not None:
+            raise UsageError(
+                why, f"Add --backend {plan.job.launcher}: every process is started anew."
+            )
+        log = directory.logs / "root.log"
+        return partial(self._roots.start, plan, hash_seed=self.hash_seed, log=log)
+
+    # -- filled in by a launcher -----------------------------------------------------------
+
+    @classmethod
+    @abstractmethod
+    def open_roots(cls) -> Roots:
+        """Return the launcher's roots, none of which is started yet."""
+
+    @abstractmethod
+    def run_of(
+        self,
+        plan: Plan,
+        directory: RunDirectory,
+        show: Show,
+        again_after: str | None,
+        starter: Starter,
+    ) -> LaunchedRun[Any]:
+        """Return the execution of a plan."""
+
+    @staticmethod
+    @abstractmethod
+    def why_not_forked(env: Mapping[str, str]) -> str | None:
+        """Return why a job with this environment needs processes of its own, None if not."""
+
+
+def started_anew(words: Sequence[str], start: ProcessStart) -> Process:
+    """Start a process in a new interpreter, of which these are the first words."""
+    assert start.stdout is not None
+    with Path(start.stdout).open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, *words, *start.words],
+            env=start.env,
+            cwd=start.cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C reaches the harness alone, which ends the driver
+        )

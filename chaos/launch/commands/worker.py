@@ -1,0 +1,102 @@
+"""One worker of a command: a probe, and the job's script as `__main__`."""
+
+import ctypes
+import functools
+import importlib.util
+import os
+import sys
+from collections.abc import Callable, Collection, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+from chaos.launch.job import is_clean_exit, run_script
+from chaos.probe.address import RunAddress
+from chaos.probe.libraries import MODULES
+from chaos.probe.probe import Probe, Worker
+from chaos.run.directory import RunDirectory
+
+
+def opened(worker: Worker, address: RunAddress) -> Probe:
+    """Watch this process from now on; report that its rank begins the script."""
+    directory = RunDirectory(address.directory)
+    probe = Probe.of(worker, directory, address)
+    probe.install(directory, ranks=worker.ranks)
+    after_import(MODULES, probe.libraries_imported)
+    keep_groups()
+    probe.script_begins()
+    return probe
+
+
+def run_watched(words: Sequence[str], ended: Callable[[BaseException | None], None]) -> None:
+    """Run the script of these words; call a function with its error, and raise that."""
+    try:
+        run_script(words)
+    except BaseException as error:
+        ended(None if is_clean_exit(error) else error)
+        raise
+    ended(None)
+
+
+def complain(error: Exception) -> None:
+    """Write that the probe could not start: the run goes on, and is judged inconclusive."""
+    os.write(2, f"chaos: the probe could not start: {error}\n".encode())
+
+
+def after_import(names: Collection[str], act: Callable[[], None]) -> None:
+    """Call a function each time that one of these modules has been imported from now on."""
+    sys.meta_path.insert(0, _Finder(frozenset(names), act))
+
+
+class _Finder(MetaPathFinder):
+    """Finds modules as the others do, and has their loader call a function once it is done."""
+
+    def __init__(self, names: frozenset[str], act: Callable[[], None]) -> None:
+        self._names = names
+        self._act = act
+        self._searching: set[str] = set()
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        del path, target
+        if name not in self._names or name in self._searching:
+            return None
+        self._searching.add(name)
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self._searching.discard(name)
+        if spec is not None and spec.loader is not None:
+            spec.loader.exec_module = self._followed(spec.loader.exec_module)  # type: ignore[method-assign, assignment]
+        return spec
+
+    def _followed(self, execute: Callable[[ModuleType], None]) -> Callable[[ModuleType], None]:
+        @functools.wraps(execute)
+        def followed(module: ModuleType) -> None:
+            execute(module)
+            self._act()
+
+        return followed
+
+
+def keep_groups() -> None:
+    """Keep every process group as long as this process, which frees it as it ends.
+
+    torch 2.13: ~ProcessGroupGloo holds the GIL while it waits for its threads, and one of them may
+    need it to let go of the context that backward() stored with the last all-reduce
+    (`_engine_run_backward`). A worker then hangs in the line of its script that frees the model,
+    and the others have ended: three of some hundred runs on a busy machine did.
+    """
+    from torch.distributed import distributed_c10d
+
+    original = distributed_c10d._new_process_group_helper  # noqa: SLF001
+
+    @functools.wraps(original)
+    def made(*args: Any, **kwargs: Any) -> Any:
+        group, store = original(*args, **kwargs)
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
+        return group, store
+
+    distributed_c10d._new_process_group_helper = made  # noqa: SLF001

@@ -1,0 +1,243 @@
+"""One process of a command, which watches itself: it may turn out to be a worker.
+
+A script that trains alone is rank 0 from its first line. Where there are more ranks, a process is
+one of them from where it joins a process group, however it was started. What it has read before is
+looked at then: a checkpoint may be read first.
+"""
+
+import atexit
+import functools
+import inspect
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from chaos.faults.world import Target
+from chaos.launch.commands.worker import after_import, complain, opened
+from chaos.launch.environment import NODE_ENV, this_start
+from chaos.launch.job import is_clean_exit
+from chaos.launch.node_disk import NodeDisk, confines_in
+from chaos.probe import written
+from chaos.probe.address import DIRECTORY_ENV, RunAddress
+from chaos.probe.probe import Probe, Worker
+from chaos.run.directory import RunDirectory
+
+COMMAND = Path(__file__).with_name("command.py")
+SITE = str(Path(__file__).with_name("site"))
+_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+# Processes that Python and torch start for themselves, and that run no line of the job's.
+_HELPERS = ("multiprocessing.resource_tracker", "torch._inductor.compile_worker")
+_SPAWN = "torch.multiprocessing.spawn"
+
+
+@dataclass(frozen=True)
+class Seat:
+    """The rank of a process, and the number of all ranks."""
+
+    rank: int
+    ranks: int
+
+
+ALONE = Seat(0, 1)
+
+
+class Process:
+    """This process, and all that are forked from it, in one start of the command."""
+
+    def __init__(self, address: RunAddress) -> None:
+        self._address = address
+        self._node = os.environ[NODE_ENV]
+        self._attempt = this_start()
+        self._probe: Probe | None = None
+        self._seat: Seat | None = None
+        self._pid = 0  # of the worker that this process is: a fork of it is none
+        self._read: dict[Path, None] = {}
+        self._has_ended = False
+
+    def watch(self) -> None:
+        """Watch for the joining of a group, and for the end of what multiprocessing has started."""
+        if self._attempt:
+            written.listen(self._opened)
+        if "torch.distributed" in sys.modules:
+            self._follow_joins()
+        else:
+            after_import({"torch.distributed"}, self._follow_joins)
+        self._follow_ends()
+
+    def take(self, seat: Seat) -> None:
+        """Be a rank from now on; stop at an op of its attempt's start."""
+        is_other = self._pid != os.getpid()
+        if not is_other and seat == self._seat:
+            return
+        target = Target(self._attempt, seat.rank, os.getpid(), self._node)
+        port = self._address.connect()
+        port.part_started(self._attempt, seat.ranks, {seat.rank: target})
+        self._seat, self._pid = seat, os.getpid()
+        if not is_other:  # it was taken for the only one, and is one of several
+            port.began(self._attempt, seat.rank)
+            return
+        self._has_ended = False
+        worker = Worker(self._attempt, seat.rank, seat.ranks, self._node)
+        self._probe = opened(worker, self._address)
+        self._probe.has_read(tuple(self._read))
+        self._probe.train_fn_begins()
+
+    def ended(self, error: BaseException | None) -> None:
+        """Record that a worker has come to its end, once."""
+        if self._probe is None or self._pid != os.getpid() or self._has_ended:
+            return
+        self._has_ended = True
+        self._probe.train_fn_ended(error)
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _opened(self, event: str, arguments: tuple[Any, ...]) -> None:
+        """Remember a file that is opened to be read, before this process is a rank."""
+        if event == "open":
+            path, _, flags = arguments
+            if not flags & _WRITES and not isinstance(path, int):
+                self._read[Path(written.absolute(path))] = None
+
+    def _follow_joins(self) -> None:
+        """Take the rank that is said to `init_process_group`, under each of its names (torch 2.13).
+
+        Before the ranks meet: a fault may be injected as an attempt begins.
+        """
+        names = ("", ".distributed_c10d", ".device_mesh")
+        modules = [sys.modules.get(f"torch.distributed{name}") for name in names]
+        original = getattr(modules[0], "init_process_group", None)
+        if original is None:  # torch was built without it
+            return
+
+        @functools.wraps(original)
+        def init_process_group(*args: Any, **kwargs: Any) -> Any:
+            seat = self._guarded(lambda: said(original, args, kwargs, os.environ))
+            result = original(*args, **kwargs)
+            if seat is None:  # a backend that knows it by itself, as MPI does
+                self._guarded(lambda: _known(modules[0]))
+            return result
+
+        for module in modules:
+            if getattr(module, "init_process_group", None) is original:
+                module.init_process_group = init_process_group  # type: ignore[union-attr]
+
+    def _guarded(self, find: Callable[[], Seat | None]) -> Seat | None:
+        """Take the rank that is found, if one is; an error of chaos's is no error of the job's."""
+        try:
+            seat = find()
+            if seat is not None:
+                self.take(seat)
+        except Exception as error:  # noqa: BLE001 - the run goes on; it is judged inconclusive
+            complain(error)
+            return ALONE
+        return seat
+
+    def _follow_ends(self) -> None:
+        """Follow the ends of functions in a child, by whatever method it was started."""
+        bootstrap = BaseProcess._bootstrap  # type: ignore[attr-defined]  # noqa: SLF001
+
+        @functools.wraps(bootstrap)
+        def watched(process: BaseProcess, *args: Any, **kwargs: Any) -> Any:
+            process.run = self._watched(process.run)  # type: ignore[method-assign]
+            return bootstrap(process, *args, **kwargs)
+
+        BaseProcess._bootstrap = watched  # type: ignore[attr-defined]  # noqa: SLF001
+        # torch turns what its function raises into an exit code, and SIGINT into a return.
+        if _SPAWN in sys.modules:
+            self._follow_torchs_ends()
+        else:
+            after_import({_SPAWN}, self._follow_torchs_ends)
+
+    def _follow_torchs_ends(self) -> None:
+        module = sys.modules[_SPAWN]
+        wrap = module._wrap  # noqa: SLF001 - torch 2.13
+
+        @functools.wraps(wrap)
+        def watched(function: Callable[..., Any], *args: Any) -> Any:
+            return wrap(self._watched(function), *args)
+
+        module._wrap = watched  # type: ignore[attr-defined]  # noqa: SLF001
+
+    def _watched(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def watched(*args: Any) -> Any:
+            try:
+                result = function(*args)
+            except BaseException as error:
+                self.ended(None if is_clean_exit(error) else error)
+                raise
+            self.ended(None)
+            return result
+
+        return watched
+
+
+def watch_command() -> Process | None:
+    """Watch the command's own process, which is rank 0 where there is no other; None: it failed."""
+    try:
+        address = RunAddress.from_env()
+        plan = RunDirectory(address.directory).load_plan()
+        process = _watched(address)
+        if plan.job.workers == 1:
+            process.take(ALONE)
+    except Exception as error:  # noqa: BLE001 - the run goes on; it is judged inconclusive
+        complain(error)
+        return None
+    return process
+
+
+def watch_child() -> None:
+    """Watch a process that the command has started, as its interpreter starts."""
+    words = sys.orig_argv
+    is_helper = any(helper in word for word in words for helper in _HELPERS)
+    if DIRECTORY_ENV not in os.environ or is_helper or str(COMMAND) in words:
+        return
+    try:
+        process = _watched(RunAddress.from_env())
+    except Exception as error:  # noqa: BLE001 - likewise
+        complain(error)
+        return
+    # A child of multiprocessing tells its end by itself, and any other is a script.
+    atexit.register(lambda: process.ended(getattr(sys, "last_value", None)))
+
+
+def _watched(address: RunAddress) -> Process:
+    plan, node = RunDirectory(address.directory).load_plan(), os.environ[NODE_ENV]
+    NodeDisk(address, node, confines_in(plan, address.directory)).use()
+    process = Process(address)
+    process.watch()
+    return process
+
+
+def said(
+    join: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    env: Mapping[str, str],
+) -> Seat | None:
+    """Return the rank that a call of `init_process_group` states, None if it states none.
+
+    By its arguments, by the address that it is given, or by the environment, as torch looks for
+    it.
+    """
+    given = inspect.signature(join).bind(*args, **kwargs).arguments
+    method = given.get("init_method")
+    query = parse_qs(urlsplit(method).query) if isinstance(method, str) else {}
+    found = []
+    for name, variable in (("rank", "RANK"), ("world_size", "WORLD_SIZE")):
+        number = given.get(name)
+        if number is None or int(number) < 0:
+            number = query.get(name, [env.get(variable)])[0]
+        if number is None:
+            return None
+        found.append(int(number))
+    seat = Seat(*found)
+    return seat if 0 <= seat.rank < seat.ranks else None
+
+
+def _known(distributed: Any) -> Seat:  # torch.distributed
+    return Seat(distributed.get_rank(), distributed.get_world_size())

@@ -1,0 +1,48 @@
+"""Faults on the machine of a command: one at a time, and another after it was lost."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from chaos.launch.commands.world import MachineWorld
+from chaos.launch.node_disk import NodeDisk
+from chaos.run.armed import ArmedFaults
+from chaos.run.clock import Clock
+
+
+class CommandWorld(MachineWorld):
+    """The machines and workers of one run, with the command as the first process of a machine."""
+
+    def __init__(
+        self, clock: Clock, armed: ArmedFaults, disk_of: Callable[[str], NodeDisk], shared: Path
+    ) -> None:
+        super().__init__(clock, 1, armed, disk_of)
+        self.shared = shared
+        self._commands: dict[str, int] = {}
+        self._taken: set[str] = set()
+
+    def machine(self) -> str:
+        """Return the machine of the next start: the present one, unless it is lost or to be."""
+        with self._lock:
+            there = [node for node in self._live if node not in self._deadlines]
+            if not there:
+                there = [f"node-{len(self._joined)}"]
+                self._live += there
+                self._joined += there
+        return there[-1]
+
+    def started(self, node_id: str, pid: int) -> None:
+        """Note the command of a machine."""
+        self._commands[node_id] = pid
+
+    def first_of(self, node_id: str) -> int:
+        return self._commands[node_id]
+
+    def take(self, node_id: str) -> None:
+        self._taken.add(node_id)
+
+    def workers_outlive_driver(self) -> bool:
+        return True
+
+    def is_taken(self, node_id: str) -> bool:
+        """Return whether a fault has taken a machine, or announced that."""
+        return node_id in self._taken

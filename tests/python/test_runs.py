@@ -1,0 +1,123 @@
+"""A script's own command: real processes, real signals, and chaos that starts it again."""
+
+import pytest
+
+from chaos.model.event import (
+    DriverExited,
+    FailureDecided,
+    FaultInvoked,
+    FileLoaded,
+    Leftover,
+    StartedAgain,
+    StepDone,
+    WorkerGroupStarted,
+    WorkerStarted,
+)
+from chaos.report.outcome import FinishedRun
+from tests.python.conftest import RunScenario
+
+pytestmark = [pytest.mark.embedded, pytest.mark.timeout(600)]
+
+
+def last_losses(run: FinishedRun) -> list[tuple[int, int, int, str]]:
+    last = max(event.attempt for _, event in run.history.of(WorkerGroupStarted))
+    steps = [event for _, event in run.history.of(StepDone) if event.attempt == last]
+    return sorted((e.rank, e.epoch, e.step, str(e.losses)) for e in steps)
+
+
+def test_a_plain_script_is_started_again_with_the_argument_by_which_it_resumes(
+    run: RunScenario,
+) -> None:
+    done = run("alone_killed_mid_epoch")
+
+    assert done.verdict.status == "pass", done.verdict.headline
+    assert done.verdict.restarts.resumed == 1
+    history = done.history
+    assert [(e.rank, e.world_size) for _, e in history.of(WorkerStarted)] == [(0, 1), (0, 1)]
+    assert [event.code for _, event in history.of(DriverExited)] == [-9, 0]
+    assert [event.start for _, event in history.of(StartedAgain)] == [1]
+    decided = [(e.attempt, e.decision, e.charged) for _, e in history.of(FailureDecided)]
+    assert decided == [(0, "RETRY", "failures")]
+    assert {event.attempt for _, event in history.of(FileLoaded)} == {1}
+
+
+@pytest.mark.parametrize("scenario", ["alone_begins_anew", "alone_optimizer_lost"])
+def test_a_wrong_script_is_named(run: RunScenario, scenario: str) -> None:
+    done = run(scenario)
+
+    assert done.verdict.as_expected, done.verdict.headline
+    assert done.verdict.status == "fail"
+
+
+@pytest.mark.parametrize("by", ["fork", "process"])
+def test_processes_that_the_script_starts_are_its_ranks(run: RunScenario, by: str) -> None:
+    done = run("spawned_killed_mid_epoch", args={"by": by})
+
+    assert done.verdict.status == "pass", done.verdict.headline
+    assert done.verdict.restarts.resumed == 1
+    started = [(e.attempt, e.rank, e.world_size) for _, e in done.history.of(WorkerStarted)]
+    assert sorted(started) == [(0, 0, 2), (0, 1, 2), (1, 0, 2), (1, 1, 2)]
+    assert not done.history.count(Leftover)
+
+
+def test_spawned_children_that_are_forked_come_out_as_new_interpreters(run: RunScenario) -> None:
+    embedded, real = (run("spawned_killed_mid_epoch", backend=b) for b in ("fork", "python"))
+
+    assert real.plan.backend == "python"
+    for done in (embedded, real):
+        assert done.verdict.status == "pass", done.verdict.headline
+    assert last_losses(embedded) == last_losses(real)
+    checks = [[(r.check, r.status) for r in done.verdict.results] for done in (embedded, real)]
+    assert checks[0] == checks[1]
+    assert embedded.verdict.restarts == real.verdict.restarts
+
+
+@pytest.mark.nightly
+def test_the_death_of_the_parent_alone_ends_what_torch_has_spawned(run: RunScenario) -> None:
+    done = run("spawned_parent_killed")
+
+    assert done.verdict.status == "pass", done.verdict.headline
+    assert not done.history.count(Leftover)
+
+
+def test_processes_that_outlive_their_parent_are_named_and_ended(run: RunScenario) -> None:
+    done = run("forked_parent_killed")
+
+    assert done.verdict.as_expected, done.verdict.headline
+    left = [number for number, _ in done.history.of(Leftover)]
+    [again] = [number for number, _ in done.history.of(StartedAgain)]
+    assert left
+    assert max(left) < again
+    steps = [e.attempt for number, e in done.history.of(StepDone) if number > again]
+    assert set(steps) == {1}
+
+
+def test_sigterm_before_the_machine_goes_lets_it_save_within_the_epoch(run: RunScenario) -> None:
+    done = run("machine_preempted_saves")
+
+    assert done.verdict.status == "pass", done.verdict.headline
+    assert done.history.count(FaultInvoked) == 1
+
+
+@pytest.mark.nightly
+def test_a_command_whose_machine_is_lost_begins_on_another_one(run: RunScenario) -> None:
+    done = run("machine_lost")
+
+    assert done.verdict.status == "pass", done.verdict.headline
+    nodes = {(e.attempt, e.node_id) for _, e in done.history.of(WorkerStarted)}
+    assert nodes == {(0, "node-0"), (1, "node-1")}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        "hung_within_patience",
+        "retries_used_up",
+        "spawned_optimizer_lost",
+        "spawned_raises_once",
+        "straggler",
+    ],
+)
+def test_other_faults_come_out_as_stated(run: RunScenario, scenario: str) -> None:
+    assert run(scenario).verdict.as_expected
