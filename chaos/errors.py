@@ -64,12 +64,21 @@ class JobError(UsageError):
 
 
 class OtherLauncherError(JobError):
-    """The job asks for what torchrun gives its workers, and failed without it."""
+    """The job was started by a launcher that is not the one that it is for.
 
-    launcher: Literal["torchrun"] = "torchrun"
+    `evidence`: what shows the right one, by its place in the code.
+    """
 
-    def __init__(self, problem: str, hint: str, *, place: str, evidence: str) -> None:
-        #: what shows the launcher, by its place in the code
+    def __init__(
+        self,
+        problem: str,
+        hint: str,
+        *,
+        place: str,
+        launcher: Literal["torchrun", "python"],
+        evidence: str,
+    ) -> None:
+        self.launcher = launcher
         self.evidence = evidence
         super().__init__(problem, hint, place=place)
 

@@ -29,6 +29,7 @@ from chaos.errors import (
 from chaos.extensions import check_names, other_checks
 from chaos.job_failure import (
     refuse_empty_draw,
+    refuse_jobs_apart,
     refuse_other_steps,
     refuse_trials_elsewhere,
     refuse_unmet_needs,
@@ -177,6 +178,7 @@ class Harness:
             in_reports(self.reports, BASELINES), digest, alone, environment(self.cwd)
         )
         run = self._execute(directory.load_plan(), directory, None)
+        refuse_jobs_apart(run)
         if run.verdict.status != "pass":
             raise why_the_job_failed(plan, run, log=directory.logs / "driver.log")
         directory.remove_storage()

@@ -18,6 +18,7 @@ from chaos.model.causes import causes
 from chaos.model.event import (
     NO_FIT,
     UNCALLED,
+    CommandEnded,
     DeadlinePassed,
     Disturbed,
     FailureDecided,
@@ -25,11 +26,13 @@ from chaos.model.event import (
     FitCalled,
     FitRaised,
     FitReturned,
+    GroupJoined,
     StepDone,
+    WorkerStarted,
     WroteOutside,
 )
 from chaos.model.history import Baseline, History
-from chaos.model.launcher import FACTS
+from chaos.model.launcher import FACTS, Launcher
 from chaos.model.plan import Plan
 from chaos.model.scenario import SOURCES
 from chaos.plan.extent import steps_by_epoch
@@ -135,7 +138,8 @@ def why_the_job_failed(plan: Plan, run: FinishedRun, *, log: Path) -> JobError:
     problem = f"the job {Path(source).name} {how}: {reason}"
     hint = f"Its output is in {log}"
     if _is_before_fit(plan, run.history):
-        hint = f"If torchrun starts this script, {_set_launcher(plan)}. {hint}"
+        words = _set(plan, "torchrun")
+        hint = f"If torchrun starts this script, {words[0].lower()}{words[1:]} {hint}"
     return JobError(problem, hint, place=_place(plan), said=said)
 
 
@@ -146,27 +150,54 @@ def last_lines(text: str) -> tuple[str, ...]:
 
 
 def _for_another_launcher(plan: Plan, history: History) -> OtherLauncherError | None:
-    """Return the error for a job that asked for what torchrun gives, before any fit(); or None."""
+    """Return the error for a job that failed, and asked for what torchrun gives; or None."""
     raised = ending(history).script_raised
-    if raised is None or raised[1].asked is None:
+    ends = [event for _, event in history.of(CommandEnded)]
+    failed = raised[1] if raised is not None else ends[-1] if ends else None
+    if failed is None or failed.asked is None:
         return None
-    evidence = f"{raised[1].asked} before any fit()"
+    evidence = failed.asked + (" before any fit()" if "call" in plan.job.facts.has else "")
     problem = (
         f"the job {Path(plan.job.source).name} seems to be one that torchrun starts, since "
-        f"{evidence}; it failed: {raised[1].error}: {_last_line(raised[1].message)}"
+        f"{evidence}; it failed: {failed.error}: {_last_line(failed.message)}"
     )
-    hint = f"{_set_launcher(plan).capitalize()}."
-    return OtherLauncherError(problem, hint, place=_place(plan), evidence=evidence)
+    return OtherLauncherError(
+        problem, _set(plan, "torchrun"), place=_place(plan), launcher="torchrun", evidence=evidence
+    )
+
+
+def refuse_jobs_apart(run: FinishedRun) -> None:
+    """Raise `OtherLauncherError` where each rank that torchrun started trains a job of its own.
+
+    None has joined a process group of torch's, though all have trained: what one saves, another
+    overwrites, and no rank notices the loss of another.
+    """
+    started = {event.rank for _, event in run.history.of(WorkerStarted)}
+    trained = {event.rank for _, event in run.history.of(StepDone)}
+    joined = any(run.history.of(GroupJoined))
+    is_one = started <= {0}
+    if run.plan.job.facts.sizes_itself or joined or is_one or trained != started:
+        return
+    evidence = f"none of the {len(started)} ranks joined a process group"
+    raise OtherLauncherError(
+        f"under torchrun each rank of {Path(run.plan.job.source).name} trains a job of its own: "
+        f"{evidence}",
+        _set(run.plan, "python"),
+        place=_place(run.plan),
+        launcher="python",
+        evidence=evidence,
+    )
 
 
 def _is_before_fit(plan: Plan, history: History) -> bool:
     return "call" in plan.job.facts.has and not any(history.of(FitCalled))
 
 
-def _set_launcher(plan: Plan) -> str:
-    """Return the words to set the launcher: an option of an audit, a line of a scenario."""
-    is_audit = plan.confined is not None
-    return "add --launcher torchrun" if is_audit else "write `launcher: torchrun` below `job:`"
+def _set(plan: Plan, launcher: Launcher) -> str:
+    """Return the sentence that sets the launcher: an option of an audit, a line of a scenario."""
+    if plan.confined is not None:
+        return f"Add --launcher {launcher}."
+    return f"Write `launcher: {launcher}` below `job:`."
 
 
 def stood_still(run: FinishedRun, logs: Path) -> JobError | None:

@@ -25,7 +25,7 @@ from chaos.check.data_warnings import data_warnings
 from chaos.check.prediction_band import RUNS_MIN
 from chaos.check.regrid import relaid
 from chaos.errors import ClusterError, JobError, UsageError
-from chaos.job_failure import stood_still, too_long, why_the_job_failed
+from chaos.job_failure import refuse_jobs_apart, stood_still, too_long, why_the_job_failed
 from chaos.model.event import DeadlinePassed, FileWritten, FitCalled, WroteOutside
 from chaos.model.history import Baseline, History
 from chaos.model.plan import Plan
@@ -325,6 +325,7 @@ class CleanRuns:
         """Return a run that passed; raise `JobError` for any other."""
         if any(run.history.of(DeadlinePassed)):
             raise stood_still(run, directory.logs) or too_long(run.plan)
+        refuse_jobs_apart(run)
         if run.verdict.status != "pass":
             raise why_the_job_failed(run.plan, run, log=directory.logs / "driver.log")
         self.folder.prune(directory)

@@ -1,18 +1,19 @@
 """The launcher that a script is written for, as its own text and that of its modules shows it.
 
-A script that reaches no text in which Ray is imported cannot call Ray Train's `fit()`.
+A script that reaches no text in which Ray is imported cannot call Ray Train's `fit()`. One in which
+nothing asks for a launcher either is taken for what it is: a command.
 """
 
 import ast
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from chaos.model.launcher import Launcher
+from chaos.model.launcher import WORKER_ENV, Launcher
 from chaos.run.modules import ModuleFile, Modules, absolute, parsed
 from chaos.run.shown import shown
 
@@ -26,13 +27,30 @@ _JOINS_ITSELF = {
     "pytorch_lightning": ("Trainer", "LightningCLI"),
     "lightning_fabric": ("Fabric",),
     "deepspeed": ("initialize", "init_distributed"),
+    "composer": ("Trainer",),
+    "ignite": ("Parallel", "initialize"),
 }
+# Functions that start the workers themselves, likewise.
+_STARTS = {
+    "torch": ("spawn", "start_processes"),  # torch.multiprocessing
+    "accelerate": ("notebook_launcher", "debug_launcher"),
+}
+# What starts any process: a worker, where it is given its rank in a group.
+_PROCESS = frozenset({"multiprocessing", "torch", ""})
 _MAKES_FIT = ("Trainer", "Tuner")  # the ends of the names of Ray's classes that have a `fit()`
 
 # A module is read as a tree only where its text has one of these words: most have none, and a
 # script's own code may be hundreds of modules.
 _OF_INTEREST = re.compile(
-    "|".join((r"\bray\b", *_JOINS, *{end for ends in _JOINS_ITSELF.values() for end in ends}))
+    "|".join(
+        (
+            r"\bray\b",
+            r"local.rank",
+            *WORKER_ENV,
+            *_JOINS,
+            *{end for ends in (*_JOINS_ITSELF.values(), *_STARTS.values()) for end in ends},
+        )
+    )
 )
 _IMPORT = re.compile(
     r"^([ \t]*)(?:from[ \t]+([.\w]+)[ \t]+import[ \t]*(\([^)]*\)|.*)|import[ \t]+(.*))",
@@ -54,16 +72,27 @@ class LauncherEvidence:
     ray: str | None = None
     #: a group of processes is joined
     group: str | None = None
+    #: a variable or an option is read that torchrun gives its workers
+    given: str | None = None
+    #: the workers are started by the script itself
+    starts: str | None = None
 
     @property
     def launcher(self) -> Launcher:
-        return "torchrun" if self.ray is None else "ray"
+        if self.ray is not None:
+            return "ray"
+        return "torchrun" if (self.group or self.given) and self.starts is None else "python"
 
     def __str__(self) -> str:
         if self.ray is not None:
             return f"{self.ray} imports Ray"
-        joins = "" if self.group is None else f"{self.group} joins a group of processes, and "
-        return f"{joins}no need for Ray was seen"
+        if self.starts is not None:
+            return f"{self.starts} starts its workers itself, and no need for Ray was seen"
+        if self.group is not None:
+            return f"{self.group} joins a group of processes, and no need for Ray was seen"
+        if self.given is not None:
+            return f"{self.given} asks for its rank, and no need for Ray was seen"
+        return "no need for Ray or torchrun was seen"
 
 
 def launcher_evidence(script: ModuleFile) -> LauncherEvidence:
@@ -75,15 +104,20 @@ def launcher_evidence(script: ModuleFile) -> LauncherEvidence:
     Raises `OSError` if the script cannot be read.
     """
     code = _Code(script)
-    group = None
+    found: dict[str, str] = {}
+    is_decided = False  # by the script's own text: Ray in a module beside it is for others
     for number, text in enumerate(islice(code.own(), OWN_MAX)):
-        if (line := text.needs_ray(in_functions=number == 0)) is not None:
-            return LauncherEvidence(ray=_at(text.file, line))
-        if text.group is not None and group is None:
-            group = _at(text.file, text.group)
-            if number == 0:
-                break
-    return LauncherEvidence(ray=None if group else code.built_on_ray(), group=group)
+        if (ray := text.needs_ray(in_functions=number == 0)) is not None and not is_decided:
+            return LauncherEvidence(ray=_at(text.file, ray))
+        for fact, line in text.facts.items():
+            found.setdefault(fact, _at(text.file, line))
+        is_decided |= number == 0 and not found.keys().isdisjoint(("group", "starts"))
+        # Who states a rank has it from somebody: what starts the workers may be in another module.
+        if is_decided and not text.states_rank:
+            break
+    if found.keys().isdisjoint(("group", "starts")):
+        found |= {"ray": built_on} if (built_on := code.built_on_ray()) else {}
+    return LauncherEvidence(**found)
 
 
 class _Code:
@@ -169,11 +203,13 @@ class _Text:
 
     def __init__(self, file: Path, source: str, *, knows_ray: bool) -> None:
         self.file = file
-        self.group: int | None = None  # the first line that joins a group of processes
+        self.facts: dict[str, int] = {}  # the first line of each, by its field in the evidence
+        self.states_rank = False  # where a group is joined
         self._ray: list[tuple[_Place, int]] = []
         self._packages: dict[str, str] = {}  # the package behind each name
         self._originals: dict[str, str] = {}  # what `import x as y` and `from m import x as y` mean
         self._used: list[ast.expr] = []  # what is called, or is the base of a class
+        self._processes: list[int] = []  # where any process is started
         self._knows_ray = knows_ray
         if _OF_INTEREST.search(source):
             self._take_all(parsed(source))
@@ -192,6 +228,9 @@ class _Text:
             waiting += [(child, inner) for child in ast.iter_child_nodes(node)]
         for used in self._used:
             self._judge(used)
+        if "group" in self.facts:
+            for line in self._processes:
+                self._note("starts", line)
 
     def _take(self, node: ast.AST, place: _Place) -> None:
         match node:
@@ -204,8 +243,14 @@ class _Text:
                     known = alias.asname or alias.name
                     package = "." if level else module or ""  # its own: never Ray's, by any name
                     self._import(package, known, alias.name, (place, line))
-            case ast.Call(func=func):
+            case ast.Call(func=func, args=args, keywords=keywords):
                 self._used.append(func)
+                self._look_for_given(args, node.lineno)
+                joins = (func.attr if isinstance(func, ast.Attribute) else "") in _JOINS
+                joins |= isinstance(func, ast.Name) and func.id in _JOINS
+                self.states_rank |= joins and any(word.arg == "rank" for word in keywords)
+            case ast.Subscript(slice=index, ctx=ast.Load()):
+                self._look_for_given([index], node.lineno)
             case ast.ClassDef(bases=bases):
                 self._used += bases
             case _:
@@ -231,7 +276,22 @@ class _Text:
             self._ray.append(("top", used.lineno))
         ends = _JOINS_ITSELF.get(package, ())
         if name in _JOINS or name in ends or ("Trainer" in ends and name.endswith("Trainer")):
-            self.group = min(self.group or used.lineno, used.lineno)
+            self._note("group", used.lineno)
+        if name in _STARTS.get(package, ()):
+            self._note("starts", used.lineno)
+        if name == "Process" and package in _PROCESS:
+            self._processes.append(used.lineno)
+
+    def _look_for_given(self, words: Sequence[ast.expr], line: int) -> None:
+        """Note a variable of torchrun's, or the argument that torch.distributed.launch adds."""
+        for word in words:
+            if isinstance(word, ast.Constant) and isinstance(word.value, str):
+                name = word.value.replace("-", "_")
+                if name in WORKER_ENV or name == "__local_rank":
+                    self._note("given", line)
+
+    def _note(self, fact: str, line: int) -> None:
+        self.facts[fact] = min(self.facts.get(fact, line), line)
 
 
 def _place_in(node: ast.AST, place: _Place) -> _Place:

@@ -304,17 +304,10 @@ def audit(  # noqa: PLR0913 - one parameter per option
     if not facts.loses_nodes and node_range(nodes) == ONE_NODE:
         question = "crash"  # no node can be lost
     groups, is_on_ray = chosen_groups(places or (), question), backend == "ray"
-    spread = _over(address, jobs)
+    ranks, spread = workers or facts.usual_workers, _over(address, jobs)
     _refuse_other_storage(storage)
     size: dict[str, Any] = {"epoch_steps": epoch_steps, "nodes": node_range(nodes)}
-    plan = base_plan(
-        run,
-        arguments or (),
-        cwd=Path.cwd(),
-        seed=seed,
-        workers=workers or facts.usual_workers,
-        fit=fit,
-    )
+    plan = base_plan(run, arguments or (), cwd=Path.cwd(), seed=seed, workers=ranks, fit=fit)
     plan = under_launcher(plan, facts.name, arguments or (), backend=backend, **size)
     plan = _begun_again(plan, restart, restart_args)
     earlier, seed = _earlier(plan, reports, console) if continues else (None, seed)

@@ -59,6 +59,7 @@ from chaos.model.events.observer import (
 from chaos.model.events.probe import (
     CheckpointRead,
     EpochEnded,
+    GroupJoined,
     LoaderProcesses,
     LossResolved,
     ProbeFailed,

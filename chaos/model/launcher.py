@@ -16,6 +16,8 @@ Restart: TypeAlias = Literal["launcher", "command"]
 #: Who counts the restarts against the retry budget: one for the job, each agent for itself, or
 #: chaos, over all starts of the command.
 Counter: TypeAlias = Literal["controller", "each agent", "chaos"]
+#: The variables that torchrun sets for each worker (torch 2.13), and nothing for a plain command.
+WORKER_ENV = frozenset({"RANK", "LOCAL_RANK", "WORLD_SIZE"})
 
 
 @dataclass(frozen=True)

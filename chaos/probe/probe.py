@@ -17,6 +17,7 @@ from chaos.errors import InjectedError
 from chaos.faults.world import Target
 from chaos.model.event import (
     CheckpointRead,
+    GroupJoined,
     Inputs,
     LoaderProcesses,
     LossResolved,
@@ -214,6 +215,11 @@ class Probe:
         self._journal.add(
             LossResolved(**self._cursor.who(), epoch=epoch, step=step, losses=losses, inputs=inputs)
         )
+
+    def group_joined(self) -> None:
+        """Record that this rank has joined a process group."""
+        with contextlib.suppress(OSError):
+            self._journal.add(GroupJoined(**self._cursor.who()))
 
     def loaders_changed(self, count: int) -> None:
         """Record the number of the loaders' processes."""

@@ -36,12 +36,22 @@ def of(folder: Path, files: Mapping[str, str] | str, *, module: str = "") -> Lau
         ("def main():\n    import ray.train.torch as rt\n    rt.TorchTrainer(f).fit()\n", "ray"),
         ("if __name__ == '__main__':\n    import ray\n", "ray"),
         ("from .ray import x\nx.init_process_group()\n", "torchrun"),
-        ("print('init_process_group')\n", "torchrun"),
-        ("import torch\nprint('from ray import train')\n", "torchrun"),
-        ("def broken(:\n", "torchrun"),
+        ("print('init_process_group')\n", "python"),
+        ("import torch\nprint('from ray import train')\n", "python"),
+        ("def broken(:\n", "python"),
+        ("import os\nrank = int(os.environ.get('RANK', 0))\n", "torchrun"),
+        ("import os\nos.environ['RANK'] = '0'\n", "python"),
+        ("from tools import number\nworld = number('WORLD_SIZE')\n", "torchrun"),
+        ("parser.add_argument('--local-rank', type=int)\n", "torchrun"),
+        ("import torch.multiprocessing as mp\nmp.spawn(f, nprocs=2)\n", "python"),
+        ("import torch\ntorch.multiprocessing.start_processes(f)\n" + JOINS, "python"),
+        ("from accelerate import Accelerator, notebook_launcher as n\nn(f)\n", "python"),
+        ("from multiprocessing import Process\nProcess(target=f)\n" + JOINS, "python"),
+        ("from multiprocessing import Process\nProcess(target=f)\nRANK = x['RANK']\n", "torchrun"),
+        ("import torch_xla as mp\nmp.spawn(f)\n" + JOINS, "torchrun"),
     ],
 )
-def test_a_script_that_needs_no_ray_is_torchruns(
+def test_the_launcher_is_the_one_that_the_script_asks_for(
     tmp_path: Path, source: str, launcher: str
 ) -> None:
     assert of(tmp_path, source).launcher == launcher
@@ -102,6 +112,7 @@ def test_a_name_alone_joins_no_group(tmp_path: Path, source: str) -> None:
 
 RAYS = "from ray.train.torch import TorchTrainer\n\ndef train():\n    TorchTrainer(f).fit()\n"
 FIT = "from trainer import train\ntrain()\n"
+SPAWNS = "import torch.multiprocessing as mp\nmp.spawn(f)\n"
 
 
 @pytest.mark.parametrize(
@@ -117,20 +128,21 @@ FIT = "from trainer import train\ntrain()\n"
         ),
         ({"trainer.py": RAYS + JOINS}, "ray", "trainer.py:1 imports Ray"),
         ({"trainer.py": JOINS + "import deep\n", "deep.py": RAYS}, "ray", "deep.py:1"),
-        ({"trainer.py": "import trainer, train\n"}, "torchrun", "no need for Ray was seen"),
-        ({}, "torchrun", "no need for Ray was seen"),
+        ({"trainer.py": "import launch\n" + JOINS, "launch.py": SPAWNS}, "python", "launch.py:2"),
+        ({"trainer.py": "import trainer, train\n"}, "python", "no need for Ray or torchrun"),
+        ({}, "python", "no need for Ray or torchrun"),
         # What is asked for in a function of a library is for few of its users.
-        ({"trainer.py": "def search():\n    import ray\n    ray.init()\n"}, "torchrun", "no need"),
-        ({"trainer.py": '"""\nimport ray\n"""\n'}, "torchrun", "no need for Ray was seen"),
+        ({"trainer.py": "def search():\n    import ray\n    ray.init()\n"}, "python", "no need"),
+        ({"trainer.py": '"""\nimport ray\n"""\n'}, "python", "no need for Ray or torchrun"),
         (
             {"trainer.py": "import ray\n", "ray.py": "x = 1\n"},
-            "torchrun",
-            "no need for Ray was seen",
+            "python",
+            "no need for Ray or torchrun was seen",
         ),
         (
             {"trainer.py": "import ray\n", "ray/__init__.py": ""},
-            "torchrun",
-            "no need for Ray was seen",
+            "python",
+            "no need for Ray or torchrun was seen",
         ),
     ],
 )
@@ -177,9 +189,9 @@ def test_modules_are_found_on_the_path_of_the_script(
     ("top", "launcher"),
     [
         ("import ray\n", "ray"),
-        ("try:\n    import ray\nexcept ImportError:\n    ray = None\n", "torchrun"),
-        ("def search():\n    import ray\n", "torchrun"),
-        ("from raytracer import ray\n", "torchrun"),
+        ("try:\n    import ray\nexcept ImportError:\n    ray = None\n", "python"),
+        ("def search():\n    import ray\n", "python"),
+        ("from raytracer import ray\n", "python"),
     ],
 )
 def test_of_an_installed_package_counts_what_is_always_imported(
@@ -217,10 +229,21 @@ def test_a_script_that_is_not_there_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "job", sorted(ROOT.glob("scenarios/**/*.py")), ids=lambda job: str(job.relative_to(ROOT))
 )
-def test_no_job_of_ray_trains_is_mistaken_for_torchruns(job: Path) -> None:
+def test_no_job_of_ray_trains_is_mistaken_for_another_launchers(job: Path) -> None:
     imports_ray = "ray" in job.read_text(encoding="utf-8")
 
-    assert launcher_evidence(ModuleFile(job)).launcher == ("ray" if imports_ray else "torchrun")
+    assert (launcher_evidence(ModuleFile(job)).launcher == "ray") == imports_ray
+
+
+def test_a_rank_that_is_handed_over_was_given_by_what_another_module_starts(
+    tmp_path: Path,
+) -> None:
+    handed = "import launch\nimport torch.distributed as dist\ndist.init_process_group(rank=r)\n"
+    files = {"train.py": handed, "launch.py": SPAWNS}
+
+    assert of(tmp_path, files).launcher == "python"
+    assert of(tmp_path, {**files, "train.py": "import launch\n" + JOINS}).launcher == "torchrun"
+    assert of(tmp_path, {**files, "launch.py": "import ray\n"}).launcher == "torchrun"
 
 
 # What trains nothing joins no group.

@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from chaos.launch.raytrain.asked import GIVEN, AskedOfTorchrun
+from chaos.launch.asked import AskedOfTorchrun
+from chaos.model.launcher import WORKER_ENV
 
 JOINS = "import torch.distributed as dist\ndist.init_process_group('gloo')\n"
 
 
 @pytest.fixture(autouse=True)
 def _unset(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in (*GIVEN, "MASTER_ADDR", "MASTER_PORT"):
+    for name in (*WORKER_ENV, "MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
 
@@ -52,7 +53,7 @@ def test_what_is_asked_for_is_told_by_its_line(source: str, seen: str | None) ->
 def test_a_library_that_looks_asks_for_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("chaos.launch.raytrain.asked._PACKAGES", str(tmp_path / "lib"))
+    monkeypatch.setattr("chaos.launch.asked._PACKAGES", str(tmp_path / "lib"))
     monkeypatch.syspath_prepend(str(tmp_path / "lib"))
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib/asks_for_rank.py").write_text("import os\nos.environ.get('RANK', '0')\n")
@@ -64,7 +65,7 @@ def test_the_environment_is_as_it_was_once_fit_is_called() -> None:
     asked, plain = AskedOfTorchrun(), type(os.environ)
     asked.begin()
 
-    begun = asked.then(lambda: None)  # type: ignore[arg-type, return-value]
+    begun = asked.then(lambda: None)
     begun()
 
     assert type(os.environ) is plain

@@ -24,7 +24,7 @@ def opened(worker: Worker, address: RunAddress) -> Probe:
     probe = Probe.of(worker, directory, address)
     probe.install(directory, ranks=worker.ranks)
     after_import(MODULES, probe.libraries_imported)
-    keep_groups()
+    keep_groups(probe.group_joined)
     probe.script_begins()
     return probe
 
@@ -81,8 +81,8 @@ class _Finder(MetaPathFinder):
         return followed
 
 
-def keep_groups() -> None:
-    """Keep every process group as long as this process, which frees it as it ends.
+def keep_groups(joined: Callable[[], None]) -> None:
+    """Keep every process group as long as this process, and call a function for the first one.
 
     torch 2.13: ~ProcessGroupGloo holds the GIL while it waits for its threads, and one of them may
     need it to let go of the context that backward() stored with the last all-reduce
@@ -92,11 +92,13 @@ def keep_groups() -> None:
     from torch.distributed import distributed_c10d
 
     original = distributed_c10d._new_process_group_helper  # noqa: SLF001
+    tell = functools.cache(joined)
 
     @functools.wraps(original)
     def made(*args: Any, **kwargs: Any) -> Any:
         group, store = original(*args, **kwargs)
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
+        tell()
         return group, store
 
     distributed_c10d._new_process_group_helper = made  # noqa: SLF001

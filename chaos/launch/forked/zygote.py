@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
+from chaos.launch.asked import AskedOfTorchrun
 from chaos.launch.forked import core
 from chaos.launch.forked import unsupported_calls as needs
 from chaos.launch.forked.first_driver import earlier_fits
@@ -18,7 +19,6 @@ from chaos.launch.forked.lane import Lane
 from chaos.launch.forked.messages import Failed, ForkZygote, Ready
 from chaos.launch.job import is_clean_exit, run_job
 from chaos.launch.node_disk import record_start
-from chaos.launch.raytrain.asked import AskedOfTorchrun
 from chaos.launch.raytrain.fit import Fit, RunPart
 from chaos.model.event import NO_FIT, UNCALLED, ScriptRaised
 from chaos.processes.child import adopt_orphans, draw_fresh_randomness

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 if __name__ == "__main__":
     sys.path.pop(0)  # this file's folder: modules of the script's may have the names of these here
 
+from chaos.launch.asked import lacked
 from chaos.launch.commands.worker import run_watched
 from chaos.launch.environment import named_by_start
 from chaos.launch.python.process import watch_command
@@ -42,7 +43,8 @@ def main(words: Sequence[str]) -> None:
         if process is not None:
             process.ended(error)
         name = None if error is None else type(error).__name__
-        journal.add(CommandEnded(error=name, message=str(error or "")[-MESSAGE_MAX:]))
+        message = str(error or "")[-MESSAGE_MAX:]
+        journal.add(CommandEnded(error=name, message=message, asked=lacked(error)))
 
     run_watched(words, ended)
 

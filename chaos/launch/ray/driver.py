@@ -14,10 +14,10 @@ from typing import Any, NoReturn
 import ray
 
 from chaos.errors import UsageError
+from chaos.launch.asked import AskedOfTorchrun
 from chaos.launch.job import is_clean_exit, run_job
 from chaos.launch.ray.compat import gpu_type, visible_gpus
 from chaos.launch.ray.trials import intercept_tuner
-from chaos.launch.raytrain.asked import AskedOfTorchrun
 from chaos.launch.raytrain.fit import Fit, RunPart
 from chaos.model.event import NO_FIT, UNCALLED, ScriptRaised
 from chaos.processes.child import die_with_parent

@@ -84,6 +84,8 @@ class CommandEnded(Event, frozen=True, kw_only=True):
     #: the exception's class, None for none
     error: str | None = None
     message: str = ""
+    #: what of torchrun's it failed for the want of, with the place: `train.py:12 needs RANK`
+    asked: str | None = None
 
     def _text(self) -> str:
         return (

@@ -34,6 +34,13 @@ class CheckpointRead(WorkerEvent, frozen=True, kw_only=True):
         return f"{self.who}: asked for its checkpoint, got {self.checkpoint or 'none'}"
 
 
+class GroupJoined(WorkerEvent, frozen=True, kw_only=True):
+    """A rank has joined its first process group of torch's."""
+
+    def _text(self) -> str:
+        return f"{self.who}: joined a process group"
+
+
 class LoaderProcesses(StepEvent, frozen=True, kw_only=True):
     """A rank's torch data loaders have so many processes from here on; the place is the last step.
 

@@ -1,4 +1,4 @@
-"""The watch over a script before its `fit()`: whether it asks for what torchrun gives workers."""
+"""Things that a script asks for, which torchrun gives its workers and no other launcher does."""
 
 import os
 import sys
@@ -7,12 +7,12 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
+from typing import TypeVar
 
 from chaos.launch.job import line_of_script
-from chaos.launch.raytrain.fit import RunPart
+from chaos.model.launcher import WORKER_ENV
 
-# Variables that torchrun sets for each worker, and Ray Train for no script.
-GIVEN = frozenset({"RANK", "LOCAL_RANK", "WORLD_SIZE"})
+RunPart = TypeVar("RunPart")
 _LIBRARY, _PACKAGES = (sysconfig.get_paths()[name] for name in ("stdlib", "purelib"))
 _GROUP = str(Path("torch", "distributed", "rendezvous.py"))
 
@@ -36,7 +36,7 @@ class AskedOfTorchrun:
             """The environment, whose reads are seen."""
 
             def __getitem__(self, name: str) -> str:
-                if name in GIVEN and watch.first is None:
+                if name in WORKER_ENV and watch.first is None:
                     watch.first = _asked(name, sys._getframe(1))  # noqa: SLF001
                 found: str = super().__getitem__(name)
                 return found
@@ -58,10 +58,23 @@ class AskedOfTorchrun:
 
     def before(self, error: BaseException | None = None) -> str | None:
         """Return what was asked for, by a script that has ended without a `fit()`; or None."""
-        if self.first is None and isinstance(error, KeyError) and GIVEN.intersection(error.args):
-            frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-            return _at(frames, f"needs {error.args[0]}")
-        return self.first
+        return self.first or lacked(error)
+
+
+def lacked(error: BaseException | None) -> str | None:
+    """Return which of torchrun's variables an error, or its cause, is about; None for others."""
+    while error is not None:
+        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+        words = str(error.args[0]) if error.args else ""
+        # torch 2.13, `rendezvous.py:_env_error`
+        is_torchs = isinstance(error, ValueError) and "using env:// rendezvous" in words
+        name = next((name for name in sorted(WORKER_ENV) if f" {name} expected" in words), "")
+        if isinstance(error, KeyError) and words in WORKER_ENV:
+            return _at(frames, f"needs {words}")
+        if is_torchs and name:
+            return _at(frames, f"joins a group of processes, and needs {name}")
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def _asked(name: str, frame: FrameType | None) -> str | None:
