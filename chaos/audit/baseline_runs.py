@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
+from pathlib import Path
 
 from chaos.audit.budget import AuditProgress, ShowProgress, of_one_run
 from chaos.audit.determinism import Repetition, hidden_part, made_by_the_first, repetition
@@ -16,6 +17,7 @@ from chaos.audit.notes import (
     in_passing,
     made_once,
     notes,
+    resuming_option,
     starts_apart,
     warning,
 )
@@ -26,6 +28,7 @@ from chaos.check.prediction_band import RUNS_MIN
 from chaos.check.regrid import relaid
 from chaos.errors import ClusterError, JobError, UsageError
 from chaos.job_failure import refuse_jobs_apart, stood_still, too_long, why_the_job_failed
+from chaos.model.arguments import command_line
 from chaos.model.event import DeadlinePassed, FileWritten, FitCalled, WroteOutside
 from chaos.model.history import Baseline, History
 from chaos.model.plan import Plan
@@ -289,6 +292,10 @@ class CleanRuns:
     def _notes(self, seen: "_Starts", shown: JobProfile, compared: Repetition) -> tuple[Note, ...]:
         runs = [run for run in (seen.first.history, seen.other) if run]
         apart = [warning(str(compared))] if compared.hides_much else []
+        source, job = Path(seen.plan.job.source), seen.plan.job
+        text = source.read_text(encoding="utf-8", errors="replace") if source.is_file() else ""
+        given = (*command_line(job.args), *command_line(job.restart_args))
+        resumes = resuming_option(text, source.name, given)
         return (
             *notes(
                 shown,
@@ -299,6 +306,7 @@ class CleanRuns:
             *seen.remarks,
             *seen.passing,
             *apart,
+            *([resumes] if resumes else []),
         )
 
     def _start_again(

@@ -19,6 +19,8 @@ from chaos.words import plural
 SHOWN = 3  # paths
 # 2026-11-21, 20261121, 1763690000 (seconds since 1970), or the head of a UUID
 _STAMP = re.compile(r"20\d\d[-_.]?[01]\d[-_.]?[0-3]\d|\b1[5-9]\d{8}\b|[0-9a-f]{8}-[0-9a-f]{4}-")
+# An option that a script declares: the string alone, in quotes.
+_RESUMES = re.compile(r"""["'](--[\w-]*(?:resume|restore|continue)[\w-]*)["']""")
 
 
 class Note(Record):
@@ -52,6 +54,24 @@ def notes(
     """
     remarks = (*_remarks(profile, names, paths), *habits)
     return (*map(warning, _warnings(profile)), *map(note, remarks))
+
+
+def resuming_option(source: str, place: str, given: Iterable[object]) -> Note | None:
+    """Return the note on an option of a script that seems to resume, and that no start is given.
+
+    `place`: the script's file, to show; `given`: the words of its starts.
+    """
+    words = {str(word).partition("=")[0] for word in given}
+    for found in _RESUMES.finditer(source):
+        option = found[1]
+        if words.isdisjoint({option, option.replace("_", "-"), option.replace("-", "_")}):
+            line = source.count("\n", 0, found.start()) + 1
+            return note(
+                f"{place}:{line} has the option {option}, and no start is given it: if restarts "
+                f"are, in production, add --restart-args='{option} …'"
+            )
+        return None
+    return None
 
 
 def _warnings(profile: JobProfile) -> Iterator[str]:

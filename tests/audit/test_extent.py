@@ -7,7 +7,7 @@ import pytest
 
 from chaos.audit.determinism import repetition
 from chaos.audit.job_profile import job_profile
-from chaos.audit.notes import Note, notes
+from chaos.audit.notes import Note, notes, resuming_option
 from chaos.model import event as ev
 from chaos.model.history import Entry, History
 from chaos.model.places import EpochRank
@@ -177,3 +177,26 @@ def test_a_file_saved_after_the_last_report_has_a_column_of_its_own() -> None:
     seen = replace(job_profile(QUIET), saves=(EpochRank(3, 0),))
 
     assert (seen.epoch_last, seen.epochs_seen) == (2, 4)
+
+
+PARSER = "p = ArgumentParser()\np.add_argument('--epochs')\np.add_argument({})\n"
+
+
+@pytest.mark.parametrize(
+    ("argument", "given", "option"),
+    [
+        ("'--resume', action='store_true'", [], "--resume"),
+        ('"-r", "--resume-from", type=str', ["--epochs", 3], "--resume-from"),
+        ("'--auto_resume'", ["--resume", "x"], "--auto_resume"),
+        ("'--resume'", ["--resume=latest"], None),
+        ("'--auto_resume'", ["--auto-resume"], None),
+        ("'--epochs', help='as with --resume'", [], None),
+    ],
+)
+def test_an_option_to_resume_that_no_start_is_given_is_told_of(
+    argument: str, given: list[object], option: str | None
+) -> None:
+    found = resuming_option(PARSER.format(argument), "train.py", given)
+
+    said = f"train.py:3 has the option {option}, and no start is given it"
+    assert found is None if option is None else found is not None and found.text.startswith(said)
