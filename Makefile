@@ -17,6 +17,9 @@ READY := .venv/ready
 # A module's tests share what they made. Files go out in the order of tests/conftest.py, those
 # that take long first, and not as xdist would have it, those with many tests first.
 ALONE := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+# Beside the tests with Ray: it gives its workers a niceness of 15 (Ray 2.60,
+# RAY_worker_niceness), and they would starve beside tests that have none.
+NICE := nice -n 19
 # Tests start many a process that imports chaos: what one has compiled, the others read.
 unexport PYTHONDONTWRITEBYTECODE
 S3_READY := .venv-s3/ready
@@ -140,7 +143,7 @@ test: static  ## everything that must hold before a merge, real Ray clusters inc
 	@echo "chaos: testing, without Ray and beside it with Ray, which waits most of its time"
 	@status=0; with_ray=$$(mktemp); trap 'rm -f "$$with_ray"' EXIT; \
 	$(BIN)/pytest tests/ray -m "ray and not nightly" >"$$with_ray" 2>&1 & ray=$$!; \
-	$(ALONE) || status=$$?; \
+	$(NICE) $(ALONE) || status=$$?; \
 	wait $$ray || status=$$?; \
 	cat "$$with_ray"; \
 	exit $$status

@@ -86,7 +86,8 @@ StartedBy = Annotated[
     typer.Option(
         "--launcher",
         help="What starts the script's workers. Default: ray if the script, or a module that it "
-        "imports, needs Ray; otherwise torchrun. python: it trains alone, or starts them itself.",
+        "imports, needs Ray; torchrun if it joins a group of processes; python, its own command, "
+        "if it starts its workers itself, or trains alone.",
     ),
 ]
 Jobs = Annotated[

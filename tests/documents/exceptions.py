@@ -92,6 +92,7 @@ DEAR = (
 READERS_OWN = {
     "train.py": "scenarios/jobs/digits_ddp.py",
     "train_ddp.py": "tests/torchrun/jobs/ddp.py",
+    "train_alone.py": "scenarios/jobs/spirals_alone.py",
     "test_train.py": "docs/pytest.md",
     "my.chaos.yaml": "README.md",
     "big.preflight.yaml": "docs/preflight.md",
@@ -115,6 +116,7 @@ OTHERS_OPTIONS = {
     "--events": "tests.bench.judging's",
     "--init_from": "a job's",
     "--junit-xml": "pytest's",
+    "--local-rank": "torch.distributed.launch's",
     "--max-restarts": "torchrun's",
     "--minutes": "tests.tools.validate_forecast's",
     "--nnodes": "torchrun's",

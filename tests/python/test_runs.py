@@ -80,6 +80,7 @@ def test_the_death_of_the_parent_alone_ends_what_torch_has_spawned(run: RunScena
     assert not done.history.count(Leftover)
 
 
+@pytest.mark.nightly  # half a minute, in which chaos waits for them
 def test_processes_that_outlive_their_parent_are_named_and_ended(run: RunScenario) -> None:
     done = run("forked_parent_killed")
 
