@@ -250,8 +250,9 @@ def _only_within(defect: Defect, wrong: Sequence[RunRow], right: Sequence[RunRow
         f"{heads} from an epoch's beginning)"
     )
     is_drawn = defect.check == SAMPLE_ORDER or any(part.startswith("rng") for part in defect.parts)
-    usual = "what usually draws there is `iter(DataLoader)`, without a `generator` of its own"
-    return f"{sentence}; {usual}." if is_drawn else f"{sentence}."
+    # torch 2.13, `_BaseDataLoaderIter`: the seed of its workers, also where it has none.
+    draws = "a DataLoader without a `generator` draws from torch's as each iteration begins"
+    return f"{sentence}; {draws}." if is_drawn else f"{sentence}."
 
 
 def _names(defects: Sequence[Defect]) -> list[str]:

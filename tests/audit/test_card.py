@@ -127,7 +127,7 @@ def test_a_place_in_the_data_is_a_second_cause_beside_what_chooses_no_inputs() -
 @pytest.mark.parametrize(
     ("wrong", "right", "parts", "words"),
     [
-        (True, (False, False), ("rng.torch",), "what usually draws there is `iter(DataLoader)`"),
+        (True, (False, False), ("rng.torch",), "a DataLoader without a `generator` draws"),
         (True, (False, False), ("model",), "(1 of 1, and none of 2 from an epoch's beginning)."),
         (True, (False,), ("model",), None),
         (True, (False, False, True), ("model",), None),
