@@ -81,7 +81,7 @@ _MISSES_GPU = {
     "AssertionError": re.compile(r"^\s+(assert .*cuda\.\w+\(.*)", re.MULTILINE),
 }
 _NO_GPU_HERE = (
-    "Audit it on a machine with GPUs: torchrun starts it there as it is. Or have the script take "
+    "Audit it on a machine with GPUs, where it is started as it is. Or have the script take "
     "the CPU and the backend gloo where torch.cuda.is_available() is False."
 )
 # Ray 2.60's own words, where its part for a framework is imported before the framework.
@@ -376,9 +376,10 @@ def _reason(run: FinishedRun) -> str:
             return f"it {UNCALLED}{times}"
         return f"{raised.error}: {_last_line(raised.message)}"
     for _, failed in run.history.of(FitRaised):
-        # The own error of a command names no reason; the message is the worker's.
-        is_called = "call" in FACTS[failed.launcher].has
-        by = f"fit() raised {failed.error}" if is_called else "a worker ended"
+        # The own error of torchrun names no reason; the message is the worker's.
+        facts = FACTS[failed.launcher]
+        is_scripts_own = not facts.has.isdisjoint({"call", "driver"})
+        by = f"{facts.words.call} raised {failed.error}" if is_scripts_own else "a worker ended"
         return f"{by}: {_last_line(failed.message)}"
     for _, late in run.history.of(DeadlinePassed):
         return f"it was still running after limits.run_s = {late.limit_s:g} s"

@@ -83,6 +83,18 @@ def test_a_gpu_that_is_missed_without_an_error_of_torchs_is_named_from_the_log(
     assert (error.hint or "").startswith("If that is why: audit it on a machine with GPUs")
 
 
+def test_a_command_that_asserts_a_gpu_and_says_nothing_is_named_from_its_log(
+    tmp_path: Path,
+) -> None:
+    run = ended(tmp_path, FitRaised(error="AssertionError", message="", launcher="python"))
+    log = tmp_path / "driver.log"
+    log.write_text("    assert torch.cuda.is_available()\nAssertionError\n", encoding="utf-8")
+
+    error = why_the_job_failed(run.plan, run, log=log)
+
+    assert "the command raised AssertionError: no message; its log has: assert" in error.problem
+
+
 def test_a_warning_of_torchs_is_no_reason_for_another_error(tmp_path: Path) -> None:
     run, log = failed(tmp_path, "RuntimeError: selected index k out of range"), tmp_path / "log"
     warning = "UserWarning: torch.cuda.amp.GradScaler is enabled, but CUDA is not available."
