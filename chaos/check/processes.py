@@ -153,7 +153,7 @@ def _last_sign(analysis: RunAnalysis, attempt: Attempt) -> tuple[int, str] | Non
 
 
 def _twins(analysis: RunAnalysis) -> Iterator[Anomaly]:
-    """Yield the ranks that two processes were, unless the first gave way before its first step.
+    """Yield the ranks that two processes were, and made a step as.
 
     A script that starts one process to train in it is taken for its only rank until that joins.
     """
@@ -163,9 +163,9 @@ def _twins(analysis: RunAnalysis) -> Iterator[Anomaly]:
     for number, started in history.of(WorkerStarted):
         rank = AttemptRank(started.attempt, started.rank)
         before, pid = seen.setdefault(rank, (number, started.pid))
-        if pid == started.pid:
+        if pid == started.pid or history[number].source not in trained:
             continue
-        if history[before].source not in trained and history[number].source in trained:
+        if history[before].source not in trained:
             seen[rank] = number, started.pid
         else:
             yield Anomaly(
