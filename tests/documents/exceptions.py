@@ -112,6 +112,7 @@ OTHERS_OPTIONS = {
     "--dist": "pytest-xdist's",
     "--epochs": "a job's",
     "--ff": "pytest's",
+    "--imports": "tests.bench.torchrun's",
     "--init": "docker's",
     "--events": "tests.bench.judging's",
     "--init_from": "a job's",

@@ -57,6 +57,7 @@ class CommandBackend(ScriptBackend):
             return self.run_of(plan, directory, show, again_after, starter).execute()
 
         carry_out(once, directory)
+        self._roots.learn(plan, directory)
 
     def _starter(self, plan: Plan, directory: RunDirectory) -> Starter:
         if plan.backend != "fork":

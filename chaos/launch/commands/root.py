@@ -1,4 +1,4 @@
-"""The first lines of a process that commands are forked from: torch imported, and no script run.
+"""The first lines of a process that commands are forked from: libraries imported, no script run.
 
 `python -u root.py SOCKET_FD`, by the launcher's own root. Imports take seconds, a fork takes
 milliseconds. A root has one thread, since a fork copies no other, and ends with the harness.
@@ -12,6 +12,7 @@ import socket
 from pathlib import Path
 
 from chaos.declared import TOKEN_ENV
+from chaos.launch.commands.ahead import forks_begin, import_ahead
 from chaos.processes.child import write_to
 from chaos.processes.forks import ended_with, fork_for_each
 from chaos.processes.start import ProcessStart
@@ -19,7 +20,10 @@ from chaos.processes.wire import Wire
 
 
 def warm_up(fd: int, *modules: str) -> tuple[Wire, int]:
-    """Import torch and these modules; return the wire to the harness, and the token's address."""
+    """Import torch, these modules and the job's libraries, as far as they are known.
+
+    Return the wire to the harness, and the token's address.
+    """
     # The address of the variable's text among those that the interpreter was started with.
     libc = ctypes.CDLL(None)
     libc.getenv.restype = ctypes.c_void_p
@@ -28,6 +32,7 @@ def warm_up(fd: int, *modules: str) -> tuple[Wire, int]:
     with ended_with(harness.end):
         for module in ("torch._dynamo", *modules):  # an optimizer imports the former, in a second
             importlib.import_module(module)
+        import_ahead(forks_begin(), fd)
     # Nothing that exists by now becomes garbage. A collector that visited it in a child would
     # write to its pages, and so copy them.
     gc.collect()

@@ -6,11 +6,13 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from chaos.launch.commands.ahead import FOLDER, Imports, notes_imports
 from chaos.launch.job import is_clean_exit, run_script
 from chaos.probe.address import RunAddress
 from chaos.probe.libraries import MODULES
@@ -24,7 +26,17 @@ def opened(worker: Worker, address: RunAddress) -> Probe:
     probe = Probe.of(worker, directory, address)
     probe.install(directory, ranks=worker.ranks)
     after_import(MODULES, probe.libraries_imported)
-    keep_groups(probe.group_joined)
+    imports = None
+    if worker.attempt == 0 and worker.ranks > 1 and notes_imports():
+        imports = Imports()
+
+    def joined() -> None:
+        if imports is not None:
+            with suppress(Exception):  # each worker imports for itself then
+                imports.write(directory.path / FOLDER, worker.rank)
+        probe.group_joined()
+
+    keep_groups(joined)
     probe.script_begins()
     return probe
 
