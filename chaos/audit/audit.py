@@ -31,7 +31,7 @@ from chaos.audit.notes import Note, note
 from chaos.audit.place_groups import FaultPlace
 from chaos.audit.places import STEP_PLACES_MAX, kill_map
 from chaos.audit.plans import on_ray, plan_of
-from chaos.audit.queue import NOTHING_KNOWN, Queue, Run, in_order
+from chaos.audit.queue import NOTHING_KNOWN, PARTS, Queue, Run, in_order
 from chaos.audit.repro import Confirm, confirmation
 from chaos.audit.retries import Retries
 from chaos.audit.run_row import Defect, RunRow, run_rows
@@ -139,7 +139,8 @@ class Audit:
         with ExitStack() as stack:
             backends = self._backends(stack, clean, queue, partial(clean_runs.check, clean))
             spent_s = seconds_since(start, self.clock)
-            minimum = Minimum(queue.needed, spent_s, each_s=clean.work_s, lanes=len(backends))
+            due = queue.needed, queue.places_needed
+            minimum = Minimum(*due, spent_s, each_s=clean.work_s, lanes=len(backends))
             fits = minimum.fits(self.budget)
             queue.begin(with_telling=not fits)
             notes = (*clean.notes, *minimum.notes(self.budget, self.command))
@@ -188,7 +189,7 @@ class Audit:
             may_chain=clean.repetition.is_exact
             and not self.choice.one_by_one
             and clean.profile.most_faults is None,
-            shares_needed=self.ray is not None,
+            singles=0 if self.ray is not None else PARTS,
             known=NOTHING_KNOWN if self._continued is None else self._continued.known,
         )
 

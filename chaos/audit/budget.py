@@ -22,8 +22,9 @@ MINIMUM_TIMES = 5
 # However much of the time the clean runs took, so many places are tried: one kill shows the defect
 # that every restart has, and an audit without any shows nothing.
 AT_LEAST = 2
-# A run with a fault is longer than one without: it recomputes lost steps, and starts again.
-FAULT_TIMES = 1.5
+# Each fault adds to its run: lost steps are recomputed, and the workers start again. In parts of a
+# clean run.
+FAULT_COSTS = 0.5
 
 
 @dataclass(frozen=True)
@@ -59,11 +60,6 @@ class Budget:
 
 
 UNLIMITED = Budget()
-
-
-def estimate_s(runs: int, *, each_s: float, lanes: int) -> float:
-    """Estimate the time of so many runs with a fault, by that of one without."""
-    return math.ceil(runs / lanes) * each_s * FAULT_TIMES
 
 
 @dataclass(frozen=True)
@@ -165,19 +161,21 @@ class Pace:
 
 @dataclass(frozen=True)
 class Minimum:
-    """The runs that an answer needs."""
+    """The runs that an answer needs, and the places that they answer."""
 
     runs: int
+    places: int
     #: the time of the clean runs before them
     spent_s: float
-    #: the estimated time of one
+    #: the time of a run without a fault
     each_s: float
     lanes: int
 
     @property
     def total_s(self) -> float:
         """The estimated time of an audit with an answer."""
-        return self.spent_s + estimate_s(self.runs, each_s=self.each_s, lanes=self.lanes)
+        runs = math.ceil(self.runs / self.lanes) + FAULT_COSTS * self.places / self.lanes
+        return self.spent_s + runs * self.each_s
 
     def fits(self, budget: Budget) -> bool:
         """Return whether the runs fit into the time that they may take."""
@@ -185,18 +183,18 @@ class Minimum:
 
     def notes(self, budget: Budget, command: str) -> Iterator[Note]:
         """Yield notes on a limit that is too low, with one that is not."""
-        if budget.runs is not None and budget.runs < self.runs:
+        if budget.runs is not None and budget.runs < self.places:
             yield warning(
-                f"an answer needs {plural(self.runs, 'run')} with a fault; --max-runs "
+                f"an answer needs {plural(self.places, 'place')}; --max-runs "
                 f"{budget.runs} is fewer, so that this audit can find something wrong, and "
                 "cannot pass"
             )
         if budget.seconds is not None and not self.fits(budget):
             enough = 10 * math.ceil(self.total_s / MINIMUM_TIMES / 10)
-            if budget.runs is not None and budget.runs < self.runs:
+            if budget.runs is not None and budget.runs < self.places:
                 command = without_option(command, "--max-runs")
             yield warning(
-                f"an answer needs {plural(self.runs, 'run')} with a fault, some "
+                f"an answer needs {plural(self.runs, 'run')} with faults, some "
                 f"{self.total_s:.0f} s in all, and {MINIMUM_TIMES} times the time limit are "
                 f"{budget.longest_s:.0f} s: this audit can find something wrong, and cannot "
                 f"pass; this one can: `{with_time_limit(command, enough)}`; fewer epochs or "

@@ -34,12 +34,12 @@ def chain_of(
 ) -> tuple[FaultPlace, ...]:
     """Return a place and those of the others that can share a run with it, earlier ones first."""
     found = [first]
-    if not _can_share(first):
+    if not can_share(first):
         return (first,)
     for place in others:
         if len(found) >= longest:
             break
-        if not _can_share(place) or (_costs_a_node(place) and any(map(_costs_a_node, found))):
+        if not can_share(place) or (_costs_a_node(place) and any(map(_costs_a_node, found))):
             continue
         more = sorted((*found, place), key=lambda s: s.order)
         if all(_is_apart(one, next_one, profile) for one, next_one in pairwise(more)):
@@ -68,7 +68,7 @@ def _renumbered(ops: Sequence[Op], first: int) -> list[Op]:
     return found
 
 
-def _can_share(place: FaultPlace) -> bool:
+def can_share(place: FaultPlace) -> bool:
     """Return whether it says by itself when it happens, and leaves the cluster as it was.
 
     A notice runs out by the clock, and a loader's loss is noticed some batches later, if it is. A

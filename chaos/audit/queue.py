@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
 from typing import TypeAlias
 
-from chaos.audit.chains import LONGEST, chain_of, longest_chain
+from chaos.audit.chains import LONGEST, can_share, chain_of, longest_chain
 from chaos.audit.group import GROUPS, ORDERS, Group, Question
 from chaos.audit.job_profile import JobProfile
 from chaos.audit.place_groups import FaultPlace, PlaceKey, point_before
@@ -107,6 +107,21 @@ def part_of(place: FaultPlace, profile: JobProfile) -> int | None:
 def parts_in(profile: JobProfile) -> int:
     """Return the number of parts of training that have a checkpoint to resume from."""
     return min(PARTS, len(profile.resume_points))
+
+
+def singles(
+    needed: Sequence[FaultPlace], profile: JobProfile, *, but: Collection[int | None]
+) -> list[FaultPlace]:
+    """Return a place for each part of training that restarts resume from, in the given order.
+
+    Where it can be, it is one that has a run of its own anyway. `but`: parts that need none.
+    """
+    found: dict[int, FaultPlace] = {}
+    for place in sorted(needed, key=can_share):
+        part = part_of(place, profile)
+        if part is not None and part not in but:
+            found.setdefault(part, place)
+    return [place for place in needed if place in found.values()]
 
 
 def missing_parts(
@@ -204,16 +219,16 @@ class Queue:
     places: Sequence[FaultPlace] = ()
     #: the places that are not needed share runs where they can; see `chains`
     may_chain: bool = False
-    #: so do those that are needed
-    shares_needed: bool = False
+    #: of those that are needed, so many have a run of their own, to the end of training
+    singles: int = PARTS
     known: Known = NOTHING_KNOWN
     #: the places that were tried or are under way
     taken: int = 0
     #: the runs made for them
     runs: int = 0
-    #: the places that an answer needs, shared runs or not
-    _due: frozenset[FaultPlace] = frozenset()
     _needed: list[FaultPlace] = field(default_factory=list)
+    #: those that an answer needs as well, and that may share runs
+    _shared: list[FaultPlace] = field(default_factory=list)
     #: the places of a run that came out wrong, to be tried one by one
     _alone: list[FaultPlace] = field(default_factory=list)
     _rest: list[FaultPlace] = field(default_factory=list)
@@ -248,7 +263,12 @@ class Queue:
     @property
     def is_empty(self) -> bool:
         """Whether every known place was taken, and every run to be repeated."""
-        return not (self._first or self._needed or self._alone or self._again or self._rest)
+        return not (self._waiting or self._alone or self._again)
+
+    @property
+    def _waiting(self) -> tuple[FaultPlace, ...]:
+        """The places that were not tried yet, in order."""
+        return (*self._first, *self._needed, *self._shared, *self._rest)
 
     @property
     def _first(self) -> tuple[FaultPlace, ...]:
@@ -257,22 +277,20 @@ class Queue:
 
     @property
     def needed(self) -> int:
-        """The number of runs of their own that an answer still needs."""
-        failed = [] if self.may_chain else self._failed
-        alone = (*self._combined, *self._examples, *failed, *self._needed, *self._alone)
-        return len(alone) + len(self._again)
+        """The number of runs that an answer still needs."""
+        alone = (*self._combined, *self._examples, *self._needed, *self._alone)
+        return len(alone) + len(self._again) + sum(map(self._runs_of, (self._failed, self._shared)))
 
     @property
     def places_needed(self) -> int:
         """The number of places that are still to be tried in any case."""
-        return len(self._examples) + len(self._failed) + len(self._needed) + len(self._alone)
+        first = len(self._examples) + len(self._failed)
+        return first + len(self._needed) + len(self._shared) + len(self._alone)
 
     @property
     def is_due(self) -> bool:
         """Whether an answer needs more of the places, or a run to be repeated."""
-        return (
-            self.needed > 0 or bool(self._first) or any(place in self._due for place in self._rest)
-        )
+        return self.needed > 0
 
     @property
     def has_doubt(self) -> bool:
@@ -285,9 +303,16 @@ class Queue:
         return self.taken > self._over.total() or bool(self._repeated)
 
     def begin(self, *, with_telling: bool) -> None:
-        """Put in front the places that show most, if there may be no time for others."""
+        """Put in front the places that show most, if there may be no time for others.
+
+        Each has a run of its own: one run of several may be all that there is time for.
+        """
         if with_telling:
-            self._needed.sort(key=lambda place: place.group not in TELLING)
+            telling = [place for place in self._shared if place.group in TELLING]
+            self._shared = [place for place in self._shared if place not in telling]
+            self._needed = sorted(
+                (*self._needed, *telling), key=lambda place: place.group not in TELLING
+            )
 
     def take(self, most: int | None = None) -> Run:
         """Return the number of the next run, from 0, and its places: at most so many.
@@ -313,7 +338,15 @@ class Queue:
             return self._chained(self._failed, most)
         if self._needed or self._alone:
             return ((self._needed or self._alone).pop(0),)
-        return self._chained(self._rest, most)
+        return self._chained(self._shared or self._rest, most)
+
+    def _runs_of(self, places: Sequence[FaultPlace]) -> int:
+        """Return the number of runs that places take, shared where they can be."""
+        waiting, runs = [*places], 0
+        while waiting:
+            self._chained(waiting, LONGEST)
+            runs += 1
+        return runs
 
     def _chained(self, waiting: list[FaultPlace], most: int) -> tuple[FaultPlace, ...]:
         """Take the first of the waiting places, and those that can share a run with it."""
@@ -390,7 +423,7 @@ class Queue:
             self._resumed.add(run.group)
         if run.loads and not self.profile.loads:
             # With those to be tried again alone.
-            taken = set(self.places) - {*self._first, *self._needed, *self._rest}
+            taken = set(self.places) - {*self._waiting}
             self.profile = replace(self.profile, loads=run.loads)
             self.places = tuple(dict.fromkeys((*self.places, *self.map_of(self.profile))))
             self._arrange(taken=taken)
@@ -402,15 +435,16 @@ class Queue:
         order = in_order(
             places, self.profile, question=self.question, seed=self.seed, last=known.right
         )
-        self._due = frozenset(order.needed)
-        needed = () if self.shares_needed else order.needed
         first = [place for place in order.all if place.key in known.failed and place not in taken]
         self._examples = [place for place in first if place.key in known.examples]
         self._failed = [place for place in first if place.key not in known.examples]
         left_out = {*taken, *first}
-        self._needed = [place for place in needed if place not in left_out]
-        left_out |= {*needed}
-        rest = [place for place in order.all if place not in left_out]
+        due = [place for place in order.needed if place not in left_out]
+        tried = {part_of(place, self.profile) for place in taken}
+        alone = singles(due, self.profile, but=tried)[: self.singles]
+        self._needed = alone if self.may_chain else due
+        self._shared = [place for place in due if place not in self._needed]
+        rest = [place for place in order.rest if place not in left_out]
         self._rest = sorted(rest, key=lambda place: place.key in known.right)
 
     def _doubt_kept(self, places: Sequence[FaultPlace], rows: Sequence[RunRow]) -> None:
@@ -423,8 +457,7 @@ class Queue:
         if not (known.kept and is_mended and any(place.key in known.failed for place in places)):
             return
         kept = {row.place.key for row in known.kept}
-        waiting = {*self._first, *self._needed, *self._rest}
-        taken = {place for place in self.places if place.key not in kept} - waiting
+        taken = {place for place in self.places if place.key not in kept} - {*self._waiting}
         self.known = replace(known, kept=())
         self._arrange(taken=taken)
 

@@ -76,19 +76,19 @@ def test_two_places_are_tried_however_long_the_clean_runs_took() -> None:
 
 
 def test_what_is_too_dear_is_said_with_the_command_that_is_not() -> None:
-    minimum = Minimum(runs=15, spent_s=100, each_s=60, lanes=2)
+    minimum = Minimum(runs=15, places=15, spent_s=100, each_s=60, lanes=2)
     command = "chaos audit a.py --time-limit 60s --no-confirm -- --budget 9"
 
     [note] = minimum.notes(Budget(seconds=60), command)
 
-    assert minimum.total_s == 100 + 8 * 60 * 1.5
+    assert minimum.total_s == 100 + (8 + 15 / 2 * 0.5) * 60
     assert "`chaos audit a.py --no-confirm --time-limit 170s -- --budget 9`" in note.text
     assert minimum.fits(Budget(seconds=170))
     assert not [*minimum.notes(Budget(seconds=170), command)]
 
 
 def test_a_command_that_can_pass_has_no_number_of_runs_that_cannot() -> None:
-    minimum = Minimum(runs=15, spent_s=100, each_s=60, lanes=2)
+    minimum = Minimum(runs=15, places=15, spent_s=100, each_s=60, lanes=2)
     command = "chaos audit a.py --max-runs 6 --time-limit 60s -- --max-runs 9"
 
     few, limit = minimum.notes(Budget(seconds=60, runs=6), command)
