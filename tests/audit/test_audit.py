@@ -215,7 +215,7 @@ def test_as_many_runs_as_an_answer_needs_are_enough(tmp_path: Path) -> None:
 
 
 def test_a_limit_of_seconds_does_not_cut_what_an_answer_needs(tmp_path: Path) -> None:
-    audit = audit_of(tmp_path, FakeBackend(), budget=Budget(seconds=30.0))
+    audit = audit_of(tmp_path, FakeBackend(), budget=Budget(seconds=42.0))
     audit.clock = Ticking(tick_ns=1_000_000_000)  # a run takes some looks at it
 
     card = audit.run()
