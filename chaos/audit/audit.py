@@ -145,7 +145,7 @@ class Audit:
             queue.begin(with_telling=not fits)
             notes = (*clean.notes, *minimum.notes(self.budget, self.command))
             clean = replace(clean, notes=notes)
-            self.tell(clean.notes)
+            self.tell((*notes, *minimum.foretold(self.budget)))
             writer = CardWriter(
                 clean, queue, self.folder, self.choice.seed, self.command, retries, basis
             )
@@ -201,7 +201,8 @@ class Audit:
             since = self._continued.since(self._runs, queue)
         seconds = seconds_since(start, self.clock)
         writer = replace(writer, clean=replace(writer.clean, baseline=self._looks.baseline))
-        limit = self.budget.named(seconds=seconds, runs=queue.taken)
+        wrong = sum(row.is_wrong for row in self._runs)
+        limit = self.budget.named(seconds=seconds, runs=queue.taken, wrong=wrong)
         writer = replace(writer, since=since)
         card = writer.card(runs, ended=ended, seconds=seconds, limit=limit)
         examples = {finding.smallest.number for finding in card.findings}
@@ -251,6 +252,7 @@ class Audit:
                     seconds=seconds_since(start, self.clock),
                     runs=0 if queue.has_doubt else queue.taken,
                     begun=queue.taken,
+                    wrong=sum(row.is_wrong for row in self._runs),
                     for_minimum=fits and queue.is_due,
                 )
                 if is_spent and not queue.is_waiting:

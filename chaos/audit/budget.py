@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from chaos.audit.notes import Note, warning
+from chaos.audit.notes import Note, note, warning
 from chaos.audit.run_row import RunRow
 from chaos.model.event import RunStarted
 from chaos.model.history import Entry
@@ -35,14 +35,20 @@ class Budget:
     #: unless it is known beforehand that this is not enough
     seconds: float | None = None
     runs: int | None = None
+    #: the first place that is wrong is enough
+    first_finding: bool = False
 
     @property
     def longest_s(self) -> float:
         """The most that the minimum may take."""
         return math.inf if self.seconds is None else MINIMUM_TIMES * self.seconds
 
-    def is_spent(self, *, seconds: float, runs: int, begun: int, for_minimum: bool) -> bool:
-        """Return whether no further run may begin; `begun`: the places so far."""
+    def is_spent(
+        self, *, seconds: float, runs: int, begun: int, for_minimum: bool, wrong: int = 0
+    ) -> bool:
+        """Return whether no further run may begin; `begun`, `wrong`: the places so far."""
+        if self.first_finding and wrong:
+            return True
         if self.runs is not None and runs >= self.runs:
             return True
         if begun < AT_LEAST:
@@ -50,8 +56,10 @@ class Budget:
         limit = self.longest_s if for_minimum else self.seconds
         return limit is not None and seconds >= limit
 
-    def named(self, *, seconds: float, runs: int) -> str | None:
+    def named(self, *, seconds: float, runs: int, wrong: int = 0) -> str | None:
         """Return the option whose limit was reached, None if none was."""
+        if self.first_finding and wrong:
+            return "--exit-first"
         if self.runs is not None and runs >= self.runs:
             return f"--max-runs {self.runs}"
         if self.seconds is not None and seconds >= self.seconds:
@@ -180,6 +188,12 @@ class Minimum:
     def fits(self, budget: Budget) -> bool:
         """Return whether the runs fit into the time that they may take."""
         return self.total_s <= budget.longest_s
+
+    def foretold(self, budget: Budget) -> Iterator[Note]:
+        """Yield what an answer takes, where it is within the limits."""
+        if self.runs and self.fits(budget) and (budget.runs is None or budget.runs >= self.places):
+            faults = f"{plural(self.runs, 'run')} with faults at {plural(self.places, 'place')}"
+            yield note(f"an answer needs {faults}: some {self.total_s - self.spent_s:.0f} s more")
 
     def notes(self, budget: Budget, command: str) -> Iterator[Note]:
         """Yield notes on a limit that is too low, with one that is not."""

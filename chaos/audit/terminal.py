@@ -12,7 +12,7 @@ from chaos.audit.budget import AuditProgress
 from chaos.audit.card import Card
 from chaos.audit.notes import Note
 from chaos.audit.page import KIND_HEAD, kind_cells
-from chaos.audit.run_row import RunRow
+from chaos.audit.run_row import Defect, RunRow
 from chaos.audit.sections import CauseSection, causes, remarks, since
 from chaos.audit.table import Fate, cells, group_rows, kind_rows
 from chaos.check.grade import ACCEPTED
@@ -162,10 +162,15 @@ class AuditDisplay(MovingLine):
         #: why the time that is left has become more; empty if it has not
         self._more = ""
         self._end_s: float | None = None  # as last shown, since the audit began
+        self._found: set[Defect] = set()
 
     def show(self, progress: AuditProgress) -> None:
         self._more = self._why_more(progress)
         self._news, self._came_ns = progress, self._clock.now_ns()
+        row = progress.last
+        if row is not None and row.is_wrong and self._found.isdisjoint(row.defects):
+            self._found.update(row.defects)
+            self.write(Text.assemble(("found", "bold red"), f": {row.headline}"))
         self.say(self, stage=progress.stage, share=progress.share)
 
     def __rich__(self) -> Text:

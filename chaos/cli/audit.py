@@ -99,6 +99,9 @@ MaxRuns = Annotated[
     int | None,
     typer.Option("--max-runs", min=1, metavar="N", help="Stop after N places."),
 ]
+ExitFirst = Annotated[
+    bool, typer.Option("--exit-first", "-x", help="Stop at the first place that is wrong.")
+]
 OneByOne = Annotated[
     bool,
     typer.Option(
@@ -262,6 +265,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
     question: For = "spot",
     time_limit: Limit = None,
     max_runs: MaxRuns = None,
+    exit_first: ExitFirst = False,
     exhaustive: Exhaustive = False,
     one_by_one: OneByOne = False,
     places: Places = None,
@@ -323,7 +327,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
             folder,
             SystemClock(),
             Choice(seed, exhaustive, STEP_PLACES_MAX, groups, question, one_by_one),
-            _budget(time_limit, max_runs, exhaustive=exhaustive or is_on_ray),
+            _budget(time_limit, max_runs, first=exit_first, all_of_it=exhaustive or is_on_ray),
             display.show,
             display.tell,
             _on_ray_if(confirm and not is_on_ray, facts, reports),
@@ -386,9 +390,9 @@ def embedded_or_real(backend: PlanBackend, launcher: Launcher, console: Console)
     return launcher
 
 
-def _budget(seconds: float | None, runs: int | None, *, exhaustive: bool) -> Budget:
-    is_unasked = seconds is None and runs is None and not exhaustive
-    return Budget(BUDGET_S if is_unasked else seconds, runs)
+def _budget(seconds: float | None, runs: int | None, *, first: bool, all_of_it: bool) -> Budget:
+    is_unasked = seconds is None and runs is None and not all_of_it
+    return Budget(BUDGET_S if is_unasked else seconds, runs, first)
 
 
 def _refuse_other_storage(storage: str | None) -> None:

@@ -349,7 +349,8 @@ def test_progress_is_a_few_lines_where_there_is_no_terminal(card: Card) -> None:
         for done in range(total + 1):
             display.show(AuditProgress("faults", done, total, 9.0, card.runs[0], 2, 4.0))
 
-    lines = out.getvalue().splitlines()
+    found, *lines = out.getvalue().splitlines()
+    assert found == f"found: {card.runs[0].headline}"  # once, and whole
     assert len(lines) == PARTS + 1
     assert lines[1].startswith("faults  20/200 places  2 failed  4 s, 9 s left  ")
 

@@ -18,6 +18,7 @@ from chaos.audit.job_profile import JobProfile
 from chaos.audit.page import render_card
 from chaos.audit.place_groups import place_in_training, point_before
 from chaos.audit.places import kill_map
+from chaos.audit.queue import Queue, in_order, part_of
 from chaos.audit.sections import title
 from chaos.model import event as ev
 from chaos.model.history import History
@@ -52,6 +53,22 @@ def test_places_that_share_a_run_are_a_checkpoint_apart(
         assert point is not None
         ended = (op for op in one.ops if not isinstance(op.at, AtRecovery))
         assert point > max(place_in_training(op, profile) for op in ended)
+
+
+@given(extents(), SEEDS)
+def test_an_answer_takes_as_many_runs_as_foretold_one_alone_from_each_part_of_training(
+    profile: JobProfile, seed: int
+) -> None:
+    places = kill_map(profile, seed=seed)
+    queue = Queue(profile, lambda _: places, seed=seed, may_chain=True)
+    due = in_order(places, profile, seed=seed).needed
+
+    runs = [queue.take()[1] for _ in range(queue.needed)]
+
+    assert not queue.is_due
+    assert sorted(place.order for run in runs for place in run) == sorted(p.order for p in due)
+    alone = {part_of(run[0], profile) for run in runs if len(run) == 1}
+    assert {part_of(place, profile) for place in due} - {None} <= alone
 
 
 @given(extents(), SEEDS)

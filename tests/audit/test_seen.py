@@ -126,3 +126,22 @@ def test_before_any_run_is_over_no_time_that_is_left_is_told() -> None:
     assert pace.total(Budget(seconds=60)) == 6
     assert pace.total(Budget()) == 200
     assert pace.left_s(Budget(seconds=60)) is None
+
+
+def test_the_first_finding_ends_an_audit_that_asks_for_no_more() -> None:
+    first = Budget(seconds=60, first_finding=True)
+
+    assert not first.is_spent(seconds=1, runs=1, begun=1, for_minimum=True)
+    assert first.is_spent(seconds=1, runs=1, begun=1, wrong=1, for_minimum=True)
+    assert first.named(seconds=1, runs=1, wrong=1) == "--exit-first"
+    assert not Budget(seconds=60).is_spent(seconds=1, runs=3, begun=3, wrong=3, for_minimum=True)
+
+
+def test_what_an_answer_takes_is_foretold_where_it_is_within_the_limits() -> None:
+    minimum = Minimum(runs=7, places=15, spent_s=100, each_s=10, lanes=1)
+
+    [said] = minimum.foretold(Budget(seconds=60))
+
+    assert said.text == "an answer needs 7 runs with faults at 15 places: some 145 s more"
+    assert not [*minimum.foretold(Budget(runs=9))]
+    assert not [*minimum.foretold(Budget(seconds=40))]

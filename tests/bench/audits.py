@@ -17,7 +17,8 @@ STEPS = "before the first commit;mid-epoch;epoch boundary;last epoch"
 EVERY_STEP = ("--exhaustive", "--places", STEPS)
 SOME_STEPS = ("--max-runs", "60", "--places", STEPS)
 SHORT, LONG = 10, 60
-ANSWER = ("--max-runs", "20", "--time-limit", "300s")  # a place of every group and part of training
+ANSWER = ("--max-runs", "18", "--jobs", "1")  # a place of every group and part of training
+ANSWERED = (4, 10, 40)  # epochs
 
 
 class Timed(NamedTuple):
@@ -62,6 +63,17 @@ def compared(folder: Path, name: str, *options: str, epochs: int, batch: int) ->
     print(f"    one by one in {alone.runs} runs, {alone.seconds:.1f} s: {ratio:.1f} times as long")
 
 
+def answered(folder: Path, epochs: int) -> None:
+    """Print the time of the runs with faults that an answer takes, in clean runs."""
+    together = audit(folder, *ANSWER, epochs=epochs, batch=64)
+    alone = audit(folder, *ANSWER, "--one-by-one", epochs=epochs, batch=64)
+    print(
+        f"an answer, {epochs} epochs: {together.places} places in {together.runs} runs, "
+        f"{together.runs_s / together.clean_s:.1f} clean runs of {together.clean_s:.1f} s; "
+        f"one by one {alone.runs_s / alone.clean_s:.1f}"
+    )
+
+
 def compared_on_ray(folder: Path) -> None:
     asked = ("--backend", "ray", "--max-runs", "10", "--places", STEPS)
     together = audit(folder, *asked, epochs=12, batch=96)
@@ -80,11 +92,8 @@ def main() -> None:
             f"{long.places} steps of {LONG} epochs: {long.each_s / short.each_s:.1f} times as long "
             f"per place as of {SHORT}"
         )
-        answer = audit(folder, *ANSWER, epochs=LONG, batch=96)
-        print(
-            f"the answer alone, {LONG} epochs: {answer.places} places in {answer.runs} runs, "
-            f"{answer.seconds / answer.clean_s:.1f} times a clean run of {answer.clean_s:.1f} s"
-        )
+        for epochs in ANSWERED:
+            answered(folder, epochs)
         if "--ray" in sys.argv:
             compared_on_ray(folder)
 
