@@ -395,7 +395,9 @@ _listens = False
 def _audited(event: str, args: tuple[Any, ...]) -> None:
     if _told is None:
         return
-    is_write = event == "open" and isinstance(args[2], int) and args[2] & _WRITES
+    # A descriptor is of a file whose own opening was seen: of bytecode, say, which is left out.
+    is_path = event == "open" and not isinstance(args[0], int)
+    is_write = is_path and isinstance(args[2], int) and args[2] & _WRITES
     if (event in _DEEDS or is_write) and "__pycache__" not in str(args) and args[0] != os.devnull:
         _told(f"it does {event} {args[0]}"[:200])
 
