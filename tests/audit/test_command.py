@@ -60,7 +60,8 @@ def test_a_finding_is_reproduced_on_ray_where_that_is_asked_for(
     said = " ".join(done.out.split())
     assert "confirming on Ray: finding 1 of 1: starting Ray, 0 s" in said
     assert "on Ray confirmed, same difference" in said
-    assert said.count("its loss differs") == 1  # the sentence of the finding, once
+    # The sentence of the finding: as it is found, and in the result.
+    assert said.count("its loss differs") == 2
     quiet, struck = backends.plans_on_ray
     assert (quiet.ops, len(struck.ops), struck.backend) == ((), 1, "ray")
     assert all(made.is_closed for _, made in backends.opened)
