@@ -26,11 +26,11 @@ EXIT_INTERRUPTED = 130
 
 
 class CommandEntry(NamedTuple):
-    """One command: the place of its function, and its line of help; hidden without a panel."""
+    """One command: the place of its function, its panel in the help, and its line there."""
 
     name: str
     function: str
-    panel: str | None
+    panel: str
     line: str
 
 
@@ -52,6 +52,7 @@ COMMANDS = (
     CommandEntry("report", "report:report", RESULTS, "List runs, open a report or convert it."),
     CommandEntry("compare", "compare:compare", RESULTS, "Compare two runs or suites."),
     CommandEntry("replay", "replay:replay", RESULTS, "Execute the plan of a recorded run again."),
+    CommandEntry("rejudge", "replay:rejudge", RESULTS, "Judge recorded runs again."),
     CommandEntry("preflight", "preflight:preflight", CLUSTER, "Forecast a job on a spot market."),
     CommandEntry(
         "from-trace", "from_trace:from_trace", CLUSTER, "Write a scenario from a spot trace."
@@ -60,9 +61,8 @@ COMMANDS = (
         "list", "listing:list_", TOOLS, "List or explain faults, places, checks and scenarios."
     ),
     CommandEntry("doctor", "doctor:doctor", TOOLS, "Check this machine."),
-    CommandEntry("rejudge", "replay:rejudge", None, "Judge recorded runs again."),
-    CommandEntry("schema", "listing:schema", None, "Print the JSON Schema of scenario files."),
-    CommandEntry("selftest", "selftest:selftest", None, "Test chaos on jobs with known bugs."),
+    CommandEntry("schema", "listing:schema", TOOLS, "Print the JSON Schema of scenario files."),
+    CommandEntry("selftest", "selftest:selftest", TOOLS, "Test chaos on jobs with known bugs."),
 )
 
 
@@ -109,7 +109,7 @@ class _Lazy(TyperCommand):
     # Each command imports what it needs when it is called: `chaos --help` took 1.2 CPU seconds with
     # all of them, and takes 0.26.
     def __init__(self, entry: CommandEntry) -> None:
-        super().__init__(entry.name, help=entry.line, hidden=entry.panel is None)
+        super().__init__(entry.name, help=entry.line)
         self._function = entry.function
 
     @cached_property
@@ -151,8 +151,7 @@ class _Commands(TyperGroup):
         del ctx
         sections: dict[str, list[tuple[str, str]]] = {}
         for entry in COMMANDS:
-            if entry.panel is not None:
-                sections.setdefault(entry.panel, []).append((entry.name, entry.line))
+            sections.setdefault(entry.panel, []).append((entry.name, entry.line))
         _write(formatter, sections)
 
 

@@ -48,7 +48,7 @@ from chaos.run.ci import add_to_step_summary, on_github, place_of_scenario
 from chaos.run.clock import SystemClock
 from chaos.run.shown import for_others, shown
 from chaos.run.suites import last_standings
-from chaos.scenario_file.load import find_scenarios, load_scenario
+from chaos.scenario_file.load import find_scenarios, load_scenario, refuse_wrong
 from chaos.words import plural
 
 FORMS: tuple[Form, ...] = ("text", "json", "junit", "md", "html", "github")
@@ -340,8 +340,11 @@ def _chosen(paths: Sequence[Path], text: str | None, exclude: Sequence[str]) -> 
         file
         for file in find_scenarios(paths)
         if not any(fnmatch(shown(file.resolve()), f"*{pattern}") for pattern in exclude)
-        and (text is None or text.lower() in f"{file}\n{load_scenario(file).scenario}".lower())
     )
+    refuse_wrong(files)
+    if text is not None:
+        titled = ((file, f"{file}\n{load_scenario(file).scenario}".lower()) for file in files)
+        files = tuple(file for file, words in titled if text.lower() in words)
     if not files:
         raise UsageError("no scenario is left to run", "Check -k and --exclude.")
     return files

@@ -29,7 +29,7 @@ from chaos.model.trigger import (
 )
 from chaos.record import Record
 from chaos.scenario_file.load import scenario_from
-from chaos.scenario_file.messages import reworded
+from chaos.scenario_file.messages import nearest, reworded
 from chaos.scenario_file.yaml_lines import Lines
 
 Construct: TypeAlias = Callable[..., FaultEntry]
@@ -99,7 +99,10 @@ def _function(fault: str) -> Construct:
         try:
             signature.bind(**given)
         except TypeError as error:
-            raise TypeError(f"{fault}() {error}") from None
+            unknown = next((name for name in given if name not in signature.parameters), "")
+            meant = nearest(unknown, signature.parameters)
+            hint = f". Did you mean {meant}?" if meant else ""
+            raise TypeError(f"{fault}() {error}{hint}") from None
         return _entry(fault, given)
 
     construct.__name__ = construct.__qualname__ = fault

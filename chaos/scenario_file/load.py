@@ -7,13 +7,13 @@ Each check uses the values that are there, so that a mistake elsewhere does not 
 """
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from chaos.errors import UsageError
+from chaos.errors import ScenarioError, UsageError
 from chaos.faults.base import Fault
 from chaos.model.fault_entry import FAULTS
 from chaos.model.launcher import FACTS, launcher_named
@@ -46,6 +46,19 @@ def find_scenarios(paths: Sequence[Path]) -> tuple[Path, ...]:
 def load_scenario(path: Path) -> Scenario:
     """Return the scenario of one file; a `ScenarioError` lists all mistakes in it."""
     return _scenario(read_source(read_text(path, "scenario")), path)
+
+
+def refuse_wrong(files: Iterable[Path]) -> None:
+    """Raise the first file's `ScenarioError`, whose message lists the mistakes of all files."""
+    errors = list[ScenarioError]()
+    for file in files:
+        try:
+            load_scenario(file)
+        except ScenarioError as error:
+            errors.append(error)
+    if errors:
+        errors[0].args = ("\n".join(map(str, errors)),)
+        raise errors[0]
 
 
 def scenario_from(value: Plain, *, path: Path, line: int) -> Scenario:

@@ -199,3 +199,17 @@ def test_a_trial_is_refused_where_no_experiment_can_run(
 
     assert code_of(monkeypatch, "run", str(file), "--backend", "fork") == 3
     assert "x.chaos.yaml:2: job.trial names a trial" in " ".join(capsys.readouterr().out.split())
+
+
+def test_the_mistakes_of_all_files_of_a_folder_are_said_at_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for name, key in (("a", "wrokers"), ("b", "workers"), ("c", "scirpt")):
+        text = f"scenario: s\njob:\n  script: x.py\n  {key}: 1\n"
+        (tmp_path / f"{name}.chaos.yaml").write_text(text)
+
+    assert code_of(monkeypatch, "run", str(tmp_path), "--backend", "fork", "-k", "s") == 3
+
+    said = capsys.readouterr().err
+    assert f"{tmp_path}/a.chaos.yaml:4: unknown key 'wrokers'" in said
+    assert f"{tmp_path}/c.chaos.yaml:4: unknown key 'scirpt'" in said

@@ -64,20 +64,20 @@ def _commands() -> Iterator[str]:
     top: Any = typer.main.get_command(app)
     context = typer.Context(top)
     for name, lazy in top.commands.items():
-        if lazy.hidden:
-            continue
         command = lazy.loaded
         yield f"## chaos {name}\n"
         yield f"{_prose(command.help)}\n"
         words = " ".join(command.collect_usage_pieces(context))
         yield f"```text\nusage: chaos {name} {words}\n```\n"
-        options = [each for each in command.params if each.param_type_name == "option"]
-        if options:
-            yield "| option | |\n| --- | --- |"
-        for each in options:
-            spelled = ", ".join(f"`{word}`" for word in [*each.opts, *each.secondary_opts])
-            yield f"| {spelled} | {_cell(each.help or '')}{_default(each)} |"
-        yield ""
+        for kind in ("argument", "option"):
+            mine = [each for each in command.params if each.param_type_name == kind]
+            rows = [row for each in mine if (row := each.get_help_record(context)) is not None]
+            if rows:
+                yield f"| {kind} | what it is |\n| --- | --- |"
+            if kind == "argument":  # as in the help: a type means nothing to a user
+                rows = [(name.partition(" <")[0], what) for name, what in rows]
+            yield from (f"| `{_cell(name)}` | {_cell(what)} |" for name, what in rows)
+            yield ""
 
 
 def _prose(text: str | None) -> str:
@@ -87,13 +87,6 @@ def _prose(text: str | None) -> str:
         f"Example: `{line.removeprefix('Example: ')}`" if line.startswith("Example: ") else line
         for line in lines
     ).strip()
-
-
-def _default(option: Any) -> str:
-    value = option.default
-    if callable(value) or isinstance(value, bool) or value in (None, "", (), []):
-        return ""
-    return f" Default: `{value}`."
 
 
 def _scenario_file() -> Iterator[str]:
