@@ -41,7 +41,10 @@ def test_a_plain_script_is_started_again_with_the_argument_by_which_it_resumes(
     assert {event.attempt for _, event in history.of(FileLoaded)} == {1}
 
 
-@pytest.mark.parametrize("scenario", ["alone_begins_anew", "alone_optimizer_lost"])
+@pytest.mark.parametrize(
+    "scenario",
+    [pytest.param("alone_begins_anew", marks=pytest.mark.nightly), "alone_optimizer_lost"],
+)
 def test_a_wrong_script_is_named(run: RunScenario, scenario: str) -> None:
     done = run(scenario)
 
@@ -49,7 +52,7 @@ def test_a_wrong_script_is_named(run: RunScenario, scenario: str) -> None:
     assert done.verdict.status == "fail"
 
 
-@pytest.mark.parametrize("by", ["fork", "process"])
+@pytest.mark.parametrize("by", ["fork", pytest.param("process", marks=pytest.mark.nightly)])
 def test_processes_that_the_script_starts_are_its_ranks(run: RunScenario, by: str) -> None:
     done = run("spawned_killed_mid_epoch", args={"by": by})
 
