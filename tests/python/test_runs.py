@@ -1,5 +1,8 @@
 """A script's own command: real processes, real signals, and chaos that starts it again."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from chaos.model.event import (
@@ -14,7 +17,8 @@ from chaos.model.event import (
     WorkerStarted,
 )
 from chaos.report.outcome import FinishedRun
-from tests.python.conftest import RunScenario
+from tests.called import chaos
+from tests.python.conftest import SCENARIOS, RunScenario
 
 pytestmark = [pytest.mark.embedded, pytest.mark.timeout(600)]
 
@@ -125,3 +129,15 @@ def test_a_command_whose_machine_is_lost_begins_on_another_one(run: RunScenario)
 )
 def test_other_faults_come_out_as_stated(run: RunScenario, scenario: str) -> None:
     assert run(scenario).verdict.as_expected
+
+
+def test_an_audit_finds_out_how_many_ranks_a_script_starts(tmp_path: Path) -> None:
+    script = SCENARIOS.parent / "jobs/spirals_spawned.py"
+
+    done = chaos("audit", str(script), "--max-runs", "1", "--format", "json", folder=tmp_path)
+
+    card = json.loads(done.out)
+    assert done.code == 2, done.err  # one place is no answer
+    assert (card["job"]["launcher"], card["job"]["workers"]) == ("python", 2)
+    assert card["verdict"]["broken"] == 0
+    assert [run["resumed"] for run in card["runs"]] == [1]

@@ -247,6 +247,13 @@ def test_ranks_share_what_they_import_alike(tmp_path: Path) -> None:
     assert not tmp_path.exists()
 
     tmp_path.mkdir()
+    for rank in range(3):  # a script that starts three, where its plan guesses two
+        wrote(rank, *many)
+    found = agreed(tmp_path, 2)
+    assert found is not None
+    assert not tmp_path.exists()
+
+    tmp_path.mkdir()
     wrote(0, "few")
     wrote(1, "few")
     assert agreed(tmp_path, 2) == Ahead()

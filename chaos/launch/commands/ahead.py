@@ -22,6 +22,7 @@ import json
 import logging
 import os
 import random
+import shutil
 import signal
 import sys
 import sysconfig
@@ -158,7 +159,7 @@ class Imports(importlib.abc.MetaPathFinder):
 
     def _is_patched(self) -> bool:
         """Return whether the job has changed what libraries find as they are imported."""
-        # Which import came before and which after is not known, so none is shared.
+        # The order of imports and changes is not known, so none is shared.
         import torch
 
         if torch.get_default_dtype() != torch.float32 or torch.get_default_device().type != "cpu":
@@ -241,15 +242,13 @@ def _difference(before: _Env, now: _Env) -> dict[str, str | None]:
 def agreed(folder: Path, ranks: int) -> Ahead | None:
     """Return what all ranks import alike, from their beginning on; None if one wrote nothing.
 
-    The folder is removed.
+    The folder is removed then. A script that sizes itself may have more ranks than its plan says.
     """
-    files = [folder / f"{rank}.json" for rank in range(ranks)]
-    if not all(file.is_file() for file in files):
+    files = sorted(folder.glob("*.json"))
+    if len(files) < ranks:
         return None
     each = [Ahead.loaded(file.read_text(encoding="utf-8")) for file in files]
-    for file in files:
-        file.unlink()
-    folder.rmdir()
+    shutil.rmtree(folder)
     alike = []
     for found in zip(*(one.imports for one in each), strict=False):
         if len(set(found)) > 1:
