@@ -131,10 +131,12 @@ def test_other_faults_come_out_as_stated(run: RunScenario, scenario: str) -> Non
     assert run(scenario).verdict.as_expected
 
 
-def test_an_audit_finds_out_how_many_ranks_a_script_starts(tmp_path: Path) -> None:
+@pytest.mark.parametrize("by", ["fork", pytest.param("spawn", marks=pytest.mark.nightly)])
+def test_an_audit_finds_out_how_many_ranks_a_script_starts(tmp_path: Path, by: str) -> None:
     script = SCENARIOS.parent / "jobs/spirals_spawned.py"
+    words = ("--max-runs", "1", "--format", "json", "--", "--by", by)
 
-    done = chaos("audit", str(script), "--max-runs", "1", "--format", "json", folder=tmp_path)
+    done = chaos("audit", str(script), *words, folder=tmp_path)
 
     card = json.loads(done.out)
     assert done.code == 2, done.err  # one place is no answer

@@ -104,13 +104,14 @@ def keep_groups(joined: Callable[[], None]) -> None:
     from torch.distributed import distributed_c10d
 
     original = distributed_c10d._new_process_group_helper  # noqa: SLF001
-    tell = functools.cache(joined)
+    tell, pid = functools.cache(joined), os.getpid()
 
     @functools.wraps(original)
     def made(*args: Any, **kwargs: Any) -> Any:
         group, store = original(*args, **kwargs)
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
-        tell()
+        if os.getpid() == pid:  # a fork of this process is a rank of its own, or none
+            tell()
         return group, store
 
     distributed_c10d._new_process_group_helper = made  # noqa: SLF001
