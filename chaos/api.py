@@ -48,7 +48,7 @@ def audit(  # noqa: PLR0913 - one for each option of the command
     question: Question | None = None,
     time_limit: float | str | None = None,
     max_runs: int | None = None,
-    exit_first: bool | None = None,
+    exitfirst: bool | None = None,
     exhaustive: bool | None = None,
     continues: bool | None = None,
     one_by_one: bool | None = None,

@@ -169,8 +169,8 @@ def _for_another_launcher(plan: Plan, history: History) -> OtherLauncherError | 
 def refuse_jobs_apart(run: FinishedRun) -> None:
     """Raise `OtherLauncherError` where each rank that torchrun started trains a job of its own.
 
-    None has joined a process group of torch's, though all have trained: what one saves, another
-    overwrites, and no rank notices the loss of another.
+    None has joined a process group of torch's, though all have trained: what one saves, another may
+    overwrite, and no rank notices the loss of another.
     """
     started = {event.rank for _, event in run.history.of(WorkerStarted)}
     trained = {event.rank for _, event in run.history.of(StepDone)}
@@ -180,8 +180,8 @@ def refuse_jobs_apart(run: FinishedRun) -> None:
         return
     evidence = f"none of the {len(started)} ranks joined a process group"
     raise OtherLauncherError(
-        f"under torchrun each rank of {Path(run.plan.job.source).name} trains a job of its own: "
-        f"{evidence}",
+        f"under torchrun each rank of {Path(run.plan.job.source).name} seems to train a job of its "
+        f"own: {evidence}",
         _set(run.plan, "python"),
         place=_place(run.plan),
         launcher="python",

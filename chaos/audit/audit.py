@@ -201,8 +201,7 @@ class Audit:
             since = self._continued.since(self._runs, queue)
         seconds = seconds_since(start, self.clock)
         writer = replace(writer, clean=replace(writer.clean, baseline=self._looks.baseline))
-        wrong = sum(row.is_wrong for row in self._runs)
-        limit = self.budget.named(seconds=seconds, runs=queue.taken, wrong=wrong)
+        limit = self.budget.named(seconds=seconds, runs=queue.taken, wrong=self._wrong)
         writer = replace(writer, since=since)
         card = writer.card(runs, ended=ended, seconds=seconds, limit=limit)
         examples = {finding.smallest.number for finding in card.findings}
@@ -252,7 +251,7 @@ class Audit:
                     seconds=seconds_since(start, self.clock),
                     runs=0 if queue.has_doubt else queue.taken,
                     begun=queue.taken,
-                    wrong=sum(row.is_wrong for row in self._runs),
+                    wrong=self._wrong,
                     for_minimum=fits and queue.is_due,
                 )
                 if is_spent and not queue.is_waiting:
@@ -273,6 +272,10 @@ class Audit:
                 self._settle(row)
         self._show(queue, start, first)
         return "all" if queue.is_empty else "budget"
+
+    @property
+    def _wrong(self) -> int:
+        return sum(row.is_wrong for row in self._runs)
 
     def _settle(self, row: RunRow) -> None:
         self._runs.append(row)
@@ -298,7 +301,7 @@ class Audit:
             done if queue.is_empty and not queue.is_waiting else total,
             pace.left_s(self.budget),
             self._runs[-1] if self._runs else None,
-            sum(row.is_wrong for row in self._runs),
+            self._wrong,
             pace.spent_s,
             self.budget.seconds if total is None else None,
         )

@@ -292,7 +292,8 @@ class CleanRuns:
     def _notes(self, seen: "_Starts", shown: JobProfile, compared: Repetition) -> tuple[Note, ...]:
         runs = [run for run in (seen.first.history, seen.other) if run]
         apart = [warning(str(compared))] if compared.hides_much else []
-        source, job = Path(seen.plan.job.source), seen.plan.job
+        job = seen.plan.job
+        source = Path(job.source)
         text = source.read_text(encoding="utf-8", errors="replace") if source.is_file() else ""
         given = (*command_line(job.args), *command_line(job.restart_args))
         resumes = resuming_option(text, source.name, given)

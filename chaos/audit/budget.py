@@ -59,7 +59,7 @@ class Budget:
     def named(self, *, seconds: float, runs: int, wrong: int = 0) -> str | None:
         """Return the option whose limit was reached, None if none was."""
         if self.first_finding and wrong:
-            return "--exit-first"
+            return "--exitfirst"
         if self.runs is not None and runs >= self.runs:
             return f"--max-runs {self.runs}"
         if self.seconds is not None and seconds >= self.seconds:

@@ -35,7 +35,7 @@ _STARTS = {
     "torch": ("spawn", "start_processes"),  # torch.multiprocessing
     "accelerate": ("notebook_launcher", "debug_launcher"),
 }
-# What starts any process: a worker, where it is given its rank in a group.
+# Packages of a `Process`, which is a worker where a group is joined beside it.
 _PROCESS = frozenset({"multiprocessing", "torch", ""})
 _MAKES_FIT = ("Trainer", "Tuner")  # the ends of the names of Ray's classes that have a `fit()`
 

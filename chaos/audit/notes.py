@@ -1,5 +1,6 @@
 """Notes on a job: facts of interest that runs without faults show."""
 
+import ast
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
@@ -14,13 +15,15 @@ from chaos.model.history import History
 from chaos.model.launcher import FACTS, launcher_named
 from chaos.model.plan import Plan
 from chaos.record import Record
+from chaos.run.modules import parsed
 from chaos.words import plural
 
 SHOWN = 3  # paths
 # 2026-11-21, 20261121, 1763690000 (seconds since 1970), or the head of a UUID
 _STAMP = re.compile(r"20\d\d[-_.]?[01]\d[-_.]?[0-3]\d|\b1[5-9]\d{8}\b|[0-9a-f]{8}-[0-9a-f]{4}-")
-# An option that a script declares: the string alone, in quotes.
-_RESUMES = re.compile(r"""["'](--[\w-]*(?:resume|restore|continue)[\w-]*)["']""")
+# Methods of argparse, click and Typer that declare an option, and options that seem to resume.
+_DECLARES = re.compile(r"^(?:add_)?(?:argument|option)$|^Option$")
+_RESUMES = re.compile(r"--[\w-]*(?:resume|restore|continue)[\w-]*")
 
 
 class Note(Record):
@@ -61,17 +64,22 @@ def resuming_option(source: str, place: str, given: Iterable[object]) -> Note | 
 
     `place`: the script's file, to show; `given`: the words of its starts.
     """
-    words = {str(word).partition("=")[0] for word in given}
-    for found in _RESUMES.finditer(source):
-        option = found[1]
-        if words.isdisjoint({option, option.replace("_", "-"), option.replace("-", "_")}):
-            line = source.count("\n", 0, found.start()) + 1
-            return note(
-                f"{place}:{line} has the option {option}, and no start is given it: if restarts "
-                f"are, in production, add --restart-args='{option} …'"
-            )
+    words = {str(word).partition("=")[0].replace("_", "-") for word in given}
+    declared = (node for node in ast.walk(parsed(source)) if isinstance(node, ast.Call))
+    options = [
+        (word.lineno, str(word.value))
+        for call in declared
+        if _DECLARES.search(getattr(call.func, "attr", getattr(call.func, "id", "")))
+        for word in call.args
+        if isinstance(word, ast.Constant) and _RESUMES.fullmatch(str(word.value))
+    ]
+    if not options or any(option.replace("_", "-") in words for _, option in options):
         return None
-    return None
+    line, option = options[0]
+    return note(
+        f"{place}:{line} has the option {option}, and no start is given it: if restarts are, in "
+        f"production, add --restart-args='{option} …'"
+    )
 
 
 def _warnings(profile: JobProfile) -> Iterator[str]:

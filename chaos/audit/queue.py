@@ -109,7 +109,7 @@ def parts_in(profile: JobProfile) -> int:
     return min(PARTS, len(profile.resume_points))
 
 
-def singles(
+def one_of_each_part(
     needed: Sequence[FaultPlace], profile: JobProfile, *, but: Collection[int | None]
 ) -> list[FaultPlace]:
     """Return a place for each part of training that restarts resume from, in the given order.
@@ -441,7 +441,7 @@ class Queue:
         left_out = {*taken, *first}
         due = [place for place in order.needed if place not in left_out]
         tried = {part_of(place, self.profile) for place in taken}
-        alone = singles(due, self.profile, but=tried)[: self.singles]
+        alone = one_of_each_part(due, self.profile, but=tried)[: self.singles]
         self._needed = alone if self.may_chain else due
         self._shared = [place for place in due if place not in self._needed]
         rest = [place for place in order.rest if place not in left_out]

@@ -18,6 +18,7 @@ from chaos.model.event import (
     DriverExited,
     ExperimentEnded,
     FaultInvoked,
+    FileSaveBegun,
     FileSaved,
     Leftover,
     LeftoversSearched,
@@ -153,19 +154,21 @@ def _last_sign(analysis: RunAnalysis, attempt: Attempt) -> tuple[int, str] | Non
 
 
 def _twins(analysis: RunAnalysis) -> Iterator[Anomaly]:
-    """Yield the ranks that two processes were, and made a step as.
+    """Yield the ranks that two processes were, both of which made a step or saved a file.
 
-    A script that starts one process to train in it is taken for its only rank until that joins.
+    A script that starts one process to train in it is taken for its only rank until that joins:
+    what it saves before is its own matter.
     """
     history = analysis.history
-    trained = {history[number].source for number, _ in history.of(StepDone)}
+    acts = {history[number].source: number for number in history.numbers_of(FileSaveBegun)}
+    acts |= {history[number].source: len(history) for number in history.numbers_of(StepDone)}
     seen: dict[AttemptRank, tuple[int, int]] = {}
     for number, started in history.of(WorkerStarted):
         rank = AttemptRank(started.attempt, started.rank)
         before, pid = seen.setdefault(rank, (number, started.pid))
-        if pid == started.pid or history[number].source not in trained:
+        if pid == started.pid or history[number].source not in acts:
             continue
-        if history[before].source not in trained:
+        if acts.get(history[before].source, 0) < number:
             seen[rank] = number, started.pid
         else:
             yield Anomaly(

@@ -100,7 +100,7 @@ MaxRuns = Annotated[
     typer.Option("--max-runs", min=1, metavar="N", help="Stop after N places."),
 ]
 ExitFirst = Annotated[
-    bool, typer.Option("--exit-first", "-x", help="Stop at the first place that is wrong.")
+    bool, typer.Option("--exitfirst", "-x", help="Stop at the first place that is wrong.")
 ]
 OneByOne = Annotated[
     bool,
@@ -265,7 +265,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
     question: For = "spot",
     time_limit: Limit = None,
     max_runs: MaxRuns = None,
-    exit_first: ExitFirst = False,
+    exitfirst: ExitFirst = False,
     exhaustive: Exhaustive = False,
     one_by_one: OneByOne = False,
     places: Places = None,
@@ -327,7 +327,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
             folder,
             SystemClock(),
             Choice(seed, exhaustive, STEP_PLACES_MAX, groups, question, one_by_one),
-            _budget(time_limit, max_runs, first=exit_first, all_of_it=exhaustive or is_on_ray),
+            _budget(time_limit, max_runs, first=exitfirst, all_of_it=exhaustive or is_on_ray),
             display.show,
             display.tell,
             _on_ray_if(confirm and not is_on_ray, facts, reports),

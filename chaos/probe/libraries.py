@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 BOOSTING, KERAS = ("xgboost", "lightgbm"), ("keras", "tf_keras")
-# What `install_libraries` looks for, in part once it was imported.
+# Modules that `install_libraries` looks for, in part once they were imported.
 MODULES = frozenset(
     (
         *BOOSTING,

@@ -191,6 +191,7 @@ PARSER = "p = ArgumentParser()\np.add_argument('--epochs')\np.add_argument({})\n
         ("'--resume'", ["--resume=latest"], None),
         ("'--auto_resume'", ["--auto-resume"], None),
         ("'--epochs', help='as with --resume'", [], None),
+        ("'--lr')  # p.add_argument('--resume'", [], None),
     ],
 )
 def test_an_option_to_resume_that_no_start_is_given_is_told_of(

@@ -133,7 +133,7 @@ def test_the_first_finding_ends_an_audit_that_asks_for_no_more() -> None:
 
     assert not first.is_spent(seconds=1, runs=1, begun=1, for_minimum=True)
     assert first.is_spent(seconds=1, runs=1, begun=1, wrong=1, for_minimum=True)
-    assert first.named(seconds=1, runs=1, wrong=1) == "--exit-first"
+    assert first.named(seconds=1, runs=1, wrong=1) == "--exitfirst"
     assert not Budget(seconds=60).is_spent(seconds=1, runs=3, begun=3, wrong=3, for_minimum=True)
 
 
