@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from chaos.launch.commands import roots
+from chaos.launch.commands.roots import Roots
 from chaos.launch.torchrun.backend import TorchrunBackend, why_not_forked
 from chaos.model.event import (
     FailureDecided,
@@ -212,7 +213,7 @@ def test_jobs_share_a_root_unless_they_start_with_something_else(
     elsewhere = plan.model_copy(update={"cwd": "/"})
     started = Mock(side_effect=lambda *_, **__: Mock(is_alive=True))
     monkeypatch.setattr(roots, "ForkingProcess", started)
-    mine = TorchrunBackend.open_roots()
+    mine = Roots(TorchrunBackend.root, TorchrunBackend.root_env)
 
     def root(plan: Plan, hash_seed: str = "0") -> object:
         return mine.warm_up(plan, hash_seed=hash_seed, log=tmp_path / "log")

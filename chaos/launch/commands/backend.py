@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -28,11 +28,16 @@ class CommandBackend(ScriptBackend):
 
     #: the words of an interpreter that become what a root forks
     anew: ClassVar[tuple[str, ...]]
+    #: the file that a root executes
+    root: ClassVar[Path]
+    #: makes the execution of a plan, by its directory, what to show, why it begins again, the hash
+    #: seed and what starts its processes
+    make_run: ClassVar[Callable[..., LaunchedRun[Any]]]
 
     def __init__(self, hash_seed: str = HASH_SEED, roots: Roots | None = None) -> None:
         self.hash_seed = hash_seed
         self._owns = roots is None
-        self._roots = roots or self.open_roots()
+        self._roots = roots or Roots(self.root, self.root_env)
 
     def close(self) -> None:
         if self._owns:
@@ -54,7 +59,8 @@ class CommandBackend(ScriptBackend):
         starter = self._starter(plan, directory)
 
         def once(again_after: str | None) -> str | None:
-            return self.run_of(plan, directory, show, again_after, starter).execute()
+            begins = (plan, directory, show, again_after, self.hash_seed, starter)
+            return self.make_run(*begins).execute()
 
         carry_out(once, directory)
         self._roots.learn(plan, directory)
@@ -71,21 +77,10 @@ class CommandBackend(ScriptBackend):
 
     # -- filled in by a launcher -----------------------------------------------------------
 
-    @classmethod
+    @staticmethod
     @abstractmethod
-    def open_roots(cls) -> Roots:
-        """Return the launcher's roots, none of which is started yet."""
-
-    @abstractmethod
-    def run_of(
-        self,
-        plan: Plan,
-        directory: RunDirectory,
-        show: Show,
-        again_after: str | None,
-        starter: Starter,
-    ) -> LaunchedRun[Any]:
-        """Return the execution of a plan."""
+    def root_env(plan: Plan, hash_seed: str) -> dict[str, str]:
+        """Return the environment of the root of a plan's job."""
 
     @staticmethod
     @abstractmethod
