@@ -25,6 +25,7 @@ from chaos.run.clock import SystemClock, seconds_since
 from chaos.run.signals import MEMORY, killed
 
 POLL_S = 0.01
+ENDS_IN_S = 5.0  # a process that has closed its connection
 
 
 @dataclass(frozen=True)
@@ -104,11 +105,11 @@ def fork_for_each(harness: Wire) -> tuple[Any, Wire]:
 
 
 class Forks:
-    """The harness's handle to such a process; `what` is its name in error messages."""
+    """The harness's handle to such a process; `gone` returns the error for one that has ended."""
 
-    def __init__(self, wire: Wire, what: str) -> None:
+    def __init__(self, wire: Wire, gone: Callable[[], HarnessError]) -> None:
         self._wire = wire
-        self._what = what
+        self._gone = gone
         self._lock = threading.Lock()
         self._exited: dict[int, int] = {}
         self._is_closed = False
@@ -169,13 +170,13 @@ class Forks:
         try:
             self._wire.send(request, along=along)
         except OSError as error:
-            raise gone(self._what) from error
+            raise self._gone() from error
 
     def _receive(self) -> Started | Exited:
         try:
             message: Started | Exited = self._wire.receive()
         except EOFError as error:
-            raise gone(self._what) from error
+            raise self._gone() from error
         except BaseException:  # half read: the rest would be taken for the next answer
             self.close()
             raise
@@ -204,8 +205,8 @@ class ForkingProcess:
                 start_new_session=True,
             )
         theirs.close()
-        what = f"the process that jobs are forked from (it wrote to {log})"
-        self.forks = Forks(Wire(ours), what)
+        self._log = log
+        self.forks = Forks(Wire(ours), self._gone)
 
     @property
     def is_alive(self) -> bool:
@@ -216,6 +217,18 @@ class ForkingProcess:
         self._process.kill()
         self._process.wait()
         self.forks.close()
+
+    def _gone(self) -> HarnessError:
+        what = f"the process that jobs are forked from (it wrote to {self._log})"
+        try:
+            code = self._process.wait(ENDS_IN_S)
+        except subprocess.TimeoutExpired:
+            return gone(what)
+        if code < 0:
+            return gone(what, code)
+        said = self._log.read_text(encoding="utf-8", errors="replace").split("\n")
+        last = next((line for line in reversed(said) if line.strip()), "it printed nothing")
+        return HarnessError(f"{what} ended by itself, with exit code {code}: {last.strip()}")
 
 
 class KeptWarm:

@@ -15,7 +15,8 @@ MEMORY = (
 
 def killed(what: str, code: int) -> str:
     """Return the sentence for a process that ended by a signal (a negative code)."""
-    return f"{what} was ended by {signal.Signals(-code).name}, and chaos did not end it. {MEMORY}"
+    said = f"{what} was ended by {signal.Signals(-code).name}, and chaos did not end it"
+    return f"{said}. {MEMORY}" if -code == signal.SIGKILL else said
 
 
 def is_foreign(code: int) -> bool:

@@ -4,11 +4,12 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from chaos.errors import HarnessError
-from chaos.processes.forks import Forks, fork_for_each
+from chaos.processes.forks import ForkingProcess, Forks, fork_for_each, gone
 from chaos.processes.wire import Wire
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # forks beside threads
@@ -28,7 +29,7 @@ def forks() -> Iterator[tuple[int, Forks]]:
         finally:
             os._exit(3)
     theirs.close()
-    handle = Forks(Wire(ours), "the process that forks")
+    handle = Forks(Wire(ours), lambda: gone("the process that forks"))
     try:
         yield pid, handle
     finally:
@@ -79,3 +80,26 @@ def test_a_socket_that_is_handed_over_with_a_message_is_the_same_connection() ->
         with along:
             Wire(left).send("hello")
             assert Wire(along).receive() == "hello"
+
+
+@pytest.mark.parametrize(
+    ("line", "how"),
+    [
+        ("raise SystemExit('no torch here')", "ended by itself, with exit code 1: no torch here"),
+        ("raise SystemExit(3)", "ended by itself, with exit code 3: it printed nothing"),
+        ("import os; os.kill(os.getpid(), 15)", "was ended by SIGTERM, and chaos did not end it"),
+    ],
+)
+def test_a_process_that_ends_before_it_forks_is_named_by_how_it_ended(
+    line: str, how: str, tmp_path: Path
+) -> None:
+    log = tmp_path / "root.log"
+    process = ForkingProcess(["-c", line], env={}, cwd=str(tmp_path), log=log)
+    try:
+        with pytest.raises(HarnessError) as caught:
+            process.forks.fork("job")
+    finally:
+        process.end()
+
+    said = f"the process that jobs are forked from (it wrote to {log}) {how}"
+    assert str(caught.value) == said

@@ -8,6 +8,7 @@ are replaced in the root, before any user's script runs.
 from __future__ import annotations
 
 import importlib
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import ray
@@ -209,5 +210,7 @@ WARM = (
 
 def warm_up() -> None:
     """Import once the modules that every worker would import for itself."""
-    for name in (*WARM, CALLBACK.rpartition(".")[0]):
-        importlib.import_module(name)
+    importlib.import_module(CALLBACK.rpartition(".")[0])
+    for name in WARM:
+        with suppress(ModuleNotFoundError):  # another release of torch or Ray may have none
+            importlib.import_module(name)

@@ -41,7 +41,7 @@ class ZygoteHandle:
         log, env = str(directory.logs / "zygote.log"), {**zygote_env(plan, hash_seed), **more}
         request = ForkZygote(str(directory.path), plan.cwd, log, env)
         self.pid, self._wire = self._root.fork(request)
-        self.forks = Forks(self._wire, SCRIPT)  # its lanes
+        self.forks = Forks(self._wire, lambda: gone(SCRIPT))  # its lanes
         self._limit_s = plan.limits.run_s + START_S if limit_s is None else limit_s
         self._why = "" if limit_s else f" (limits.run_s and {START_S:g} s more)"
         self._turn = threading.Lock()

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from chaos.launch.commands.root import forked, warm_up
-from chaos.processes.forks import Forks
+from chaos.processes.forks import Forks, gone
 from chaos.processes.start import ForkedProcess, ProcessStart
 from chaos.processes.wire import Wire
 
@@ -44,7 +44,7 @@ def main(fd: int) -> None:
         worker.main(start.words[1:])
         return
     theirs.close()
-    fork_workers(Forks(Wire(ours), "the process that workers are forked from"))
+    fork_workers(Forks(Wire(ours), lambda: gone("the process that workers are forked from")))
     code = agent.main(start.words[0], os.getppid())
     sys.stdout.flush()
     sys.stderr.flush()
