@@ -22,11 +22,18 @@ from chaos.scenario_file.messages import json_schema
 LISTS = (*TOPICS, "scenarios", "jobs")
 
 
+def begun(typed: str) -> list[str]:
+    """Return the lists, faults and checks that begin so: a shell completes them."""
+    return [name for name in (*LISTS, *names(other_checks())) if name.startswith(typed)]
+
+
 def list_(
     what: Annotated[
         str,
         typer.Argument(
-            metavar="WHAT", help=f"{', '.join(LISTS)}, or the name of a fault or a check."
+            metavar="WHAT",
+            help=f"{', '.join(LISTS)}, or the name of a fault or a check.",
+            autocompletion=begun,
         ),
     ],
     folder: Annotated[

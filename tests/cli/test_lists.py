@@ -99,3 +99,14 @@ def test_shells_can_complete(
 
     assert code_of(monkeypatch, "--show-completion", shell) == 0
     assert "_CHAOS_COMPLETE" in capsys.readouterr().out
+
+
+def test_shells_complete_the_names_of_faults_and_checks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("_CHAOS_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "chaos list kill_w")
+    monkeypatch.setenv("COMP_CWORD", "2")
+
+    assert code_of(monkeypatch, "list", "kill_w") == 0
+    assert capsys.readouterr().out.split() == ["kill_worker"]
