@@ -7,7 +7,8 @@ places is tried again in a run of its own, and only those runs are evidence for 
 """
 
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from itertools import chain as chain_from
+from itertools import islice, pairwise
 from math import isqrt
 
 from chaos.audit.group import SEVERAL
@@ -18,6 +19,8 @@ from chaos.model.trigger import AtRecovery
 
 # More would save little: a run's own cost is spread over as many restarts.
 LONGEST = 64
+# The places of a group among which one that fits into a run is looked for.
+LIKELY = 60
 
 
 def longest_chain(*, wrong: int, tried: int) -> int:
@@ -34,17 +37,48 @@ def chain_of(
 ) -> tuple[FaultPlace, ...]:
     """Return a place and those of the others that can share a run with it, earlier ones first."""
     found = [first]
-    if not can_share(first):
-        return (first,)
     for place in others:
         if len(found) >= longest:
             break
-        if not can_share(place) or (_costs_a_node(place) and any(map(_costs_a_node, found))):
-            continue
-        more = sorted((*found, place), key=lambda s: s.order)
-        if all(_is_apart(one, next_one, profile) for one, next_one in pairwise(more)):
-            found = more
-    return tuple(found)
+        if _fits(place, found, profile):
+            found.append(place)
+    return tuple(sorted(found, key=lambda place: place.order))
+
+
+def fitted(
+    due: Iterable[FaultPlace], spare: Iterable[FaultPlace], profile: JobProfile
+) -> list[FaultPlace]:
+    """Return one place for each that is due, in an order by which they share the fewest runs.
+
+    One that can share no run with those before it gives way to a spare one of its group that can:
+    an answer needs a place of each group, and not that one. Those of several faults come first,
+    which fit in least.
+    """
+    waiting, left, found = sorted(due, key=lambda place: -len(place.ops)), [*spare], []
+    while waiting:
+        chain = [waiting.pop(0)]
+        for place in [*waiting]:
+            others = (other for other in left if other.group == place.group)
+            likely = chain_from([place], islice(others, LIKELY))
+            fit = next((one for one in likely if _fits(one, chain, profile)), None)
+            if fit is not None:
+                waiting.remove(place)
+                left = [other for other in left if other is not fit]
+                chain.append(fit)
+        found += chain
+    return found
+
+
+def _fits(place: FaultPlace, chain: Sequence[FaultPlace], profile: JobProfile) -> bool:
+    """Return whether a place can share a run with those of a chain."""
+    if not (can_share(place) and all(map(can_share, chain))):
+        return False
+    if _costs_a_node(place) and any(map(_costs_a_node, chain)):
+        return False
+    more = sorted((*chain, place), key=lambda one: one.order)
+    at = next(n for n, one in enumerate(more) if one is place)
+    beside = more[max(0, at - 1) : at + 2]  # the others are apart already
+    return all(_is_apart(one, other, profile) for one, other in pairwise(beside))
 
 
 def joined(places: Sequence[FaultPlace]) -> FaultPlace:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
 from typing import TypeAlias
 
-from chaos.audit.chains import LONGEST, can_share, chain_of, longest_chain
+from chaos.audit.chains import LONGEST, can_share, chain_of, fitted, longest_chain
 from chaos.audit.group import GROUPS, ORDERS, Group, Question
 from chaos.audit.job_profile import JobProfile
 from chaos.audit.place_groups import FaultPlace, PlaceKey, point_before
@@ -443,8 +443,13 @@ class Queue:
         tried = {part_of(place, self.profile) for place in taken}
         alone = one_of_each_part(due, self.profile, but=tried)[: self.singles]
         self._needed = alone if self.may_chain else due
-        self._shared = [place for place in due if place not in self._needed]
+        shared = [place for place in due if place not in self._needed]
         rest = [place for place in order.rest if place not in left_out]
+        # Where no run is of one place alone, those that share runs are of every part of training.
+        may_swap = self.may_chain and self.singles > 0
+        spare = [p for p in rest if may_swap and part_of(p, self.profile) is not None]
+        self._shared = fitted(shared, spare, self.profile)
+        rest = [place for place in (*shared, *rest) if place not in self._shared]
         self._rest = sorted(rest, key=lambda place: place.key in known.right)
 
     def _doubt_kept(self, places: Sequence[FaultPlace], rows: Sequence[RunRow]) -> None:

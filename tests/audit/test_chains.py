@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from chaos.audit.audit import Choice
 from chaos.audit.budget import AuditProgress, Budget
 from chaos.audit.card import Card
-from chaos.audit.chains import LONGEST, chain_of, joined, longest_chain
+from chaos.audit.chains import LONGEST, chain_of, fitted, joined, longest_chain
 from chaos.audit.job_profile import JobProfile
 from chaos.audit.page import render_card
 from chaos.audit.place_groups import place_in_training, point_before
@@ -66,9 +66,27 @@ def test_an_answer_takes_as_many_runs_as_foretold_one_alone_from_each_part_of_tr
     runs = [queue.take()[1] for _ in range(queue.needed)]
 
     assert not queue.is_due
-    assert sorted(place.order for run in runs for place in run) == sorted(p.order for p in due)
+    tried = [place for run in runs for place in run]
+    assert len({*tried}) == len(tried)
+    assert Counter(place.group for place in tried) == Counter(place.group for place in due)
+    for mine in (tried, due):
+        resuming = {place.group for place in mine if part_of(place, profile) is not None}
+        assert resuming == {place.group for place in due if part_of(place, profile) is not None}
     alone = {part_of(run[0], profile) for run in runs if len(run) == 1}
     assert {part_of(place, profile) for place in due} - {None} <= alone
+
+
+@given(extents(), SEEDS)
+def test_a_place_that_fits_into_no_run_gives_way_to_one_of_its_group(
+    profile: JobProfile, seed: int
+) -> None:
+    due = [*in_order(kill_map(profile, seed=seed), profile, seed=seed).needed]
+    spare = [*in_order(kill_map(profile, seed=seed), profile, seed=seed).rest]
+
+    found = fitted(due, spare, profile)
+
+    assert Counter(place.group for place in found) == Counter(place.group for place in due)
+    assert {*found} <= {*due, *spare}
 
 
 @given(extents(), SEEDS)
@@ -194,6 +212,14 @@ def test_a_right_job_is_answered_by_far_fewer_runs(tmp_path: Path) -> None:
     assert card.shared == sum(of_run[run.number] > 1 for run in card.runs) > 0
     assert {run.attempts for run in card.runs if of_run[run.number] > 1} <= {2, 3, 4}
     assert "Each place was tried in a run of its own" not in render_card(card)
+
+
+def test_an_answer_of_a_job_of_ten_epochs_takes_five_runs(tmp_path: Path) -> None:
+    backend = FakeBackend(epochs=10, steps=12, loads=(0, 1))
+    card = audit_of(tmp_path, backend, budget=Budget(runs=16)).run()
+
+    assert card.word == "pass"
+    assert (len(card.runs), card.run_count) == (16, 5)
 
 
 def test_what_only_several_resumes_show_is_a_finding_of_its_own(tmp_path: Path) -> None:

@@ -36,10 +36,10 @@ def tiny_bert(work: Path) -> None:
     (folder / "vocab.txt").write_text("\n".join([*marks, *letters]), encoding="utf-8")
     tokenizer = transformers.BertTokenizerFast(str(folder / "vocab.txt"), model_max_length=64)
     config = transformers.BertConfig(
-        vocab_size=len(marks) + len(letters), intermediate_size=32, num_labels=2, **sizes
+        vocab_size=len(marks) + len(letters), intermediate_size=32, **sizes
     )
     tokenizer.save_pretrained(folder)
-    transformers.BertForSequenceClassification(config).save_pretrained(folder)
+    transformers.BertModel(config).save_pretrained(folder)
 
 
 def films(_: Path) -> None:
