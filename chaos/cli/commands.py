@@ -4,6 +4,8 @@
 This module and the pytest plugin are the only ones that catch `ChaosError`.
 """
 
+import difflib
+import re
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -161,6 +163,7 @@ def _write(formatter: Any, sections: Mapping[str, list[tuple[str, str]]]) -> Non
             formatter.write_dl(rows)
 
 
+_QUOTED = re.compile("'([^']+)'")
 _HELP = {"help_option_names": ["-h", "--help"]}
 app = typer.Typer(
     name="chaos",
@@ -221,6 +224,8 @@ def _failed(error: BaseException) -> int:
     if isinstance(error, SystemExit) and _is_of_completion(error):
         raise error
     if hasattr(error, "show"):  # a mistake on the command line, from the click in typer
+        if isinstance(message := getattr(error, "message", None), str):
+            error.message = in_our_words(message)  # type: ignore[attr-defined]
         error.show()
         return EXIT_USAGE
     from rich.traceback import Traceback  # noqa: PLC0415 - rarely needed, and slow
@@ -231,6 +236,14 @@ def _failed(error: BaseException) -> int:
     screen(stderr=True).print(Traceback.from_exception(type(shown), shown, shown.__traceback__))
     _complain("internal error; the run's folder holds what was recorded")
     return EXIT_HARNESS
+
+
+def in_our_words(message: str) -> str:
+    """Return a message on an option's value without pydantic's words, with the nearest choice."""
+    text = message.removeprefix("Value error, ").replace("Input should be", "it must be")
+    given, is_a_choice, choices = text.partition(" is not one of ")
+    near = difflib.get_close_matches(given.strip("'"), _QUOTED.findall(choices), n=1)
+    return f"{text} Did you mean {near[0]}?" if is_a_choice and near else text
 
 
 def _is_of_completion(error: SystemExit) -> bool:

@@ -213,3 +213,23 @@ def test_the_mistakes_of_all_files_of_a_folder_are_said_at_once(
     said = capsys.readouterr().err
     assert f"{tmp_path}/a.chaos.yaml:4: unknown key 'wrokers'" in said
     assert f"{tmp_path}/c.chaos.yaml:4: unknown key 'scirpt'" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--for", "spto"), "'spto' is not one of 'spot', 'crash'. Did you mean spot?"),
+        (("--for", "xyz"), "'xyz' is not one of 'spot', 'crash'.\n"),
+        (("--jobs", "0"), "it must be greater than or equal to 1"),
+    ],
+)
+def test_a_wrong_value_is_answered_without_a_librarys_words(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...],
+    said: str,
+) -> None:
+    assert code_of(monkeypatch, "audit", "train.py", *words) == 3
+    error = capsys.readouterr().err
+    assert said in error
+    assert "Value error" not in error
