@@ -24,6 +24,7 @@ from chaos.audit.table import columns
 from chaos.model.masked import masked
 from chaos.report.ci import render as render_junit
 from chaos.report.outcome import SuiteRow, row_of, skipped, versions
+from chaos.run.shown import for_others
 from chaos.words import plural
 
 _OURS = {"name": "one of each run's own", "storage_path": "the folder of each run"}
@@ -192,15 +193,15 @@ def _accepted(runs: Sequence[RunRow]) -> Iterator[Note]:
 
 
 def _job(clean: Clean) -> AuditedJob:
-    seen = clean.shown
+    seen, job = clean.shown, clean.plan.job
     steps = [sum(n for (_, of), n in seen.steps.items() if of == rank) for rank in seen.ranks]
     epochs, saved = len(seen.epochs), len(seen.saved)
     if seen.facts.lacks_part("reports"):
         epochs, saved = len({epoch for epoch, _ in seen.steps}), len(seen.own_saves)
     return AuditedJob(
-        script=clean.plan.job.source,
-        args=masked(clean.plan.job.args),
-        workers=clean.plan.job.workers,
+        script=for_others(job.script) if job.script else job.source,
+        args=masked(job.args),
+        workers=job.workers,
         epochs=epochs,
         steps=max(steps, default=0),
         saved=saved,
