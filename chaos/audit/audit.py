@@ -143,7 +143,7 @@ class Audit:
             minimum = Minimum(*due, spent_s, each_s=clean.work_s, lanes=len(backends))
             fits = minimum.fits(self.budget)
             queue.begin(with_telling=not fits)
-            notes = (*clean.notes, *minimum.notes(self.budget, self.command))
+            notes = (*clean.notes, *minimum.notes(self.budget, self.command, queue.groups))
             clean = replace(clean, notes=notes)
             self.tell((*notes, *minimum.foretold(self.budget)))
             writer = CardWriter(

@@ -25,6 +25,9 @@ AT_LEAST = 2
 # Each fault adds to its run: lost steps are recomputed, and the workers start again. In parts of a
 # clean run.
 FAULT_COSTS = 0.5
+# The fewest groups that are asked for: an answer has resumes from early, middle and late
+# checkpoints, each in a run.
+FEWEST = 3
 
 
 @dataclass(frozen=True)
@@ -195,8 +198,17 @@ class Minimum:
             faults = f"{plural(self.runs, 'run')} with faults at {plural(self.places, 'place')}"
             yield note(f"an answer needs {faults}: some {self.total_s - self.spent_s:.0f} s more")
 
-    def notes(self, budget: Budget, command: str) -> Iterator[Note]:
-        """Yield notes on a limit that is too low, with one that is not."""
+    def affordable(self, budget: Budget) -> int:
+        """Return how many runs of one place each fit into the time that the minimum may take."""
+        counts = range(self.places + 1)
+        return sum(replace(self, runs=n, places=n).fits(budget) for n in counts) - 1
+
+    def notes(self, budget: Budget, command: str, groups: Sequence[str] = ()) -> Iterator[Note]:
+        """Yield notes on a limit that is too low, with one that is not.
+
+        `groups`: those of the job, the most telling first. Where there is time for a few of them,
+        the note says which, and how to ask for them alone.
+        """
         if budget.runs is not None and budget.runs < self.places:
             yield warning(
                 f"an answer needs {plural(self.places, 'place')}; --max-runs "
@@ -213,7 +225,17 @@ class Minimum:
                 f"{budget.longest_s:.0f} s: this audit can find something wrong, and cannot "
                 f"pass; this one can: `{with_time_limit(command, enough)}`; fewer epochs or "
                 "less data, by the script's own arguments after --, make it shorter"
+                + _fewer(groups, self.affordable(budget), command)
             )
+
+
+def _fewer(groups: Sequence[str], affordable: int, command: str) -> str:
+    """Return the end of the note: a question that can be answered in the time, if there is one."""
+    if not FEWEST <= affordable < len(groups) or " --places" in command:
+        return ""
+    ours, dashes, words = command.partition(" -- ")
+    asked = " ".join(f"--places '{group}'" for group in groups[:affordable])
+    return f"; within the limit it can answer for fewer: `{ours} {asked}{dashes}{words}`"
 
 
 def with_time_limit(command: str, seconds: int) -> str:

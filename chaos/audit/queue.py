@@ -288,6 +288,12 @@ class Queue:
         return first + len(self._needed) + len(self._shared) + len(self._alone)
 
     @property
+    def groups(self) -> tuple[Group, ...]:
+        """The groups of the places that an answer still needs, in their order."""
+        places = (*self._first, *self._needed, *self._shared)
+        return tuple(dict.fromkeys(place.group for place in places))
+
+    @property
     def is_due(self) -> bool:
         """Whether an answer needs more of the places, or a run to be repeated."""
         return self.needed > 0

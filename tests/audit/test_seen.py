@@ -87,6 +87,20 @@ def test_what_is_too_dear_is_said_with_the_command_that_is_not() -> None:
     assert not [*minimum.notes(Budget(seconds=170), command)]
 
 
+@pytest.mark.parametrize(("seconds", "asked"), [(60, 4), (54, 3), (50, 0), (170, 0)])
+def test_where_there_is_time_for_a_few_groups_they_are_asked_for(seconds: int, asked: int) -> None:
+    minimum = Minimum(runs=15, places=15, spent_s=100, each_s=60, lanes=2)
+    groups = ("mid-epoch", "inside a save", "just after commit", "last epoch", "epoch boundary")
+    budget, command = Budget(seconds=seconds), f"chaos audit a.py --time-limit {seconds}s -- --n 9"
+
+    said = " ".join(note.text for note in minimum.notes(budget, command, groups))
+
+    words = "".join(f" --places '{group}'" for group in groups[:asked])
+    assert (f"`chaos audit a.py --time-limit {seconds}s{words} -- --n 9`" in said) == bool(asked)
+    assert said.count("--places") == asked
+    assert Minimum(runs=asked, places=asked, spent_s=100, each_s=60, lanes=2).fits(budget)
+
+
 def test_a_command_that_can_pass_has_no_number_of_runs_that_cannot() -> None:
     minimum = Minimum(runs=15, places=15, spent_s=100, each_s=60, lanes=2)
     command = "chaos audit a.py --max-runs 6 --time-limit 60s -- --max-runs 9"
