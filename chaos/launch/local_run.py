@@ -13,7 +13,7 @@ import psutil
 from chaos.launch.files_outside import settle
 from chaos.launch.frame import Driver, LaunchedRun
 from chaos.launch.gate_server import GateServer
-from chaos.launch.node_disk import NodeDisk, make_room, remove_disks
+from chaos.launch.node_disk import NodeDisk, code_of, make_room, remove_disks
 from chaos.launch.process_world import ProcessWorld
 from chaos.launch.world import metadata_of
 from chaos.model.event import Leftover, LeftoversSearched, StackTaken, StorageSeen
@@ -43,7 +43,9 @@ class LocalRun(LaunchedRun[Driver], Generic[Driver, World]):
         self.address = RunAddress(self.directory.path, token, f"unix:chaos-gates-{token}")
         make_room(self.address)
         armed = ArmedFaults(self.directory.storage_faults)
-        self.world = self.make_world(armed, partial(NodeDisk, self.address))
+        self.world = self.make_world(
+            armed, partial(NodeDisk, self.address, code=code_of(self.plan))
+        )
 
     @contextlib.contextmanager
     def controller(self) -> Iterator[None]:

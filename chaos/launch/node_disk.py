@@ -12,6 +12,7 @@ it made elsewhere on its disk; the rest is removed at the end of the run.
 import os
 import shutil
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing import process
 from pathlib import Path
@@ -42,6 +43,8 @@ class NodeDisk:
     node_id: str
     #: those of the run's processes, None for none
     confines: Confines | None = None
+    #: the folders of the job's code: every node has them, wherever they lie
+    code: Sequence[Path] = ()
 
     @property
     def tmp(self) -> Path:
@@ -72,7 +75,8 @@ class NodeDisk:
 
         They are its temporary folder, and files that only this node's processes made: output
         below the host's temporary folders, and files in their working directory. Any other
-        path may lie on a disk that all nodes share, and is left, as is what lies in `shared`.
+        path may lie on a disk that all nodes share, and is left, as is what lies in `shared`, or
+        beside the job's code.
         """
         shutil.rmtree(self.tmp, ignore_errors=True)
         others = [disk for disk in disks(self.run) if disk.node_id != self.node_id]
@@ -86,7 +90,8 @@ class NodeDisk:
 
     def _is_on_the_nodes_disk(self, path: str) -> bool:
         real = os.path.realpath(path)
-        if is_below(real, str(self.run.directory.resolve())):
+        every_nodes = (str(folder.resolve()) for folder in (self.run.directory, *self.code))
+        if any(is_below(real, folder) for folder in every_nodes if folder not in HOSTS):
             return False
         return any(is_below(real, folder) for folder in HOSTS)
 
@@ -106,6 +111,12 @@ class NodeDisk:
     @property
     def _ledger(self) -> Path:
         return self._folder / LEDGER
+
+
+def code_of(plan: Plan) -> tuple[Path, ...]:
+    """Return the folders of a plan's code: the script's, and that it is started in."""
+    own = () if plan.job.script is None else (Path(plan.job.script).parent,)
+    return (Path(plan.cwd), *own)
 
 
 def confines_of(plan: Plan) -> Confines | None:

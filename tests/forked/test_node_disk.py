@@ -93,6 +93,25 @@ def test_a_lost_node_takes_along_what_it_alone_wrote_below_the_hosts_temporary_f
         remove_disks(run)
 
 
+@pytest.mark.parametrize(("code", "is_left"), [("project", True), ("", False), ("/tmp", False)])
+def test_a_project_below_the_hosts_temporary_folder_is_on_no_nodes_disk(
+    tmp_path: Path, code: str, *, is_left: bool
+) -> None:
+    run = address(tmp_path / "run")
+    with tempfile.TemporaryDirectory(dir="/tmp", prefix="chaos-test-") as folder:
+        project = Path(folder, "project")
+        project.mkdir()
+        inside, beside = project / "save.pt", Path(folder, "save.pt")
+        inside.touch()
+        beside.touch()
+        lost = NodeDisk(run, "node-0", code=[Path(folder, code)] if code else [])
+        wrote(lost, [(str(inside), True), (str(beside), True)])
+
+        lost.lose()
+
+        assert (inside.exists(), beside.exists()) == (is_left, False)
+
+
 def test_a_lost_node_takes_along_its_workers_working_directory(tmp_path: Path) -> None:
     run = address(tmp_path / "run")
     lost, other = NodeDisk(run, "node-0"), NodeDisk(run, "node-1")
