@@ -80,12 +80,12 @@ _BEFORE: tuple[Group, Group] = ("before the first commit", "before the first sav
 Question: TypeAlias = Literal["spot", "crash"]
 QUESTIONS: tuple[Question, ...] = get_args(Question)
 _WORKERS: tuple[Group, ...] = (
-    "just after commit",
+    "after report, before commit",
     "mid-epoch",
     "last epoch",
     "during the recovery",
     LOADS,
-    "after report, before commit",
+    "just after commit",
     "epoch boundary",
     "during validation",
     "inside a save",
@@ -99,10 +99,11 @@ _WORKERS: tuple[Group, ...] = (
     "before the first commit",
     "before the first save",
 )
-_NODES: tuple[Group, ...] = ("notice before the loss", "node lost", "fewer workers after it")
-# The groups of each question, those first that are most likely to show a defect.
+_NODES: tuple[Group, ...] = ("node lost", "notice before the loss", "fewer workers after it")
+# The groups of each question, those first that are most likely to show a defect: of the wrong jobs
+# of the corpus the first two of "spot" show 22 of 25 (`python -m tests.bench.telling`, note 29).
 ORDERS: Mapping[Question, tuple[Group, ...]] = {
-    "spot": ("just after commit", *_NODES, *_WORKERS[1:]),
+    "spot": (_WORKERS[0], *_NODES, *_WORKERS[1:]),
     "crash": _WORKERS,
 }
 

@@ -108,8 +108,8 @@ def test_the_first_places_of_groups_are_in_different_parts_of_training() -> None
 @pytest.mark.parametrize(
     ("question", "first"),
     [
-        ("spot", ["just after commit", "notice before the loss", "node lost"]),
-        ("crash", ["just after commit", "mid-epoch", "last epoch"]),
+        ("spot", ["after report, before commit", "node lost", "notice before the loss"]),
+        ("crash", ["after report, before commit", "mid-epoch", "last epoch"]),
     ],
 )
 def test_a_question_decides_what_comes_first(question: Question, first: list[Group]) -> None:
