@@ -8,7 +8,7 @@ import pytest
 
 from tests.bench import audits, bench, cluster, lanes, search, shares, torchrun
 
-pytestmark = pytest.mark.embedded
+pytestmark = [pytest.mark.embedded, pytest.mark.nightly]
 Small = Callable[..., None]
 
 

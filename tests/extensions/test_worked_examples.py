@@ -13,7 +13,7 @@ import pytest
 from tests.called import chaos
 from tests.extensions.conftest import Suite, install_examples, run
 
-pytestmark = [pytest.mark.embedded, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.embedded, pytest.mark.nightly, pytest.mark.timeout(180)]
 
 
 def verdict(path: Path) -> dict[str, Any]:

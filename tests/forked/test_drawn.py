@@ -25,6 +25,7 @@ lifetimes: {{mean_steps: 20, epochs: 3, steps_per_epoch: 23}}
 """
 
 
+@pytest.mark.nightly
 def test_a_drawn_run_can_be_run_again_without_its_seed(
     backend: ForkBackend, tmp_path: Path
 ) -> None:

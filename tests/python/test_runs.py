@@ -67,6 +67,7 @@ def test_processes_that_the_script_starts_are_its_ranks(run: RunScenario, by: st
     assert not done.history.count(Leftover)
 
 
+@pytest.mark.nightly
 def test_spawned_children_that_are_forked_come_out_as_new_interpreters(run: RunScenario) -> None:
     embedded, real = (run("spawned_killed_mid_epoch", backend=b) for b in ("fork", "python"))
 

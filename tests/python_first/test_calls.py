@@ -257,6 +257,7 @@ def test_a_job_that_fails_by_itself_is_raised(
     assert isinstance(caught.value, ChaosError)
 
 
+@pytest.mark.nightly
 @pytest.mark.embedded
 @pytest.mark.timeout(300)
 def test_cells_of_a_notebook_audit_and_run(tmp_path: Path) -> None:

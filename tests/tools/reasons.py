@@ -37,8 +37,21 @@ class Scope:
 
     def nodes(self) -> list[Any]:
         """Return all nodes of its tree in the order of the source."""
-        found = (node for node in ast.walk(self.tree) if isinstance(node, ast.expr | ast.stmt))
-        return sorted(found, key=lambda node: (node.lineno, node.col_offset))
+        return _nodes(self.tree)
+
+
+@cache
+def _nodes(tree: ast.AST) -> list[Any]:
+    found = (node for node in ast.walk(tree) if isinstance(node, ast.expr | ast.stmt))
+    return sorted(found, key=lambda node: (node.lineno, node.col_offset))
+
+
+@cache
+def _calls(module: ModuleType) -> list[tuple[ast.FunctionDef, list[ast.Call]]]:
+    """Return the functions of a module, each with the calls in it."""
+    tree = ast.parse(inspect.getsource(module))
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    return [(f, [n for n in ast.walk(f) if isinstance(n, ast.Call)]) for f in functions]
 
 
 def reasons(name: str) -> tuple[str, ...]:
@@ -229,13 +242,11 @@ def _unpacked(
 
 def _of_field(name: str, scope: Scope) -> Iterator[str]:
     """Yield what the records of a module are made with, by the name of their field."""
-    for node in ast.walk(ast.parse(inspect.getsource(scope.module))):
-        if isinstance(node, ast.FunctionDef) and scope.depth < _DEEP:
-            inner = Scope(node, scope.module, depth=scope.depth + 1)
-            for call in (each for each in ast.walk(node) if isinstance(each, ast.Call)):
-                for keyword in call.keywords:
-                    if keyword.arg == name:
-                        yield from _texts(keyword.value, inner)
+    for function, calls in _calls(scope.module) if scope.depth < _DEEP else ():
+        inner = Scope(function, scope.module, depth=scope.depth + 1)
+        for keyword in (keyword for call in calls for keyword in call.keywords):
+            if keyword.arg == name:
+                yield from _texts(keyword.value, inner)
 
 
 def _one(node: ast.expr, scope: Scope) -> str | None:

@@ -305,6 +305,7 @@ def libraries(site: Path) -> Path:
     return site
 
 
+@pytest.mark.nightly
 @pytest.mark.embedded
 @pytest.mark.timeout(300)
 def test_later_runs_share_imports_and_their_workers_are_as_before(

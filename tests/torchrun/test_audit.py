@@ -39,6 +39,7 @@ def test_real_torchrun_is_asked_for_by_its_name(tmp_path: Path) -> None:
     assert card["verdict"]["resumes"]["right"] > 0
 
 
+@pytest.mark.nightly
 def test_a_guess_that_the_script_shows_to_be_wrong_is_mended(tmp_path: Path) -> None:
     first, seen = "import ray, os\nos.environ['RANK']\n", "train.py:2 reads RANK before any fit()"
     text = (JOBS / "ddp.py").read_text(encoding="utf-8")

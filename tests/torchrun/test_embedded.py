@@ -65,6 +65,7 @@ def facts(run: Path) -> dict[tuple[str, str], Any]:
     return found
 
 
+@pytest.mark.nightly
 def test_a_kill_has_one_outcome_on_both_beside_one_run_without_a_fault(runs: Runs) -> None:
     script, kill = JOBS / "ddp.py", killed(1, 2, rank=1)
     plans = [plan_of(script, kill, cwd=runs.folder, retries=1, backend=name) for name in BOTH]

@@ -40,6 +40,7 @@ def test_a_command_is_started_again_with_the_argument_by_which_it_resumes(runs: 
     assert not history.count(Leftover)
 
 
+@pytest.mark.nightly
 def test_without_that_argument_it_begins_anew_and_is_told_so(runs: Runs) -> None:
     plan = plan_of(
         JOB,
