@@ -14,6 +14,7 @@ Group: TypeAlias = Literal[
     "epoch boundary",
     "during validation",
     "inside a save",
+    "before a link",
     "upload begins",
     "upload ends",
     "after report, before commit",
@@ -63,6 +64,7 @@ _KINDS: Mapping[Group, Kind] = {
     "loader process lost": "loader process killed",
     "save fails beside training": "save failed",
     "inside a save": "killed in a save or upload",
+    "before a link": "killed in a save or upload",
     "upload begins": "killed in a save or upload",
     "upload ends": "killed in a save or upload",
 }
@@ -89,6 +91,7 @@ _WORKERS: tuple[Group, ...] = (
     "epoch boundary",
     "during validation",
     "inside a save",
+    "before a link",
     "upload ends",
     "upload begins",
     "twice in one epoch",

@@ -11,6 +11,7 @@ from chaos.check.values import Value, flat, is_below
 from chaos.model.event import (
     CheckpointRead,
     Committed,
+    FileLinked,
     FileRenamed,
     FileSaveBegun,
     FitCalled,
@@ -101,8 +102,9 @@ class JobProfile:
     replaced: Mapping[str, Any]
     #: the ranks that, in a run with a fault, loaded after a restart a file of an earlier attempt
     loads: tuple[int, ...] = ()
-    #: the steps before the first renaming
+    #: the steps before the first renaming, and before the first link
     renamings: Mapping[EpochRank, int] = field(default_factory=dict)
+    links: Mapping[EpochRank, int] = field(default_factory=dict)
     #: of `saves`, those without `torch.save`, whose writing cannot be stopped in its middle
     whole: tuple[EpochRank, ...] = ()
     #: of `saves`, those of sharded saves beside training
@@ -194,6 +196,7 @@ class JobProfile:
         return {
             "saving": self.halves,
             "renaming": tuple(self.renamings),
+            "linking": tuple(self.links),
             "validating": tuple(self.validations),
             "upload_begin": self.uploads,
             "upload_end": self.uploads,
@@ -248,7 +251,8 @@ def job_profile(history: History, *, ignore: tuple[str, ...] = ()) -> JobProfile
         replaced=called.replaced if called else {},
         own_saves=_own_saves(saves),
         loaders=_loaders(history, steps),
-        renamings=_renamings(history),
+        renamings=_first_of(FileRenamed, history),
+        links=_first_of(FileLinked, history),
         asks=any(history.of(CheckpointRead)),
         sees=tuple(seen_in(history, ignore=ignore)),
     )
@@ -272,6 +276,7 @@ def shared(runs: Sequence[JobProfile]) -> JobProfile:
             beside=(),
             own_saves=(),
             renamings={},
+            links={},
             seconds=max(run.seconds for run in runs),
         )
     # Faults are injected only where every run comes by: at the first step after a report, at the
@@ -289,6 +294,7 @@ def shared(runs: Sequence[JobProfile]) -> JobProfile:
         own_saves=(),
         loaders={},
         renamings={},
+        links={},
         validations={},
         steps=dict.fromkeys(places, 1),
         left_s={epoch: min(run.left_s.get(epoch, 0.0) for run in runs) for epoch, _ in places},
@@ -357,13 +363,13 @@ def _beside(saves: Sequence[FileSaveBegun]) -> set[EpochRank]:
     return {place for place, e in first.items() if e.is_beside and e.saver == "shards"}
 
 
-def _renamings(history: History) -> dict[EpochRank, int]:
-    """Return the steps before the first renaming in a rank's epoch, with no caches' among them.
+def _first_of(kind: type[FileRenamed | FileLinked], history: History) -> dict[EpochRank, int]:
+    """Return the steps before the first renaming or link in a rank's epoch, without caches.
 
-    What is renamed before any training is left out: it may be there in the next run.
+    What is named before any training is left out: it may be there in the next run.
     """
     found: dict[EpochRank, int] = {}
-    for _, e in history.of(FileRenamed):
+    for _, e in history.of(kind):
         if (e.epoch, e.step) > START:
             found.setdefault(EpochRank(e.epoch, e.rank), e.step)
     return dict(sorted(found.items()))

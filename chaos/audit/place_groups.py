@@ -89,8 +89,12 @@ def place_in_training(op: Op, profile: JobProfile) -> FloatPlace:
     if isinstance(at, AtMoment) and at.moment == "saving":
         first = [step for epoch, step in profile.own_saves if epoch == at.epoch]
         return FloatPlace(at.epoch, min(first, default=inf))
-    if isinstance(at, AtMoment) and at.moment in ("validating", "renaming"):
-        after = profile.validations if at.moment == "validating" else profile.renamings
+    if isinstance(at, AtMoment) and at.moment in ("validating", "renaming", "linking"):
+        after = {
+            "validating": profile.validations,
+            "renaming": profile.renamings,
+            "linking": profile.links,
+        }[at.moment]
         return FloatPlace(at.epoch, after.get(EpochRank(at.epoch, at.rank or 0), inf))
     return FloatPlace(at.epoch, inf)
 
@@ -103,6 +107,7 @@ _MOMENTS: dict[Moment, Group] = {
     "validating": "during validation",
     "saving": "inside a save",
     "renaming": "inside a save",
+    "linking": "before a link",
     "upload_begin": "upload begins",
     "upload_end": "upload ends",
     "reported": "after report, before commit",

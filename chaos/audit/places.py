@@ -201,6 +201,7 @@ def _why_none(group: Group, profile: JobProfile) -> str:
 _NEEDS: Mapping[Group, str] = {
     "during validation": "the model that trains was not seen to be called in evaluation mode",
     "inside a save": "no file was seen to be written with torch.save, or to be renamed",
+    "before a link": "no link was seen to be made, symbolic or hard",
     "save fails beside training": "no sharded save was seen in a thread beside training",
     "loader process lost": "no process of a torch data loader was seen at a step",
     "inside a load": "no run with a fault was seen to read a file that was saved before",

@@ -11,6 +11,7 @@ from chaos.model.event import (
     ControllerState,
     Disturbed,
     FaultInvoked,
+    FileLinked,
     FileRenamed,
     FileSaveBegun,
     JournalCut,
@@ -42,6 +43,7 @@ _OfReport = (
     ValidationBegun
     | FileSaveBegun
     | FileRenamed
+    | FileLinked
     | UploadBegun
     | UploadEnded
     | ReportReturned
@@ -51,6 +53,7 @@ _MOMENTS: Mapping[Moment, tuple[type[_OfReport], str]] = {
     "validating": (ValidationBegun, "its validation"),
     "saving": (FileSaveBegun, "the middle of a save"),
     "renaming": (FileRenamed, "the renaming of a file"),
+    "linking": (FileLinked, "the making of a link"),
     "upload_begin": (UploadBegun, "the beginning of its upload"),
     "upload_end": (UploadEnded, "the end of its upload"),
     "reported": (ReportReturned, "the return of its report()"),

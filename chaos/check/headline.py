@@ -21,6 +21,7 @@ _PLACES = {
     "validating": "in the validation of epoch {epoch}",
     "saving": "in the middle of a save of epoch {epoch}",
     "renaming": "as it was to rename a file of epoch {epoch}",
+    "linking": "as it was to make a link in epoch {epoch}",
     "upload_begin": "as its upload of epoch {epoch} began",
     "upload_end": "when its upload of epoch {epoch} was done and report() had not returned",
     "reported": "when report() of epoch {epoch} had returned and Ray had not committed it",

@@ -25,6 +25,7 @@ from chaos.model.events.driver import (
 )
 from chaos.model.events.files import (
     FileCopied,
+    FileLinked,
     FileRenamed,
     FilesSeen,
     FileWritten,

@@ -15,6 +15,7 @@ Moment: TypeAlias = Literal[
     "validating",
     "saving",
     "renaming",
+    "linking",
     "upload_begin",
     "upload_end",
     "reported",
@@ -22,7 +23,7 @@ Moment: TypeAlias = Literal[
 ]
 MOMENTS: tuple[Moment, ...] = get_args(Moment)
 # Those inside a save of the job's own.
-IN_A_SAVE: tuple[Moment, ...] = ("saving", "renaming")
+IN_A_SAVE: tuple[Moment, ...] = ("saving", "renaming", "linking")
 
 
 # The key that distinguishes one kind of place from the others.
@@ -77,9 +78,11 @@ class AtMoment(Record):
     time in evaluation mode and without gradients. `saving`: the first half of the first file that
     `torch.save` writes in that epoch is on disk, and the rest is not. `renaming`: the first file or
     folder that the job renames in that epoch has its old name, and the new one is not there.
-    `upload_begin`: the checkpoint's upload is about to begin. `upload_end`: every file is written
-    and `report()` has not returned. `reported`: `report()` has returned, and the controller, held,
-    has not committed. `committed`: the controller has committed.
+    `linking`: the first link that the job makes in that epoch, symbolic or hard, is not there yet;
+    one of that name may have been removed for it. `upload_begin`: the checkpoint's upload is about
+    to begin. `upload_end`: every file is written and `report()` has not returned. `reported`:
+    `report()` has returned, and the controller, held, has not committed. `committed`: the
+    controller has committed.
     """
 
     epoch: NonNegativeInt

@@ -8,11 +8,12 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from chaos.check.resume_place import Seen
 from chaos.model.event import (
     FileCopied,
+    FileLinked,
     FileRenamed,
     FileSaveBegun,
     FileSaved,
@@ -22,6 +23,7 @@ from chaos.model.event import (
     SeenFile,
 )
 from chaos.model.places import START, Place
+from chaos.model.trigger import Moment
 from chaos.probe.cursor import Recorder
 from chaos.probe.loads import GoingOn, Loads
 from chaos.probe.open_watch import Opened, Opening
@@ -31,6 +33,8 @@ from chaos.probe.state.readable import is_text, read
 from chaos.probe.thread_place import ThreadPlaces
 from chaos.run.file_digest import file_digest
 
+# Returns, for an epoch, the function that stops a rank at an op, if it is to stop there.
+Stops: TypeAlias = Callable[[int], Callable[[], None] | None]
 _Content = tuple[tuple[SavedPart, ...], dict[str, int]]
 # Files of a folder that are looked at: a job may keep a checkpoint for every step in it.
 BESIDE_MAX = 256
@@ -65,7 +69,7 @@ class JobFiles:
             self._thread_places.place,
             is_read=self.loads.reading,
             look=self._look_beside,
-            renames=self._renaming,
+            names=self._naming,
             failed=record.failed,
         )
         self._opened.moved = self._moved
@@ -77,8 +81,9 @@ class JobFiles:
         self._tmp = os.path.realpath(tempfile.gettempdir())
         self.reported: int | None = None
         self.settle: Callable[[], object] | None = None
-        self.halfway_of: Callable[[int], Callable[[], None] | None] = lambda _: None
-        self.renaming_of: Callable[[int], Callable[[], None] | None] = lambda _: None
+        self.halfway_of: Stops = lambda _: None
+        self.renaming_of: Stops = lambda _: None
+        self.linking_of: Stops = lambda _: None
         self.unhook: Callable[[Callable[[], Any]], Any] = lambda save: save()
 
     def watch_opened(self) -> None:
@@ -336,12 +341,13 @@ class JobFiles:
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's save
             self._failed("files", error)
 
-    def _renaming(self, place: Place) -> None:
-        """Stop at an op whose place is a renaming, of which none is before training.
+    def _naming(self, moment: Moment, place: Place) -> None:
+        """Stop at an op whose place is a renaming or a link, of which none is before training.
 
         Caches are made there, once for all runs of a machine.
         """
-        if place > START and (arrive := self.renaming_of(place.epoch)) is not None:
+        stops = self.linking_of if moment == "linking" else self.renaming_of
+        if place > START and (arrive := stops(place.epoch)) is not None:
             arrive()
 
     def _moved(self, path: str, to: str | None) -> None:
@@ -455,7 +461,8 @@ class JobFiles:
                 if Path(opening.path).exists():
                     raise
         for moved in self._opened.renamings():
-            self._write(FileRenamed(**self._at(moved.place), path=moved.path, to=moved.to))
+            kind = FileLinked if moved.is_link else FileRenamed
+            self._write(kind(**self._at(moved.place), path=moved.path, to=moved.to))
 
     def _written(self, opening: Opening) -> None:
         """Record a file that was opened and closed: as a save, if it may be one.

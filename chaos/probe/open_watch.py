@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 from chaos.errors import InjectedError
 from chaos.model.places import Place
+from chaos.model.trigger import Moment
 from chaos.probe.state.readable import is_text
 from chaos.probe.written import absolute, is_below, is_spared, listen, open_files
 from chaos.run.clock import SystemClock
@@ -51,19 +52,23 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class Renaming:
-    """A renamed file or folder, such as one that was written under a temporary name."""
+    """A renamed file or folder, such as one that was written under a temporary name.
+
+    Or a link that was made, such as one to the newest checkpoint: `to` is what it leads to.
+    """
 
     path: str
     to: str
     place: Place
+    is_link: bool = False
 
 
 class Opened:
     """The files that one rank has opened.
 
     `is_read` is called with a path that the rank reads, `look` when files may have been closed,
-    `renames` with the place of a renaming that is about to be done, and `moved` with the old
-    path and the new one, which is None for a file that is about to be removed.
+    `names` with the place of a renaming or a link that is about to be made, and `moved` with the
+    old path and the new one, which is None for a file that is about to be removed.
 
     Python calls the audit hook in the thread that opens a file. Nothing may be raised there but
     an injected error, and a file that chaos opens within the hook is not the job's.
@@ -76,14 +81,14 @@ class Opened:
         *,
         is_read: Callable[[Path], None],
         look: Callable[[], None],
-        renames: Callable[[Place], None],
+        names: Callable[[Moment, Place], None],
         failed: Callable[[str, Exception], None],
     ) -> None:
         self._run = str(run)
         self._place = place
         self._is_read = is_read
         self._look = look
-        self._before_renaming = renames
+        self._before_naming = names
         self._failed = failed
         self._something = threading.Event()
         self._pid = os.getpid()
@@ -194,6 +199,8 @@ class Opened:
                     self._opens(*arguments)
                 elif event == "os.rename":
                     self._renames(*arguments[:2])
+                elif event in ("os.symlink", "os.link"):
+                    self._links(*arguments[:2])
                 elif event == "os.remove" and self._is_the_jobs(path := absolute(*arguments)):
                     self.moved(path, None)
             except InjectedError:
@@ -223,13 +230,20 @@ class Opened:
             with self._turn:
                 self._open_again()
             self._look()  # the file is complete now, and a fault may follow at once
-            self._before_renaming(self._place())
+            self._before_naming("renaming", self._place())
             self._renamed.append(Renaming(path, target, self._place()))
             self.moved(path, target)
             for name in [name for name in self._kept_open if is_below(name, path)]:
                 was = self._kept_open.pop(name)
                 moved = target + name.removeprefix(path)
                 self._kept_open[moved] = replace(was, path=moved)
+
+    def _links(self, to: Any, path: Any) -> None:
+        link = absolute(path)
+        if self._is_the_jobs(link):
+            self._look()  # what it leads to may be complete now, and a fault may follow at once
+            self._before_naming("linking", self._place())
+            self._renamed.append(Renaming(link, os.fsdecode(to), self._place(), is_link=True))
 
     def _is_the_jobs(self, path: str) -> bool:
         if path.startswith(("/dev/", "/proc/", "/sys/")) or is_spared(path):

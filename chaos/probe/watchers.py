@@ -85,7 +85,8 @@ class Watchers:
         except ImportError:  # a boosting job has no state that is known here
             return
         self._install_modules()
-        is_kept = self._watch.files or strike_in_load is not None or "renaming" in strikes_in_save
+        is_named = not {"renaming", "linking"}.isdisjoint(strikes_in_save)
+        is_kept = self._watch.files or strike_in_load is not None or is_named
         if is_kept or strikes_in_save:
             may_move = was_handed_none and self._cursor.attempt > 0
             files = self._install_files(
@@ -95,6 +96,7 @@ class Watchers:
             files.loads.strike = strike_in_load
             files.halfway_of = strikes_in_save.get("saving", files.halfway_of)
             files.renaming_of = strikes_in_save.get("renaming", files.renaming_of)
+            files.linking_of = strikes_in_save.get("linking", files.linking_of)
 
     @property
     def given(self) -> Callable[[], Given] | None:

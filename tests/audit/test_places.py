@@ -50,6 +50,7 @@ def extents(draw: st.DrawFn, *, steps_max: int = 8) -> JobProfile:
         beside=tuple(EpochRank(epoch, uploaders[0]) for epoch in saved if draw(st.booleans())),
         loaders={place: 1 for place, n in steps.items() if n > 1 and draw(st.booleans())},
         renamings={EpochRank(epoch, uploaders[0]): 1 for epoch in saved if draw(st.booleans())},
+        links={EpochRank(epoch, uploaders[0]): 1 for epoch in saved if draw(st.booleans())},
     )
 
 
@@ -64,6 +65,7 @@ def exists(op: Op, profile: JobProfile) -> bool:
         return at.step <= profile.steps.get(EpochRank(at.epoch, at.rank), 0)
     assert isinstance(at, AtMoment)
     of_moment = {"saving": profile.saves, "renaming": tuple(profile.renamings)}
+    of_moment |= {"linking": tuple(profile.links)}
     of_moment |= {"upload_begin": profile.uploads, "upload_end": profile.uploads}
     if at.moment in of_moment:
         return (at.epoch, at.rank) in of_moment[at.moment]
@@ -120,7 +122,8 @@ def test_an_exhaustive_map_has_every_step_and_every_moment_once(
     moments = {(at.epoch, at.moment, at.rank) for at in single if isinstance(at, AtMoment)}
     assert len(steps) + len(moments) == len(single)
     assert len(steps) == profile.step_places
-    uploads, saves = 2 * len(profile.uploads), len(profile.saves) + len(profile.renamings)
+    uploads, named = 2 * len(profile.uploads), len(profile.renamings) + len(profile.links)
+    saves = len(profile.saves) + named
     assert len(moments) == saves + uploads + 2 * len(profile.epochs) * len(profile.ranks)
 
 

@@ -19,6 +19,7 @@ import torch.distributed.checkpoint as dcp
 
 from chaos.model.event import (
     FileCopied,
+    FileLinked,
     FileLoaded,
     FileRenamed,
     FileSaveBegun,
@@ -550,6 +551,25 @@ def test_a_rank_stops_at_its_first_renaming_of_an_epoch_once_it_has_trained(
     assert found == [["cache", "last.tmp"]]
     rank.files.look()
     assert [Path(event.to).name for event in rank.of(FileRenamed)] == ["cache", "last"]
+
+
+def test_a_rank_stops_where_a_link_was_removed_and_is_not_there_again(new: New, own: Path) -> None:
+    rank = watching(new)
+    found: list[list[str]] = []
+    rank.files.linking_of = lambda _: lambda: found.append(sorted(p.name for p in own.iterdir()))
+    (own / "latest").symlink_to("none")  # before training: not a place
+    stepped(rank, 1)
+    (own / "e1").mkdir()
+    torch.save({"epoch": 1}, own / "e1" / "model.pt")
+    (own / "latest").unlink()
+    (own / "latest").symlink_to("e1")
+    os.link(own / "e1" / "model.pt", own / "last.pt")
+
+    rank.files.look()
+    assert found == [["e1"], ["e1", "latest"]]
+    links = rank.of(FileLinked)
+    assert [(Path(e.path).name, e.to) for e in links[1:2]] == [("latest", "e1")]
+    assert [Path(e.path).name for e in links] == ["latest", "latest", "last.pt"]
 
 
 @pytest.mark.filterwarnings("ignore:torch.distributed is")

@@ -62,6 +62,16 @@ class FileRenamed(StepEvent, frozen=True, kw_only=True):
         return f"{self.who}: renamed {self.path} to {self.to}"
 
 
+class FileLinked(StepEvent, frozen=True, kw_only=True):
+    """A rank made a link, symbolic or hard, to a file or a folder."""
+
+    path: str
+    to: str
+
+    def _text(self) -> str:
+        return f"{self.who}: linked {self.path} to {self.to}"
+
+
 class FileCopied(StepEvent, frozen=True, kw_only=True):
     """A rank has written a whole copy of a file that was saved in this run.
 
