@@ -98,7 +98,9 @@ def test_nodes_that_are_lost_together_are_one_failure(run: RunJob) -> None:
     judged = run(**pair, ops=(both,), baseline=run(**pair).history)
 
     assert judged.verdict.status == "pass", judged.verdict.headline
-    assert [e.charged for _, e in judged.history.of(FailureDecided)] == ["failures"]
+    # On a busy machine a start may time out besides, which costs the job none of its budgets.
+    charged = [e.charged for _, e in judged.history.of(FailureDecided)]
+    assert [budget for budget in charged if budget != "controller"] == ["failures"]
 
 
 @pytest.mark.nightly
