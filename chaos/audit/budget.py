@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from chaos.audit.notes import Note, note, warning
+from chaos.audit.queue import PARTS
 from chaos.audit.run_row import RunRow
 from chaos.model.event import RunStarted
 from chaos.model.history import Entry
@@ -25,9 +26,6 @@ AT_LEAST = 2
 # Each fault adds to its run: lost steps are recomputed, and the workers start again. In parts of a
 # clean run.
 FAULT_COSTS = 0.5
-# The fewest groups that are asked for: an answer has resumes from early, middle and late
-# checkpoints, each in a run.
-FEWEST = 3
 
 
 @dataclass(frozen=True)
@@ -231,7 +229,8 @@ class Minimum:
 
 def _fewer(groups: Sequence[str], affordable: int, command: str) -> str:
     """Return the end of the note: a question that can be answered in the time, if there is one."""
-    if not FEWEST <= affordable < len(groups) or " --places" in command:
+    # An answer has a resume from each part of training, and of one place alone each is a run.
+    if not PARTS <= affordable < len(groups) or " --places" in command:
         return ""
     ours, dashes, words = command.partition(" -- ")
     asked = " ".join(f"--places '{group}'" for group in groups[:affordable])

@@ -19,7 +19,6 @@ from chaos.selftest.corpus import CorpusJob, load_corpus
 
 ROOT = Path(__file__).parents[2]
 CORPUS = ROOT / "tests/corpus"
-LIMIT_S = 300
 
 
 def command(job: CorpusJob, folder: Path) -> list[str]:
@@ -41,18 +40,17 @@ def waited_s(lines: Sequence[tuple[float, str]]) -> float | None:
 def measured(job: CorpusJob) -> float | None:
     with tempfile.TemporaryDirectory() as made:
         folder, lines = Path(made), list[tuple[float, str]]()
-        process = subprocess.Popen(
+        with subprocess.Popen(
             command(job, folder),
             cwd=folder,
             text=True,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-        )
-        assert process.stdout is not None
-        for line in process.stdout:
-            lines.append((time.perf_counter(), line))
-        process.wait(LIMIT_S)
+        ) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                lines.append((time.perf_counter(), line))
         card = folder / "audit.json"
         seconds = waited_s(lines)
         if seconds is None or not card.is_file():

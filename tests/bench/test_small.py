@@ -1,12 +1,25 @@
 """Every benchmark runs, with as little as shows that it does; what needs Ray stops before it."""
 
+import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.bench import audits, bench, cluster, lanes, search, shares, torchrun
+from tests.bench import (
+    audits,
+    bench,
+    busy,
+    cluster,
+    first_findings,
+    lanes,
+    search,
+    shares,
+    telling,
+    torchrun,
+)
 
 pytestmark = [pytest.mark.embedded, pytest.mark.nightly]
 Small = Callable[..., None]
@@ -122,3 +135,37 @@ def test_an_audit_without_ray(small: Small) -> None:
     _, card = torchrun.audit("fork")
 
     assert card["verdict"]["places"]["tried"] >= 1
+
+
+def test_the_wait_for_a_first_finding(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["first_findings", "1000"])  # the first job alone
+
+    first_findings.main()
+
+    assert "first finding of 1 jobs: " in capsys.readouterr().out
+
+
+def test_right_jobs_beside_busy_processes(
+    small: Small, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small(busy, BUSY=1)
+    monkeypatch.setattr(sys, "argv", ["busy", "1000"])
+
+    busy.main()
+
+    assert " of 1 right jobs ran out of time beside 1 busy processes" in capsys.readouterr().out
+
+
+def test_what_each_group_shows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "selftests/corpus/relora"
+    folder.mkdir(parents=True)
+    rows = [("mid-epoch", "fail"), ("mid-epoch", "pass"), ("node lost", "pass")]
+    runs = [{"group": g, "status": status, "is_combined": False} for g, status in rows]
+    card = {"job": {"script": "jobs/wrong/relora.py"}, "runs": runs}
+    (folder / "audit.json").write_text(json.dumps(card), encoding="utf-8")
+
+    telling.main(tmp_path)
+
+    assert capsys.readouterr().out.splitlines() == ["mid-epoch: 1 of 1", "node lost: 0 of 1"]
