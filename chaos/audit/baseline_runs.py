@@ -134,6 +134,7 @@ class CleanRuns:
         shown = job_profile(
             clean[0] if seen.counts_steps else seen.first.history,
             ignore=compared.metrics_differing,
+            again=runs,
         )
         relied = shared([job_profile(one) for one in clean]) if compared.is_by_steps else shown
         return Clean(

@@ -75,6 +75,19 @@ class Covered(Record):
     by_column: tuple[int, ...] = ()
 
 
+class SaveStep(Record):
+    """An operation of the job's longest save, and its places."""
+
+    name: str
+    tried: int
+    wrong: int
+
+    def __str__(self) -> str:
+        if self.wrong:
+            return f"{self.name} (wrong)"
+        return self.name if self.tried else f"{self.name} (not tried)"
+
+
 class Replaced(Record):
     """A setting of the script that the audit replaced."""
 
@@ -124,6 +137,8 @@ class Card(Record):
     repetition: Repetition
     notes: tuple[Note, ...]
     covered: tuple[Covered, ...]
+    #: empty where a save of the job has no operations at which a fault can be injected
+    save_steps: tuple[SaveStep, ...] = ()
     runs: tuple[RunRow, ...]
     findings: tuple[Finding, ...]
     question: Question = "spot"
@@ -409,6 +424,10 @@ def _restarts(card: Card) -> Iterator[str]:
     untried = [row.group for row in card.covered if row.chosen and row.group not in tried]
     if untried:
         yield f"{_were(untried)} not tried{_why_cut(card)}"
+    left = [step.name for step in card.save_steps if not step.tried]
+    if 0 < len(left) < len(card.save_steps):
+        were = f"{plural(len(left), 'operation')} of a save {'was' if len(left) == 1 else 'were'}"
+        yield f"{were} not tried{_why_cut(card)}"
     resumed = {run.group for run in card.runs if run.resumed and run.is_right}
     scratch = [
         row.group

@@ -50,15 +50,15 @@ def fitted(
 ) -> list[FaultPlace]:
     """Return one place for each that is due, in an order by which they share the fewest runs.
 
-    One that can share no run with those before it gives way to a spare one of its group that can:
-    an answer needs a place of each group, and not that one. Those of several faults come first,
+    One that can share no run with those before it gives way to a spare one of its unit that can:
+    an answer needs a place of each unit, and not that one. Those of several faults come first,
     which fit in least.
     """
     waiting, left, found = sorted(due, key=lambda place: -len(place.ops)), [*spare], []
     while waiting:
         chain = [waiting.pop(0)]
         for place in [*waiting]:
-            others = (other for other in left if other.group == place.group)
+            others = (other for other in left if other.unit == place.unit)
             likely = chain_from([place], islice(others, LIKELY))
             fit = next((one for one in likely if _fits(one, chain, profile)), None)
             if fit is not None:

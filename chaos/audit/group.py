@@ -14,7 +14,6 @@ Group: TypeAlias = Literal[
     "epoch boundary",
     "during validation",
     "inside a save",
-    "before a link",
     "upload begins",
     "upload ends",
     "after report, before commit",
@@ -34,6 +33,7 @@ Group: TypeAlias = Literal[
 GROUPS: tuple[Group, ...] = get_args(Group)
 # Only a restart shows whether the job has such places, so runs with a fault must find them.
 LOADS: Group = "inside a load"
+IN_SAVES: Group = "inside a save"
 SEVERAL: Group = "several times in a run"
 # Each of their places takes several retries.
 REPEATED: tuple[Group, ...] = (
@@ -64,7 +64,6 @@ _KINDS: Mapping[Group, Kind] = {
     "loader process lost": "loader process killed",
     "save fails beside training": "save failed",
     "inside a save": "killed in a save or upload",
-    "before a link": "killed in a save or upload",
     "upload begins": "killed in a save or upload",
     "upload ends": "killed in a save or upload",
 }
@@ -91,7 +90,6 @@ _WORKERS: tuple[Group, ...] = (
     "epoch boundary",
     "during validation",
     "inside a save",
-    "before a link",
     "upload ends",
     "upload begins",
     "twice in one epoch",

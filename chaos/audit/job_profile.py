@@ -1,18 +1,19 @@
 """The profile of a job, measured in a run without faults: length, saves, settings, evidence."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from math import inf
+from typing import Any, TypeAlias
 
+from chaos.check.save_operations import operation_in_words, operations_of
 from chaos.check.state_snapshots import is_rng
 from chaos.check.values import Value, flat, is_below
 from chaos.model.event import (
     CheckpointRead,
     Committed,
-    FileLinked,
-    FileRenamed,
     FileSaveBegun,
     FitCalled,
     FitReturned,
@@ -29,7 +30,7 @@ from chaos.model.event import (
 from chaos.model.history import History
 from chaos.model.launcher import FACTS, USUAL, Launcher, LauncherFacts, launcher_named
 from chaos.model.places import START, EpochRank, Place, RankName
-from chaos.model.trigger import Moment
+from chaos.model.trigger import DRAWN_NAME, IN_A_SAVE, Moment, path_pattern
 
 _Series = Mapping[RankName, Sequence[Value]]
 
@@ -75,6 +76,28 @@ def _series(history: History) -> _Series:
 
 
 @dataclass(frozen=True)
+class SaveOperation:
+    """An operation of a job's saves on the files of a name."""
+
+    moment: Moment
+    #: as `AtMoment` takes it
+    path: str
+    #: the steps before the first of it in each rank's epoch; infinity where that is not the same in
+    #: every run
+    places: Mapping[EpochRank, float]
+    #: the moment has no other files, so that a place need not name them
+    is_only: bool = True
+
+    @property
+    def asked(self) -> str | None:
+        """The files that its places name."""
+        return None if self.is_only else self.path
+
+    def __str__(self) -> str:
+        return operation_in_words(self.moment, self.path)
+
+
+@dataclass(frozen=True)
 class JobProfile:
     """The facts about a job that determine its places.
 
@@ -102,11 +125,8 @@ class JobProfile:
     replaced: Mapping[str, Any]
     #: the ranks that, in a run with a fault, loaded after a restart a file of an earlier attempt
     loads: tuple[int, ...] = ()
-    #: the steps before the first renaming, and before the first link
-    renamings: Mapping[EpochRank, int] = field(default_factory=dict)
-    links: Mapping[EpochRank, int] = field(default_factory=dict)
-    #: of `saves`, those without `torch.save`, whose writing cannot be stopped in its middle
-    whole: tuple[EpochRank, ...] = ()
+    #: those at which a fault can be injected into a save
+    operations: tuple[SaveOperation, ...] = ()
     #: of `saves`, those of sharded saves beside training
     beside: tuple[EpochRank, ...] = ()
     #: the places at which rank 0, or the lowest that does, wrote a file with
@@ -170,11 +190,6 @@ class JobProfile:
         return 1 + max((self.epoch_last, *after))
 
     @property
-    def halves(self) -> tuple[EpochRank, ...]:
-        """The places at which the writing of a file can be stopped in its middle."""
-        return tuple(place for place in self.saves if place not in self.whole)
-
-    @property
     def has_checkpoints(self) -> bool:
         """Whether any report carried a checkpoint."""
         return bool(self.saved)
@@ -193,10 +208,9 @@ class JobProfile:
     def moments(self) -> Mapping[Moment, Sequence[EpochRank]]:
         """The places of each moment."""
         reports = [EpochRank(epoch, rank) for epoch in self.epochs for rank in self.ranks]
+        in_saves = {moment: self._places_in_saves(moment) for moment in IN_A_SAVE}
         return {
-            "saving": self.halves,
-            "renaming": tuple(self.renamings),
-            "linking": tuple(self.links),
+            **in_saves,
             "validating": tuple(self.validations),
             "upload_begin": self.uploads,
             "upload_end": self.uploads,
@@ -204,15 +218,22 @@ class JobProfile:
             "committed": reports,
         }
 
+    def _places_in_saves(self, moment: Moment) -> Sequence[EpochRank]:
+        of_moment = (one.places for one in self.operations if one.moment == moment)
+        return sorted({place for places in of_moment for place in places})
+
     def own(self, setting: str) -> Any:  # noqa: ANN401 (settings are of any type)
         """Return a setting's value in the script, None if it is unknown."""
         return self.replaced.get(setting, self.settings.get(setting))
 
 
-def job_profile(history: History, *, ignore: tuple[str, ...] = ()) -> JobProfile:
+def job_profile(
+    history: History, *, ignore: tuple[str, ...] = (), again: Sequence[History] = ()
+) -> JobProfile:
     """Measure a job by the history of a run without faults.
 
-    `ignore` are metrics that differ between such runs.
+    `ignore` are metrics that differ between such runs, `again` more of them: an operation of a save
+    is a place only where each of them has it.
     """
     steps: dict[EpochRank, int] = {}
     last_ns: dict[int, int] = {}
@@ -229,7 +250,6 @@ def job_profile(history: History, *, ignore: tuple[str, ...] = ()) -> JobProfile
     # A cache that the first run makes is there in the next: a place in its writing would be a place
     # of one run alone, and the job was called one that saves by the clock.
     saves = saves_of_training(history)
-    halves = {EpochRank(e.epoch, e.rank) for e in saves if e.saver in ("torch", "shards")}
     over_ns = _training_over_ns(history)
     called = next((event for _, event in history.of(FitCalled)), None)
     facts = FACTS[launcher_named(called and called.trainer)]
@@ -240,7 +260,6 @@ def job_profile(history: History, *, ignore: tuple[str, ...] = ()) -> JobProfile
         saved=tuple(sorted({c.epoch for c in commits if c.checkpoint is not None and not c.early})),
         uploads=tuple(sorted(uploads)),
         saves=tuple(sorted({EpochRank(e.epoch, e.rank) for e in saves})),
-        whole=tuple(sorted({EpochRank(e.epoch, e.rank) for e in saves} - halves)),
         beside=tuple(sorted(_beside(saves))),
         steps=dict(sorted(steps.items())),
         validations=dict(sorted(validations.items())),
@@ -251,8 +270,7 @@ def job_profile(history: History, *, ignore: tuple[str, ...] = ()) -> JobProfile
         replaced=called.replaced if called else {},
         own_saves=_own_saves(saves),
         loaders=_loaders(history, steps),
-        renamings=_first_of(FileRenamed, history),
-        links=_first_of(FileLinked, history),
+        operations=_operations(history, again),
         asks=any(history.of(CheckpointRead)),
         sees=tuple(seen_in(history, ignore=ignore)),
     )
@@ -269,32 +287,30 @@ def shared(runs: Sequence[JobProfile]) -> JobProfile:
     """
     first = runs[0]
     if first.facts.lacks_part("reports"):
+        saves = tuple(p for p in first.saves if all(p in run.saves for run in runs))
         return replace(
             first,
-            saves=tuple(p for p in first.saves if all(p in run.saves for run in runs)),
-            whole=tuple(sorted({place for run in runs for place in run.whole})),
+            saves=saves,
             beside=(),
             own_saves=(),
-            renamings={},
-            links={},
+            operations=_in_every_run(runs, saves),
             seconds=max(run.seconds for run in runs),
         )
     # Faults are injected only where every run comes by: at the first step after a report, at the
     # moments of a report, and at none that only the longest run has.
     count = max(min(len(run.epochs) for run in runs) - 1, 0)
     places = [EpochRank(epoch, rank) for epoch in range(max(count, 1)) for rank in first.ranks]
+    saves = tuple(p for p in places if all(p in run.saves for run in runs) and count)
     return replace(
         first,
         epochs=tuple(range(count)),
         saved=tuple(e for e in range(count) if all(e in run.saved for run in runs)),
         uploads=tuple(p for p in places if all(p in run.uploads for run in runs) and count),
-        saves=tuple(p for p in places if all(p in run.saves for run in runs) and count),
-        whole=tuple(p for p in places if any(p in run.whole for run in runs)),
+        saves=saves,
         beside=(),
         own_saves=(),
         loaders={},
-        renamings={},
-        links={},
+        operations=_in_every_run(runs, saves),
         validations={},
         steps=dict.fromkeys(places, 1),
         left_s={epoch: min(run.left_s.get(epoch, 0.0) for run in runs) for epoch, _ in places},
@@ -363,16 +379,81 @@ def _beside(saves: Sequence[FileSaveBegun]) -> set[EpochRank]:
     return {place for place, e in first.items() if e.is_beside and e.saver == "shards"}
 
 
-def _first_of(kind: type[FileRenamed | FileLinked], history: History) -> dict[EpochRank, int]:
-    """Return the steps before the first renaming or link in a rank's epoch, without caches.
+# Kinds of operations that are places: a job may write files with names of its own.
+OPERATIONS_MAX = 16
+# By moment and files: by rank and epoch, the number of the event, and the steps before it.
+_ByKind: TypeAlias = dict[tuple[Moment, str], dict[EpochRank, tuple[int, int]]]
 
-    What is named before any training is left out: it may be there in the next run.
+
+def _operations(history: History, again: Sequence[History]) -> tuple[SaveOperation, ...]:
+    """Return what a save does to each series of files, in the order of the longest save."""
+    found, others = _by_kind(history), [_by_kind(other) for other in again]
+    for kind, places in found.items():
+        repeated = {p for p in places if all(p in other.get(kind, ()) for other in others)}
+        found[kind] = {place: places[place] for place in sorted(repeated)}
+    found = {kind: places for kind, places in found.items() if places}
+    at = Counter(place for places in found.values() for place in places)
+    longest = max(sorted(at, reverse=True), key=lambda place: at[place], default=None)
+    late = len(history)
+    kinds = sorted(found, key=lambda kind: found[kind].get(longest, (late, 0)))  # type: ignore[arg-type]
+    kinds = [kind for kind in kinds if _shows_more(kind, kinds)][:OPERATIONS_MAX]
+    moments = Counter(moment for moment, _ in kinds)
+    return tuple(
+        SaveOperation(
+            moment,
+            path,
+            {place: step for place, (_, step) in found[moment, path].items()},
+            is_only=moments[moment] == 1,
+        )
+        for moment, path in kinds
+    )
+
+
+def _shows_more(kind: tuple[Moment, str], kinds: Sequence[tuple[Moment, str]]) -> bool:
+    """Return whether a death at an operation may leave what it leaves at none of the others.
+
+    Half of a file shows as much as an empty one. Of the files of a folder that is removed as a
+    whole, the second is enough: one is gone then, and another is there.
     """
-    found: dict[EpochRank, int] = {}
-    for _, e in history.of(kind):
-        if (e.epoch, e.step) > START:
-            found.setdefault(EpochRank(e.epoch, e.rank), e.step)
-    return dict(sorted(found.items()))
+    moment, path = kind
+    folder = path.rpartition("/")[0]
+    if moment == "opening":
+        return ("saving", path) not in kinds
+    if moment != "removing" or all(
+        other.rpartition("/")[2] != folder for of, other in kinds if of == "removing"
+    ):
+        return True
+    inside = [one for one in kinds if one[0] == moment and one[1].startswith(f"{folder}/")]
+    return kind == inside[:2][-1]
+
+
+def _by_kind(history: History) -> _ByKind:
+    """Return the first of each operation in each rank's epoch.
+
+    What is written before any training is left out: it may be there in the next run. So is what
+    happens to a file that no later process finds, as its name is drawn; but for the first.
+    """
+    train = {step.rank for _, step in history.of(StepDone)}
+    found, drawn = _ByKind(), ""
+    for number, moment, e in operations_of(history):
+        if (e.epoch, e.step) == START and not (moment == "saving" and e.rank not in train):
+            continue
+        path = path_pattern(e.path)
+        if moment != "renaming" and DRAWN_NAME.search(e.path):
+            drawn = drawn or path
+            if moment != "saving" or path != drawn:
+                continue
+        place = EpochRank(e.epoch, e.rank)
+        found.setdefault((moment, path), {}).setdefault(place, (number, e.step))
+    return found
+
+
+def _in_every_run(
+    runs: Sequence[JobProfile], saves: Sequence[EpochRank]
+) -> tuple[SaveOperation, ...]:
+    """Return the middle of a save, at no known step, at those where every run can be stopped."""
+    halves = [p for p in saves if all(p in run.moments["saving"] for run in runs)]
+    return (SaveOperation("saving", "", dict.fromkeys(halves, inf)),) if halves else ()
 
 
 def _ranks(steps: Mapping[EpochRank, int], commits: list[Committed]) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TypeAlias
 
-from chaos.audit.group import LOADS, SEVERAL, Group, before_first, needs
+from chaos.audit.group import IN_SAVES, LOADS, SEVERAL, Group, before_first, needs
 from chaos.audit.job_profile import JobProfile
 from chaos.faults.fail_save import FailSave
 from chaos.faults.kill_loader import KillLoader
@@ -21,12 +21,33 @@ from chaos.faults.preempt_node import PreemptNode
 from chaos.faults.return_capacity import ReturnCapacity
 from chaos.model.places import EpochRank, FloatPlace, Place
 from chaos.model.plan import Op
-from chaos.model.trigger import MOMENTS, AtMoment, AtRecovery, AtStep, Moment, Stage, Trigger
+from chaos.model.trigger import (
+    IN_A_SAVE,
+    MOMENTS,
+    AtMoment,
+    AtRecovery,
+    AtStep,
+    Moment,
+    Stage,
+    Trigger,
+)
 from chaos.plan.draw import COMES_AFTER_S
 
 # The kind of each fault and where it is injected, by which another audit of the job knows a place.
 # How long a notice is follows from how fast a clean run was, and the group from the job's length.
 PlaceKey: TypeAlias = tuple[tuple[str, Trigger], ...]
+
+
+# A group, and of one that is inside a save the moment and the files.
+Unit: TypeAlias = tuple[Group, str, str]
+
+
+def unit_of(group: Group, ops: tuple[Op, ...]) -> Unit:
+    """Return the unit of places to which ops belong."""
+    at = ops[0].at
+    if group != IN_SAVES or not isinstance(at, AtMoment):
+        return group, "", ""
+    return group, at.moment, at.path or ""
 
 
 @dataclass(frozen=True)
@@ -51,6 +72,11 @@ class FaultPlace:
     def epoch(self) -> int:
         """The epoch of its first op."""
         return self.ops[0].at.epoch
+
+    @property
+    def unit(self) -> Unit:
+        """Its group and, inside a save, the operation: an answer needs a place of each."""
+        return unit_of(self.group, self.ops)
 
     @property
     def ends_attempts(self) -> bool:
@@ -86,17 +112,20 @@ def place_in_training(op: Op, profile: JobProfile) -> FloatPlace:
         return FloatPlace(at.epoch, at.step)
     if isinstance(at, AtMoment) and at.moment == "committed":
         return FloatPlace(at.epoch + 1, 0.5)
-    if isinstance(at, AtMoment) and at.moment == "saving":
-        first = [step for epoch, step in profile.own_saves if epoch == at.epoch]
-        return FloatPlace(at.epoch, min(first, default=inf))
-    if isinstance(at, AtMoment) and at.moment in ("validating", "renaming", "linking"):
-        after = {
-            "validating": profile.validations,
-            "renaming": profile.renamings,
-            "linking": profile.links,
-        }[at.moment]
-        return FloatPlace(at.epoch, after.get(EpochRank(at.epoch, at.rank or 0), inf))
-    return FloatPlace(at.epoch, inf)
+    after = inf
+    if isinstance(at, AtMoment):
+        after = min(_steps_before(at, profile), default=inf)
+    return FloatPlace(at.epoch, after)
+
+
+def _steps_before(at: AtMoment, profile: JobProfile) -> Iterator[float]:
+    """Yield the steps of its epoch before a moment of validation or of a save, if it comes."""
+    place = EpochRank(at.epoch, at.rank or 0)
+    if at.moment == "validating" and place in profile.validations:
+        yield profile.validations[place]
+    for one in profile.operations:
+        if one.moment == at.moment and at.path in (None, one.asked) and place in one.places:
+            yield one.places[place]
 
 
 # A notice takes this share of the time that training has left, within bounds (seconds).
@@ -107,7 +136,9 @@ _MOMENTS: dict[Moment, Group] = {
     "validating": "during validation",
     "saving": "inside a save",
     "renaming": "inside a save",
-    "linking": "before a link",
+    "linking": "inside a save",
+    "opening": "inside a save",
+    "removing": "inside a save",
     "upload_begin": "upload begins",
     "upload_end": "upload ends",
     "reported": "after report, before commit",
@@ -130,6 +161,11 @@ class PlaceGroup:
     size: int
     #: returns the ops of the n-th place, counted from 0
     ops: Callable[[int], tuple[Op, ...]]
+
+    @property
+    def unit(self) -> Unit:
+        """That of its places."""
+        return unit_of(self.group, self.ops(0))
 
     def place(self, number: int) -> FaultPlace:
         """Return one of its places with its ops."""
@@ -191,11 +227,14 @@ def _killer(epoch: int, first: int, rank: int) -> Callable[[int], tuple[Op, ...]
 
 
 def _moments(profile: JobProfile) -> Iterator[PlaceGroup]:
-    places = profile.moments
     for moment, group in _MOMENTS.items():
-        for epoch, rank in places[moment]:
+        for epoch, rank in profile.moments[moment] if moment not in IN_A_SAVE else ():
             at = AtMoment(epoch=epoch, moment=moment, rank=rank)
             yield _single(group, _kills(at))
+    for one in profile.operations:
+        for epoch, rank in one.places:
+            at = AtMoment(epoch=epoch, moment=one.moment, path=one.asked, rank=rank)
+            yield _single(_MOMENTS[one.moment], _kills(at))
 
 
 def _in_epochs(profile: JobProfile, draws: random.Random) -> Iterator[PlaceGroup]:

@@ -5,9 +5,10 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
-from chaos.audit.card import Covered
+from chaos.audit.card import Covered, SaveStep
 from chaos.audit.group import (
     GROUPS,
+    IN_SAVES,
     LOADS,
     REPEATED,
     SEVERAL,
@@ -17,7 +18,7 @@ from chaos.audit.group import (
     needs_nodes,
 )
 from chaos.audit.job_profile import JobProfile
-from chaos.audit.place_groups import FaultPlace, PlaceGroup, place_groups
+from chaos.audit.place_groups import FaultPlace, PlaceGroup, Unit, place_groups
 from chaos.audit.queue import evenly, in_rounds, resumes_from
 from chaos.audit.run_row import RunRow
 from chaos.audit.table import by_column
@@ -47,13 +48,11 @@ def kill_map(
     chosen = [s for s in place_groups(profile, seed=seed) if s.group in choose]
     if exhaustive or profile.step_places <= limit:
         return _ordered(s.place(n) for s in chosen for n in range(s.size))
-    by_group = {group: [s for s in chosen if s.group == group] for group in GROUPS}
-    loads = by_group.pop(LOADS)
-    queues = [
-        _drawn(of_group, profile, seed=seed, limit=limit)
-        for of_group in by_group.values()
-        if of_group
-    ]
+    by_unit: dict[Unit, list[PlaceGroup]] = {}
+    for place_group in sorted(chosen, key=lambda s: GROUPS.index(s.group)):
+        by_unit.setdefault(place_group.unit, []).append(place_group)
+    loads = by_unit.pop((LOADS, "", ""), [])
+    queues = [_drawn(unit, profile, seed=seed, limit=limit) for unit in by_unit.values()]
     places = [*islice(in_rounds(queues), max(limit, len(queues)))]
     if loads:
         share = max(1, limit // max(1, len(queues)))
@@ -115,6 +114,20 @@ def coverage(
             )
         )
     return tuple(rows)
+
+
+def save_steps(profile: JobProfile, runs: Sequence[RunRow], *, seed: int) -> tuple[SaveStep, ...]:
+    """Return the operations of a save, in their order, with the runs that had a fault there."""
+    units = {of.unit for of in place_groups(profile, seed=seed)}
+    found = []
+    for one in profile.operations:
+        unit: Unit = IN_SAVES, one.moment, one.asked or ""
+        mine = [run for run in runs if run.place.unit == unit and not run.is_combined]
+        if unit in units:
+            wrong = sum(run.is_wrong for run in mine)
+            tried = sum(run.is_tried for run in mine)
+            found.append(SaveStep(name=str(one), tried=tried, wrong=wrong))
+    return tuple(found)
 
 
 def _resumes(place_group: PlaceGroup, profile: JobProfile) -> bool:
@@ -200,8 +213,7 @@ def _why_none(group: Group, profile: JobProfile) -> str:
 
 _NEEDS: Mapping[Group, str] = {
     "during validation": "the model that trains was not seen to be called in evaluation mode",
-    "inside a save": "no file was seen to be written with torch.save, or to be renamed",
-    "before a link": "no link was seen to be made, symbolic or hard",
+    "inside a save": "no file was seen to be written, renamed, linked or removed in training",
     "save fails beside training": "no sharded save was seen in a thread beside training",
     "loader process lost": "no process of a torch data loader was seen at a step",
     "inside a load": "no run with a fault was seen to read a file that was saved before",

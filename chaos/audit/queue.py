@@ -16,7 +16,7 @@ from typing import TypeAlias
 from chaos.audit.chains import LONGEST, can_share, chain_of, fitted, longest_chain
 from chaos.audit.group import GROUPS, ORDERS, Group, Question
 from chaos.audit.job_profile import JobProfile
-from chaos.audit.place_groups import FaultPlace, PlaceKey, point_before
+from chaos.audit.place_groups import FaultPlace, PlaceKey, Unit, point_before
 from chaos.audit.run_row import RunRow
 from chaos.model.places import Place
 
@@ -63,29 +63,32 @@ def in_order(
     seed: int = 0,
     last: Collection[PlaceKey] = (),
 ) -> Order:
-    """Order places for a question; the seed decides which place of a group comes first.
+    """Order places for a question; the seed decides which place of a unit comes first.
 
-    `last`: those that come after the others of their group.
+    `last`: those that come after the others of their unit.
     """
     groups = (*ORDERS[question], *(g for g in GROUPS if g not in ORDERS[question]))
     parts = {place: part_of(place, profile) for place in places}
-    queues, scratch = dict[Group, list[FaultPlace]](), dict[Group, list[FaultPlace]]()
+    queues, scratch = dict[Unit, list[FaultPlace]](), dict[Unit, list[FaultPlace]]()
     offset = random.Random(f"{seed}:order").randrange(PARTS)  # noqa: S311 (repeatable)
-    for turn, group in enumerate(groups):
-        mine = _spread([s for s in places if s.group == group], seed=seed)
+    by_unit: dict[Unit, list[FaultPlace]] = {}
+    for place in sorted(places, key=lambda place: groups.index(place.group)):
+        by_unit.setdefault(place.unit, []).append(place)
+    for number, (unit, of_unit) in enumerate(by_unit.items()):
+        mine = _spread(of_unit, seed=seed)
         mine.sort(key=lambda place: place.key in last)
         resuming = [s for s in mine if parts[s] is not None]
         if resuming:
-            queues[group] = _begun_in(offset + turn, resuming, parts)
+            queues[unit] = _begun_in(offset + number, resuming, parts)
         if len(resuming) < len(mine):
-            scratch[group] = [s for s in mine if parts[s] is None]
+            scratch[unit] = [s for s in mine if parts[s] is None]
     first = [queue.pop(0) for queue in queues.values()]
     for part in sorted({p for p in parts.values() if p is not None} - {parts[s] for s in first}):
         queue = next(q for q in queues.values() if any(parts[s] == part for s in q))
         more = next(s for s in queue if parts[s] == part)
         queue.remove(more)
         first.append(more)
-    first += [queue.pop(0) for group, queue in scratch.items() if group not in queues]
+    first += [queue.pop(0) for unit, queue in scratch.items() if unit not in queues]
     return Order(tuple(first), (*in_rounds(queues.values()), *in_rounds(scratch.values())))
 
 
@@ -314,7 +317,8 @@ class Queue:
         Each has a run of its own: one run of several may be all that there is time for.
         """
         if with_telling:
-            telling = [place for place in self._shared if place.group in TELLING]
+            of_group = {place.group: place for place in reversed(self._shared)}
+            telling = [of_group[group] for group in TELLING if group in of_group]
             self._shared = [place for place in self._shared if place not in telling]
             self._needed = sorted(
                 (*self._needed, *telling), key=lambda place: place.group not in TELLING

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from chaos.audit.card import Card
+from chaos.audit.card import Card, SaveStep
 from chaos.audit.finding import Finding
 from chaos.audit.retries import SETTINGS
 from chaos.audit.table import group_rows, kind_rows, part_rows
@@ -102,6 +102,7 @@ def remarks(card: Card) -> Iterator[Line]:
     if text := _state(card):
         yield Line("calm", "state", text)
     yield Line("calm", "job", card.size)
+    yield from _save(card.save_steps)
     landed, planned = card.landed
     shared = f" in {plural(card.run_count, 'run')}" if card.shared else ""
     words = f"{landed} of {planned} faults landed{shared}; {card.repetition}"
@@ -114,6 +115,14 @@ def remarks(card: Card) -> Iterator[Line]:
         yield Line("calm" if is_plain else "open", note.kind, note.text)
     if left := omitted(card):
         yield Line("calm", "not tried", left)
+
+
+def _save(steps: Sequence[SaveStep]) -> Iterator[Line]:
+    """Yield the operations of a save, if it has several."""
+    if len(steps) > 1:
+        tried = sum(step.tried > 0 for step in steps)
+        words = f"{tried} of its {len(steps)} operations tried: {', '.join(map(str, steps))}"
+        yield Line("bad" if any(step.wrong for step in steps) else "calm", "a save", words)
 
 
 def untried(card: Card) -> list[str]:

@@ -14,7 +14,7 @@ from chaos.audit.job_profile import JobProfile
 from chaos.audit.notes import Note, note
 from chaos.audit.page import badge_svg, paragraph, render_card, summary_svg
 from chaos.audit.place_groups import FaultPlace
-from chaos.audit.places import coverage
+from chaos.audit.places import coverage, save_steps
 from chaos.audit.plans import budget
 from chaos.audit.queue import Queue, missing_parts, part_of
 from chaos.audit.repro import repro_text
@@ -103,6 +103,7 @@ class CardWriter:
             repetition=clean.repetition,
             notes=(*clean.notes, *_accepted(runs)),
             covered=coverage(profile, self.queue.places, runs, seed=self.seed),
+            save_steps=save_steps(profile, runs, seed=self.seed),
             runs=tuple(runs),
             findings=found,
             question=self.queue.question,

@@ -11,9 +11,9 @@ from chaos.model.event import (
     ControllerState,
     Disturbed,
     FaultInvoked,
-    FileLinked,
     FileRenamed,
     FileSaveBegun,
+    FileTouched,
     JournalCut,
     ObserverFailed,
     ProbeFailed,
@@ -43,7 +43,7 @@ _OfReport = (
     ValidationBegun
     | FileSaveBegun
     | FileRenamed
-    | FileLinked
+    | FileTouched
     | UploadBegun
     | UploadEnded
     | ReportReturned
@@ -53,7 +53,9 @@ _MOMENTS: Mapping[Moment, tuple[type[_OfReport], str]] = {
     "validating": (ValidationBegun, "its validation"),
     "saving": (FileSaveBegun, "the middle of a save"),
     "renaming": (FileRenamed, "the renaming of a file"),
-    "linking": (FileLinked, "the making of a link"),
+    "opening": (FileTouched, "the opening of a file"),
+    "linking": (FileTouched, "the making of a link"),
+    "removing": (FileTouched, "the removal of a file"),
     "upload_begin": (UploadBegun, "the beginning of its upload"),
     "upload_end": (UploadEnded, "the end of its upload"),
     "reported": (ReportReturned, "the return of its report()"),
@@ -180,7 +182,13 @@ def _how_far_in_steps(at: AtStep, who: str, history: History) -> str:
 
 def _how_far_in_reports(at: AtMoment, who: str, history: History) -> str:
     kind, name = _MOMENTS[at.moment]
-    seen = [e.epoch for _, e in history.of(kind) if getattr(e, "rank", at.rank) == at.rank]
+    seen = [
+        e.epoch
+        for _, e in history.of(kind)
+        if getattr(e, "rank", at.rank) == at.rank
+        and getattr(e, "how", at.moment) == at.moment
+        and (at.path is None or at.is_of(getattr(e, "path", "")))
+    ]
     if at.epoch in seen:
         return f"{who} came to {name} of epoch {at.epoch}, and was not held there"
     last = f"the last one seen was of epoch {max(seen)}" if seen else "none was seen"

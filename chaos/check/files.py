@@ -41,6 +41,8 @@ class Save:
     name: str = ""
     #: what wrote it (see `FileSaveBegun`)
     saver: str = "torch"
+    #: those that it had before that one
+    former: tuple[str, ...] = ()
 
     @property
     def series(self) -> str:
@@ -79,7 +81,7 @@ class Files:
 
     def _named(self, saves: Sequence[Save]) -> tuple[Save, ...]:
         """Return the saves with the names that they had in the end."""
-        names, holds = {save.number: save.path for save in saves}, dict[str, int]()
+        names, holds = {save.number: [save.path] for save in saves}, dict[str, int]()
         happened: list[tuple[int, Save | FileRenamed]] = [(save.number, save) for save in saves]
         happened += self.history.of(FileRenamed)
         for _, what in sorted(happened, key=lambda item: item[0]):
@@ -92,9 +94,13 @@ class Files:
             for path in moved:
                 if is_below(path, what.path):
                     number = holds.pop(path)
-                    names[number] = what.to + path.removeprefix(what.path)
-                    holds[names[number]] = number
-        return tuple(replace(save, name=names[save.number]) for save in saves)
+                    names[number].append(what.to + path.removeprefix(what.path))
+                    holds[names[number][-1]] = number
+        return tuple(
+            replace(save, name=last, former=tuple(former))
+            for save in saves
+            for *former, last in [names[save.number]]
+        )
 
     def _read_whole(self, begun: FileSaveBegun) -> str | None:
         """Return the digest of a save without a recorded end, if a later attempt read its file.
@@ -193,7 +199,7 @@ class Files:
             written = [save for save in alike if save.name == path]
             # Bytes that lie under a name which no save was given are a copy, which the job may read
             # as well as the original.
-            found += written or [replace(save, path=path, name=path) for save in alike]
+            found += written or [replace(save, path=path, name=path, former=()) for save in alike]
         return sorted(found, key=lambda save: (save.number, save.name))
 
     def found(self, attempt: int) -> Iterator[SeenFile]:

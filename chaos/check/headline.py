@@ -20,8 +20,10 @@ FAULTS_NAMED = 3  # of a run with more, the first alone: the rest are in its rep
 _PLACES = {
     "validating": "in the validation of epoch {epoch}",
     "saving": "in the middle of a save of epoch {epoch}",
+    "opening": "as it began to write a file anew in epoch {epoch}",
     "renaming": "as it was to rename a file of epoch {epoch}",
     "linking": "as it was to make a link in epoch {epoch}",
+    "removing": "as it was to remove a file in epoch {epoch}",
     "upload_begin": "as its upload of epoch {epoch} began",
     "upload_end": "when its upload of epoch {epoch} was done and report() had not returned",
     "reported": "when report() of epoch {epoch} had returned and Ray had not committed it",
@@ -83,7 +85,8 @@ def _fault(injection: Injection, times: int) -> str:
         return f"{fault.in_words(injection.rank, '')}: storage {details}"
     match at:
         case AtMoment():
-            place = _PLACES[at.moment].format(epoch=at.epoch)
+            file = "" if at.path is None else f" ({at.path})"
+            place = _PLACES[at.moment].format(epoch=at.epoch) + file
         case AtStep():
             place = f"at epoch {at.epoch}, step {at.step}"
         case AtRecovery():

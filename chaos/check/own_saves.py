@@ -1,7 +1,6 @@
 """The saves of a job's own that an attempt could resume from, and whether it took the newest."""
 
 import math
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -14,11 +13,9 @@ from chaos.check.files import SAVERS, Save, is_own, place_of, series_of
 from chaos.check.restarts import Restart
 from chaos.model.event import FileCopied, FileLoaded, FileSaved, StateSeen
 from chaos.model.places import START, Place, RankName
+from chaos.model.trigger import DRAWN_NAME
 from chaos.model.verdict import Anomaly
 from chaos.words import plural
-
-# A name that Python's `tempfile` draws: no later process can find such a file by it.
-_DRAWN = re.compile(r"/tmp[a-z0-9_]{8}(?=[/.]|$)")  # noqa: S108 - a pattern
 
 
 def own_files(analysis: RunAnalysis, restart: Restart) -> Iterator[Anomaly]:
@@ -191,13 +188,15 @@ class _Sources:
         # do, and where none is there, nothing is said.
         read = {series_of(e.path) for of in self.files.loads.values() for _, e in of if is_own(e)}
         if read:
-            return series_of(save.name) in read or save.series in read
+            # One that was set aside was in use: a job that begins anew beside it has lost it.
+            names = {series_of(name) for name in (save.path, *save.former, save.name)}
+            return not read.isdisjoint(names)
         if not self._with_model and save.saver not in SAVERS:
             return False  # nothing shows that it is a checkpoint, and no picture or table
         is_staged = series_of(save.name) in self._staged
         names = {_file_of(other).name for other in self.files.saves if other.digest == save.digest}
         is_other = self._with_model and names.isdisjoint(self._with_model)
-        return not is_staged and not is_other and _DRAWN.search(save.name) is None
+        return not is_staged and not is_other and DRAWN_NAME.search(save.name) is None
 
     @cached_property
     def _with_model(self) -> frozenset[str]:

@@ -25,9 +25,9 @@ from chaos.model.events.driver import (
 )
 from chaos.model.events.files import (
     FileCopied,
-    FileLinked,
     FileRenamed,
     FilesSeen,
+    FileTouched,
     FileWritten,
     SavedPart,
     SeenFile,

@@ -5,17 +5,21 @@ made in the surviving lineage, so 0 is the first. `step` is the number of optimi
 last report, so `step: 5` is the moment after the fifth step of that epoch.
 """
 
+import re
+from pathlib import PurePosixPath
 from typing import Annotated, ClassVar, Literal, TypeAlias, get_args
 
-from pydantic import Discriminator, Field, NonNegativeInt, PositiveInt, Tag
+from pydantic import Discriminator, Field, NonNegativeInt, PositiveInt, Tag, model_validator
 
 from chaos.record import Record
 
 Moment: TypeAlias = Literal[
     "validating",
     "saving",
+    "opening",
     "renaming",
     "linking",
+    "removing",
     "upload_begin",
     "upload_end",
     "reported",
@@ -23,7 +27,7 @@ Moment: TypeAlias = Literal[
 ]
 MOMENTS: tuple[Moment, ...] = get_args(Moment)
 # Those inside a save of the job's own.
-IN_A_SAVE: tuple[Moment, ...] = ("saving", "renaming", "linking")
+IN_A_SAVE: tuple[Moment, ...] = ("saving", "opening", "renaming", "linking", "removing")
 
 
 # The key that distinguishes one kind of place from the others.
@@ -49,9 +53,15 @@ State: TypeAlias = Literal[
 STATES: tuple[State, ...] = get_args(State)
 
 # Every key of a place, in any of its kinds.
-PLACE_WORDS = ("at", "epoch", *KINDS, "attempt", "stage", "at_launch", "visit", "rank")
+PLACE_WORDS = ("at", "epoch", *KINDS, "path", "attempt", "stage", "at_launch", "visit", "rank")
+
+# A name that Python's `tempfile` draws: no later process can find such a file by it.
+DRAWN_NAME = re.compile(r"/tmp[a-z0-9_]{8}(?=[/.]|$)")  # noqa: S108 - a pattern
 
 ANY_RANK = "left out: drawn from the seed among the job's ranks"
+ANY_FILE = (
+    "in a save: the end of the file's path, such as `latest` or `epoch_*/model.pt`; left out: any"
+)
 ONE_ATTEMPT = "only there; left out: in the first attempt that comes to the place"
 
 
@@ -76,22 +86,36 @@ class AtMoment(Record):
 
     `validating`: after a step of that epoch, the trained model is about to be called for the first
     time in evaluation mode and without gradients. `saving`: the first half of the first file that
-    `torch.save` writes in that epoch is on disk, and the rest is not. `renaming`: the first file or
-    folder that the job renames in that epoch has its old name, and the new one is not there.
-    `linking`: the first link that the job makes in that epoch, symbolic or hard, is not there yet;
-    one of that name may have been removed for it. `upload_begin`: the checkpoint's upload is about
-    to begin. `upload_end`: every file is written and `report()` has not returned. `reported`:
-    `report()` has returned, and the controller, held, has not committed. `committed`: the
-    controller has committed.
+    `torch.save` writes in that epoch is on disk, and the rest is not. `opening`: the first file
+    that the job opens in that epoch to write it anew is there, and empty. `renaming`: the first
+    file or folder that the job renames in that epoch has its old name, and the new one is not
+    there. `linking`: the first link that the job makes in that epoch, symbolic or hard, is not
+    there yet; one of that name may have been removed for it. `removing`: the first file, link or
+    folder that the job removes in that epoch is still there. `upload_begin`: the checkpoint's
+    upload is about to begin. `upload_end`: every file is written and `report()` has not returned.
+    `reported`: `report()` has returned, and the controller, held, has not committed. `committed`:
+    the controller has committed.
     """
 
     epoch: NonNegativeInt
     moment: Moment
+    path: str | None = Field(default=None, min_length=1, description=ANY_FILE)
     attempt: NonNegativeInt | None = Field(default=None, description=ONE_ATTEMPT)
     rank: NonNegativeInt | None = Field(default=None, description=ANY_RANK)
 
+    @model_validator(mode="after")
+    def _has_files(self) -> "AtMoment":
+        if self.path is not None and self.moment not in IN_A_SAVE:
+            raise ValueError(f"path is for the moments {', '.join(IN_A_SAVE)}")
+        return self
+
+    def is_of(self, path: str) -> bool:
+        """Return whether a file is one that it names, or would be if it named none."""
+        return self.path is None or PurePosixPath(path).match(self.path)
+
     def __str__(self) -> str:
-        return f"epoch {self.epoch}, {self.moment}{_in(self.attempt)}, rank {self.rank}"
+        file = "" if self.path is None else f" {self.path}"
+        return f"epoch {self.epoch}, {self.moment}{file}{_in(self.attempt)}, rank {self.rank}"
 
 
 class Unplaced(Record):
@@ -166,6 +190,16 @@ class AtTime(Unplaced):
 
     def __str__(self) -> str:
         return f"{self.seconds:g} s after the start, rank {self.rank}"
+
+
+def path_pattern(path: str) -> str:
+    """Return the name of a file in its folder, as `AtMoment` takes it, for any run and epoch.
+
+    Its numbers, and a name that was drawn, are `*`.
+    """
+    path = DRAWN_NAME.sub("/tmp*", path)  # noqa: S108 - a pattern
+    folder_and_name = PurePosixPath(path).parts[-2:]
+    return re.sub(r"\d+", "*", re.sub(r"[][?]", "?", "/".join(folder_and_name).lstrip("/")))
 
 
 def only_attempt(at: "Trigger") -> int | None:

@@ -13,31 +13,34 @@ from typing import Any, Literal, TypeAlias
 from chaos.check.resume_place import Seen
 from chaos.model.event import (
     FileCopied,
-    FileLinked,
     FileRenamed,
     FileSaveBegun,
     FileSaved,
     FilesSeen,
+    FileTouched,
     FileWritten,
     SavedPart,
     SeenFile,
 )
 from chaos.model.places import START, Place
-from chaos.model.trigger import Moment
+from chaos.model.trigger import Moment, path_pattern
 from chaos.probe.cursor import Recorder
 from chaos.probe.loads import GoingOn, Loads
-from chaos.probe.open_watch import Opened, Opening
+from chaos.probe.open_watch import Opened, Opening, Operation
 from chaos.probe.saves import SaveRecord, Saves
 from chaos.probe.state.content import counts_of, parts_of
 from chaos.probe.state.readable import is_text, read
 from chaos.probe.thread_place import ThreadPlaces
 from chaos.run.file_digest import file_digest
 
-# Returns, for an epoch, the function that stops a rank at an op, if it is to stop there.
-Stops: TypeAlias = Callable[[int], Callable[[], None] | None]
+# Returns, for a moment of an epoch and the file, the function that stops a rank at an op, if it is
+# to stop there.
+Stops: TypeAlias = Callable[[Moment, int, str], Callable[[], None] | None]
 _Content = tuple[tuple[SavedPart, ...], dict[str, int]]
 # Files of a folder that are looked at: a job may keep a checkpoint for every step in it.
 BESIDE_MAX = 256
+# Kinds of operations at one place that are recorded: a job may write files with names of its own.
+KINDS_MAX = 32
 _EVENTS = "events.out."  # how TensorBoard's files of events begin
 
 
@@ -49,14 +52,12 @@ class JobFiles:
         record: Recorder,
         saves: Saves,
         *,
-        is_kept: bool,
         may_move: bool,
         ranks: int,
     ) -> None:
         self._cursor, self._cost = record.cursor, record.cost
         self._write, self._failed = record.write, record.failed
         self._saves = saves
-        self._records = is_kept
         self.going_on = GoingOn(record.cursor, saves, ranks=ranks, may_move=may_move)
         self.loads = Loads(record, saves, self.going_on)
         self._since_step: list[SaveRecord] = []
@@ -69,11 +70,11 @@ class JobFiles:
             self._thread_places.place,
             is_read=self.loads.reading,
             look=self._look_beside,
-            names=self._naming,
+            before=self._before,
             failed=record.failed,
         )
         self._opened.moved = self._moved
-        self._opened.is_reading = is_kept and record.cursor.attempt > 0
+        self._opened.is_reading = record.cursor.attempt > 0
         self._contents: dict[str, _Content] = {}  # by path, or by the digest of the bytes
         self._texts: dict[str, FileWritten] = {}
         self._folders: dict[str, Place] = {}  # that are written beside training
@@ -81,18 +82,16 @@ class JobFiles:
         self._tmp = os.path.realpath(tempfile.gettempdir())
         self.reported: int | None = None
         self.settle: Callable[[], object] | None = None
-        self.halfway_of: Stops = lambda _: None
-        self.renaming_of: Stops = lambda _: None
-        self.linking_of: Stops = lambda _: None
+        self._touched: tuple[Place, set[tuple[str, str]]] = START, set()
+        self.stops: Stops = lambda *_: None
         self.unhook: Callable[[Callable[[], Any]], Any] = lambda save: save()
 
     def watch_opened(self) -> None:
         """Follow, from now on, files that are written and read by other means than torch's."""
-        if self._records:
-            self._opened.watch()
-            self._thread_places.watch()
-            if self._cursor.attempt:
-                self._guarded("files", self._tell_found)
+        self._opened.watch()
+        self._thread_places.watch()
+        if self._cursor.attempt:
+            self._guarded("files", self._tell_found)
 
     def has_read(self, paths: Iterable[Path]) -> None:
         """Look at files that this process has read before it was watched."""
@@ -126,14 +125,14 @@ class JobFiles:
         self._guarded("save", lambda: self._contents.update({digest: _content(what)}))
         self._guarded("save", lambda: self._saves.mark("look", *cursor.numbers()))
 
-    def halfway(self) -> Callable[[], None] | None:
-        """Return the function that arrives at an op in the middle of this epoch's save, or None.
+    def halfway(self, path: Path) -> Callable[[], None] | None:
+        """Return the function that arrives at an op in the middle of a save of this file, or None.
 
         What is written before the first step of a job that makes steps is data, and no save.
         """
         cursor = self._cursor
         is_data = (cursor.epoch, cursor.step) == START and any(self._due.values())
-        return None if is_data else self.halfway_of(cursor.epoch)
+        return None if is_data else self.stops("saving", cursor.epoch, str(path))
 
     def save_handed_over(self, folder: Path) -> None:
         """Mark the place of a save that is written later, while training goes on.
@@ -149,13 +148,14 @@ class JobFiles:
         place = self._thread_places.place()
         self._guarded("save", lambda: self._begun(folder, place, "shards"))
 
-    def shard_written(self) -> None:
+    def shard_written(self, folder: Path) -> None:
         """Stop at an op inside a save, in the epoch in which the save was asked for."""
-        if (arrive := self.halfway_of(self._thread_places.place().epoch)) is not None:
+        epoch = self._thread_places.place().epoch
+        if (arrive := self.stops("saving", epoch, str(folder))) is not None:
             arrive()
 
     def loading(self, path: Path) -> str | None:
-        if not self._records or not path.is_file():
+        if not path.is_file():
             return None
         try:
             with self._cost.watching, self._opened.quietly():
@@ -185,14 +185,12 @@ class JobFiles:
         The ranks step together: the save of one holds up the next step of the others.
         """
         cursor = self._cursor
-        if not self._records or not cursor.step:
-            return False
-        return self._saves.has("place", *cursor.numbers())
+        return cursor.step > 0 and self._saves.has("place", *cursor.numbers())
 
     def may_resume_here(self) -> bool:
         """Return whether a rank has saved its state since the last step, to a file or to bytes."""
         cursor = self._cursor
-        if not self._records or not cursor.step:
+        if not cursor.step:
             return False
         return self.is_saved_here() or self._saves.has("look", *cursor.numbers())
 
@@ -322,8 +320,6 @@ class JobFiles:
     # -- inside ------------------------------------------------------------------------------
 
     def _guarded(self, where: str, act: Callable[[], object]) -> None:
-        if not self._records:
-            return
         try:
             with self._cost.watching, self._opened.quietly(), self._lock:
                 act()
@@ -341,14 +337,18 @@ class JobFiles:
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's save
             self._failed("files", error)
 
-    def _naming(self, moment: Moment, place: Place) -> None:
-        """Stop at an op whose place is a renaming or a link, of which none is before training.
+    def _before(self, operation: Operation) -> None:
+        """Stop at an op whose place is an operation on a name, of which none is before training.
 
         Caches are made there, once for all runs of a machine.
         """
-        stops = self.linking_of if moment == "linking" else self.renaming_of
-        if place > START and (arrive := stops(place.epoch)) is not None:
-            arrive()
+        moment, path, place = operation.moment, operation.path, operation.place
+        if place <= START or (arrive := self.stops(moment, place.epoch, path)) is None:
+            return
+        self._look_beside()  # what was written before is complete now
+        if moment == "opening":
+            _empty(path)
+        arrive()
 
     def _moved(self, path: str, to: str | None) -> None:
         """Follow a file that is renamed or removed, by whomever it was saved."""
@@ -381,6 +381,7 @@ class JobFiles:
 
     def _begun(self, path: Path, place: Place, saver: str, *, thread: int | None = None) -> None:
         """Record a save that begins, or that was begun by the `thread` that opened its file."""
+        self._tell_operations()  # those before it
         is_beside = self._thread_places.is_beside(thread)
         self._write(
             FileSaveBegun(**self._at(place), path=str(path), saver=saver, is_beside=is_beside)
@@ -460,9 +461,25 @@ class JobFiles:
                 # A temporary file may be gone by now. One that is renamed is not: its thread waits.
                 if Path(opening.path).exists():
                     raise
-        for moved in self._opened.renamings():
-            kind = FileLinked if moved.is_link else FileRenamed
-            self._write(kind(**self._at(moved.place), path=moved.path, to=moved.to))
+        self._tell_operations()
+
+    def _tell_operations(self) -> None:
+        for done in self._opened.operations():
+            names: dict[str, Any] = {"path": done.path, "to": done.to}
+            if done.moment == "renaming":
+                self._write(FileRenamed(**self._at(done.place), **names))
+            elif self._is_first(done):
+                self._write(FileTouched(**self._at(done.place), **names, how=done.moment))
+
+    def _is_first(self, operation: Operation) -> bool:
+        """Return whether an operation is the first of its kind at its place: there may be many."""
+        place, known = self._touched
+        if place != operation.place:
+            self._touched = place, known = operation.place, set()
+        kind = operation.moment, path_pattern(operation.path)
+        is_first = kind not in known and len(known) < KINDS_MAX
+        known.add(kind)
+        return is_first
 
     def _written(self, opening: Opening) -> None:
         """Record a file that was opened and closed: as a save, if it may be one.
@@ -541,6 +558,12 @@ def _beside(paths: Iterable[str]) -> set[str]:
         for file in itertools.islice(sorted(folder.iterdir()), BESIDE_MAX)
         if file.is_file()
     }
+
+
+def _empty(path: str) -> None:
+    """Do what opening a file anew does first; where it cannot be opened, the job's call says so."""
+    with contextlib.suppress(OSError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666))
 
 
 def _bytes_of(path: Path) -> tuple[str, int]:

@@ -28,6 +28,8 @@ class Places:
     stages: dict[Stage, list[int]] = field(default_factory=dict)
     steps: dict[Place, list[int]] = field(default_factory=dict)
     moments: dict[tuple[int, Moment], list[int]] = field(default_factory=dict)
+    #: those inside a save
+    saves: list[tuple[int, AtMoment]] = field(default_factory=list)
 
     @classmethod
     def of(cls, ops: Sequence[Op], target: Target) -> "Places":
@@ -39,9 +41,15 @@ class Places:
                 places._add(op, leads=leads)
         return places
 
-    @property
-    def saves(self) -> frozenset[Moment]:
-        return frozenset(moment for _, moment in self.moments if moment in IN_A_SAVE)
+    def struck_in_save(self, moment: Moment, epoch: int, path: str) -> list[int]:
+        """Return the ops that wait for this moment of a file, and for nothing from now on."""
+        struck = [
+            (index, at)
+            for index, at in self.saves
+            if (at.moment, at.epoch) == (moment, epoch) and at.is_of(path)
+        ]
+        self.saves = [waiting for waiting in self.saves if waiting not in struck]
+        return [index for index, _ in struck]
 
     @property
     def strikes_in_validation(self) -> bool:
@@ -60,6 +68,8 @@ class Places:
                 self.stages.setdefault("start", []).append(index)
             case AtStep():
                 self.steps.setdefault(Place(place.epoch, place.step), []).append(index)
+            case AtMoment() if place.moment in IN_A_SAVE:
+                self.saves.append((index, place))
             case AtMoment():
                 self.moments.setdefault((place.epoch, place.moment), []).append(index)
             case _:  # a state or a time holds no worker

@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from chaos.errors import InjectedError
 from chaos.model.places import Place
-from chaos.model.trigger import Moment
 from chaos.probe.state.readable import is_text
 from chaos.probe.written import absolute, is_below, is_spared, listen, open_files
 from chaos.run.clock import SystemClock
@@ -51,24 +50,22 @@ class Opening:
 
 
 @dataclass(frozen=True, slots=True)
-class Renaming:
-    """A renamed file or folder, such as one that was written under a temporary name.
+class Operation:
+    """A renaming, a link, a removal, or a file that is written anew."""
 
-    Or a link that was made, such as one to the newest checkpoint: `to` is what it leads to.
-    """
-
+    moment: Literal["opening", "renaming", "linking", "removing"]
     path: str
-    to: str
     place: Place
-    is_link: bool = False
+    #: the new name, or what a link leads to
+    to: str = ""
 
 
 class Opened:
     """The files that one rank has opened.
 
     `is_read` is called with a path that the rank reads, `look` when files may have been closed,
-    `names` with the place of a renaming or a link that is about to be made, and `moved` with the
-    old path and the new one, which is None for a file that is about to be removed.
+    `before` with each operation that is about to be done, and `moved` with the old path and the
+    new one, which is None for a file that is about to be removed.
 
     Python calls the audit hook in the thread that opens a file. Nothing may be raised there but
     an injected error, and a file that chaos opens within the hook is not the job's.
@@ -81,14 +78,14 @@ class Opened:
         *,
         is_read: Callable[[Path], None],
         look: Callable[[], None],
-        names: Callable[[Moment, Place], None],
+        before: Callable[[Operation], None],
         failed: Callable[[str, Exception], None],
     ) -> None:
         self._run = str(run)
         self._place = place
         self._is_read = is_read
         self._look = look
-        self._before_naming = names
+        self._before = before
         self._failed = failed
         self._something = threading.Event()
         self._pid = os.getpid()
@@ -97,7 +94,7 @@ class Opened:
         self._kept_open: dict[str, Opening] = {}
         self._looked_at: dict[str, tuple[Opening, _State]] = {}
         self._forgotten: set[str] = set()
-        self._renamed: list[Renaming] = []
+        self._done: list[Operation] = []
         self._turn = threading.RLock()
         self.is_reading = False
         self.moved: Callable[[str, str | None], None] = lambda *_: None
@@ -178,8 +175,9 @@ class Opened:
         self._written = {**changed, **self._kept_open, **self._written}
         self._kept_open = {}
 
-    def renamings(self) -> list[Renaming]:
-        found, self._renamed = self._renamed, []
+    def operations(self) -> list[Operation]:
+        """Return what was done to names since the last call, in its order."""
+        found, self._done = self._done, []
         return found
 
     def quietly(self) -> AbstractContextManager[None]:
@@ -201,8 +199,8 @@ class Opened:
                     self._renames(*arguments[:2])
                 elif event in ("os.symlink", "os.link"):
                     self._links(*arguments[:2])
-                elif event == "os.remove" and self._is_the_jobs(path := absolute(*arguments)):
-                    self.moved(path, None)
+                elif event in ("os.remove", "os.rmdir"):
+                    self._removes(event, absolute(*arguments))
             except InjectedError:
                 raise  # an injected error is meant for the job
             except Exception as error:  # noqa: BLE001 - recorded; must not fail the job's call
@@ -221,6 +219,8 @@ class Opened:
             self._something.set()
             appends = bool(flags & os.O_APPEND)
             opening = Opening(target, self._place(), appends, threading.get_ident())
+            if flags & os.O_TRUNC:
+                self._operates(Operation("opening", target, opening.place))
             with self._turn:
                 self._written[target] = opening
 
@@ -230,8 +230,7 @@ class Opened:
             with self._turn:
                 self._open_again()
             self._look()  # the file is complete now, and a fault may follow at once
-            self._before_naming("renaming", self._place())
-            self._renamed.append(Renaming(path, target, self._place()))
+            self._operates(Operation("renaming", path, self._place(), target))
             self.moved(path, target)
             for name in [name for name in self._kept_open if is_below(name, path)]:
                 was = self._kept_open.pop(name)
@@ -242,8 +241,17 @@ class Opened:
         link = absolute(path)
         if self._is_the_jobs(link):
             self._look()  # what it leads to may be complete now, and a fault may follow at once
-            self._before_naming("linking", self._place())
-            self._renamed.append(Renaming(link, os.fsdecode(to), self._place(), is_link=True))
+            self._operates(Operation("linking", link, self._place(), os.fsdecode(to)))
+
+    def _removes(self, event: str, path: str) -> None:
+        if self._is_the_jobs(path):
+            self._operates(Operation("removing", path, self._place()))
+            if event == "os.remove":
+                self.moved(path, None)
+
+    def _operates(self, operation: Operation) -> None:
+        self._before(operation)
+        self._done.append(operation)
 
     def _is_the_jobs(self, path: str) -> bool:
         if path.startswith(("/dev/", "/proc/", "/sys/")) or is_spared(path):

@@ -147,9 +147,7 @@ class Probe:
             ranks=ranks,
             was_handed_none=checkpoint is None,
             reported=reported,
-            strikes_in_save={
-                moment: partial(self._strike_in_save, moment) for moment in self._places.saves
-            },
+            stops=self._stop_in_save if self._places.saves else None,
             strike_in_load=self._strike_in_load if self._follows_loads else None,
         )
         self._steps = StepHook(
@@ -373,10 +371,10 @@ class Probe:
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's run
             self.failed("watch", error)
 
-    def _strike_in_save(self, moment: Moment, epoch: int) -> Callable[[], None] | None:
-        """Return the function that arrives at the ops within an epoch's first save, or None."""
-        indexes = self._places.moments.pop((epoch, moment), None)
-        if indexes is None:
+    def _stop_in_save(self, moment: Moment, epoch: int, path: str) -> Callable[[], None] | None:
+        """Return the function that arrives at the ops that wait there in a save, or None."""
+        indexes = self._places.struck_in_save(moment, epoch, path)
+        if not indexes:
             return None
 
         def arrive() -> None:

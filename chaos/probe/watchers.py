@@ -1,7 +1,7 @@
 """The watchers of a probe beside steps, losses and reports, as the plan asks for them."""
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,9 @@ from chaos.model.event import (
     TrainFnEnded,
     WatchCost,
 )
-from chaos.model.trigger import Moment
 from chaos.model.watch import Watch
 from chaos.probe.cursor import Recorder
-from chaos.probe.job_files import JobFiles
+from chaos.probe.job_files import JobFiles, Stops
 from chaos.probe.saves import Saves
 from chaos.probe.state.files import sharded_part, watch_files, watch_libraries
 from chaos.probe.state.gradients import mark_of, waiting
@@ -69,14 +68,13 @@ class Watchers:
         ranks: int,
         was_handed_none: bool,
         reported: int | None = None,
-        strikes_in_save: Mapping[Moment, Callable[[int], Callable[[], None] | None]],
+        stops: Stops | None,
         strike_in_load: Callable[[], None] | None = None,
     ) -> None:
         """Watch torch, if it is there, as one of so many ranks.
 
-        `strikes_in_save` holds, by moment, what returns for an epoch the function to call at that
-        moment of its first save; `strike_in_load` is called inside the first load of a file that
-        an earlier attempt saved. Where there is none, no op ever waits.
+        `stops` returns what to call at a moment of a save, None where no op waits in one;
+        `strike_in_load` is called inside the first load of a file that an earlier attempt saved.
         """
         if self._watch.state:
             declared.on_declare(self._declared)
@@ -85,18 +83,12 @@ class Watchers:
         except ImportError:  # a boosting job has no state that is known here
             return
         self._install_modules()
-        is_named = not {"renaming", "linking"}.isdisjoint(strikes_in_save)
-        is_kept = self._watch.files or strike_in_load is not None or is_named
-        if is_kept or strikes_in_save:
+        if self._watch.files or strike_in_load is not None or stops is not None:
             may_move = was_handed_none and self._cursor.attempt > 0
-            files = self._install_files(
-                Saves(saves), ranks=ranks, may_move=may_move, is_kept=is_kept
-            )
+            files = self._install_files(Saves(saves), ranks=ranks, may_move=may_move)
             files.reported = reported
             files.loads.strike = strike_in_load
-            files.halfway_of = strikes_in_save.get("saving", files.halfway_of)
-            files.renaming_of = strikes_in_save.get("renaming", files.renaming_of)
-            files.linking_of = strikes_in_save.get("linking", files.linking_of)
+            files.stops = stops or files.stops
 
     @property
     def given(self) -> Callable[[], Given] | None:
@@ -276,11 +268,9 @@ class Watchers:
         state = self._state
         self._roots.watch(lambda: [] if state is None else state.found.all("ema"))
 
-    def _install_files(
-        self, saves: Saves, *, ranks: int, may_move: bool, is_kept: bool
-    ) -> JobFiles:
+    def _install_files(self, saves: Saves, *, ranks: int, may_move: bool) -> JobFiles:
         self._saves = saves
-        files = JobFiles(self._record, saves, is_kept=is_kept, may_move=may_move, ranks=ranks)
+        files = JobFiles(self._record, saves, may_move=may_move, ranks=ranks)
         if self._roots is not None:
             files.unhook = self._roots.without_hooks
         if self._state is not None:

@@ -296,6 +296,7 @@ _EVENTS: dict[str, Callable[..., _Touched]] = {
     "os.link": _linked,
     "os.symlink": lambda source, target, fd=_HERE: _linked(source, target, None, fd),
     "os.remove": _removed,
+    "os.rmdir": lambda *_: iter(()),  # what was in it was removed before
     "os.truncate": _truncated,
     "os.mkdir": _made,
     "sqlite3.connect": _connected,

@@ -11,9 +11,11 @@ from chaos.check.goodput import Ledger, Phase, ledger_of
 from chaos.check.headline import source_of
 from chaos.check.injections import Injection
 from chaos.check.restarts import Restart
+from chaos.check.save_operations import save_with
 from chaos.model.event import FitCalled, WatchCost, WorkersPrestarted, WorkerStarted
 from chaos.model.history import History
 from chaos.model.masked import masked
+from chaos.model.trigger import IN_A_SAVE, AtMoment
 from chaos.model.verdict import CheckResult, Restarts, Verdict
 from chaos.report.live import is_notable
 from chaos.report.outcome import FinishedRun, known, row_of
@@ -177,6 +179,22 @@ def watch_cost(history: History) -> str | None:
 def op_rows(run: FinishedRun) -> tuple[OpRow, ...]:
     """Return one row per op of the plan, also of ops without effect."""
     return tuple(_op_row(injection, run.history) for injection in run.analysis.injections)
+
+
+def struck_saves(run: FinishedRun) -> list[tuple[str, list[tuple[str, bool]]]]:
+    """Return each save that a fault was injected into, as the baseline made it: title, operations.
+
+    Of one that has a single operation there is nothing to show.
+    """
+    found = []
+    for injection in run.analysis.injections if run.baseline is not None else ():
+        at = injection.op.at
+        if isinstance(at, AtMoment) and at.moment in IN_A_SAVE and injection.landed:
+            assert run.baseline is not None
+            steps = save_with(at, run.baseline)
+            if len(steps) > 1:
+                found.append((f"The save of epoch {at.epoch} on rank {at.rank}", steps))
+    return found
 
 
 def restart_rows(run: FinishedRun) -> tuple[RestartRow, ...]:

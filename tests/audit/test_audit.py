@@ -33,7 +33,6 @@ from tests.check.test_band import noisy
 
 FEW = Choice(limit=20)
 NOT_TOLD: set[Group] = {
-    "before a link",
     "during validation",
     "fewer workers after it",
     "inside a load",

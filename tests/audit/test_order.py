@@ -57,11 +57,11 @@ def test_what_is_needed_has_every_group_and_resumes_from_every_part_of_training(
 
     needed = in_order(places, profile, question=question, seed=seed).needed
 
-    assert {s.group for s in needed} == {s.group for s in places}
+    assert {s.unit for s in needed} == {s.unit for s in places}
     assert applying(needed, profile) == applying(places, profile)
     assert parts_of(needed, profile) == parts_of(places, profile)
     assert missing_parts(needed, profile, of=parts_of(places, profile)) == ()
-    assert len(needed) <= len({s.group for s in places}) + parts_in(profile)
+    assert len(needed) <= len({s.unit for s in places}) + parts_in(profile)
 
 
 @given(extents(), SEEDS, ASKED)

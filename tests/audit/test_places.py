@@ -1,5 +1,6 @@
 """The kill map: every place is there, the same seed gives the same map, no group is forgotten."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -8,18 +9,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaos.audit.group import GROUPS, LOADS, Group, needs_nodes
-from chaos.audit.job_profile import JobProfile
+from chaos.audit.job_profile import JobProfile, SaveOperation
 from chaos.audit.place_groups import FaultPlace, place_groups
 from chaos.audit.places import coverage, kill_map
 from chaos.audit.plans import budget, plan_of
 from chaos.audit.queue import resumes_from
 from chaos.model.places import EpochRank, Place
 from chaos.model.plan import Op, Plan
-from chaos.model.trigger import AtMoment, AtRecovery, AtStep
+from chaos.model.trigger import IN_A_SAVE, AtMoment, AtRecovery, AtStep
 from tests.check.story import Story
 
 BASE = Story().plan()
 SEEDS = st.integers(min_value=0, max_value=2**32)
+
+
+def operations(epochs: Sequence[int], ranks: Sequence[int]) -> st.SearchStrategy[SaveOperation]:
+    places = st.frozensets(st.sampled_from([EpochRank(e, r) for e in epochs for r in ranks]))
+    paths = st.sampled_from(["c/last.pt", "c/epoch_*.pt"])
+    steps = places.map(lambda some: dict.fromkeys(sorted(some), 1.0))
+    return st.builds(SaveOperation, st.sampled_from(IN_A_SAVE), paths, steps, st.just(False))
 
 
 @st.composite
@@ -49,9 +57,16 @@ def extents(draw: st.DrawFn, *, steps_max: int = 8) -> JobProfile:
         loads=draw(st.sampled_from([(), ranks[:1], ranks])),
         beside=tuple(EpochRank(epoch, uploaders[0]) for epoch in saved if draw(st.booleans())),
         loaders={place: 1 for place, n in steps.items() if n > 1 and draw(st.booleans())},
-        renamings={EpochRank(epoch, uploaders[0]): 1 for epoch in saved if draw(st.booleans())},
-        links={EpochRank(epoch, uploaders[0]): 1 for epoch in saved if draw(st.booleans())},
+        operations=tuple(
+            draw(st.lists(operations(saved, uploaders), max_size=6, unique_by=kind_of))
+            if saved
+            else ()
+        ),
     )
+
+
+def kind_of(operation: SaveOperation) -> tuple[str, str]:
+    return operation.moment, operation.path
 
 
 def exists(op: Op, profile: JobProfile) -> bool:
@@ -64,9 +79,12 @@ def exists(op: Op, profile: JobProfile) -> bool:
     if isinstance(at, AtStep):
         return at.step <= profile.steps.get(EpochRank(at.epoch, at.rank), 0)
     assert isinstance(at, AtMoment)
-    of_moment = {"saving": profile.saves, "renaming": tuple(profile.renamings)}
-    of_moment |= {"linking": tuple(profile.links)}
-    of_moment |= {"upload_begin": profile.uploads, "upload_end": profile.uploads}
+    of_moment: dict[str, Sequence[EpochRank]] = {
+        "upload_begin": profile.uploads,
+        "upload_end": profile.uploads,
+    }
+    if op.kind != "fail_save":
+        of_moment |= {moment: profile.moments[moment] for moment in IN_A_SAVE}
     if at.moment in of_moment:
         return (at.epoch, at.rank) in of_moment[at.moment]
     return at.epoch in profile.epochs
@@ -119,11 +137,10 @@ def test_an_exhaustive_map_has_every_step_and_every_moment_once(
 
     single = [s.ops[0].at for s in places if len(s.ops) == 1 and s.ops[0].kind == "kill_worker"]
     steps = {(at.epoch, at.step, at.rank) for at in single if isinstance(at, AtStep)}
-    moments = {(at.epoch, at.moment, at.rank) for at in single if isinstance(at, AtMoment)}
+    moments = {(at.epoch, at.moment, at.path, at.rank) for at in single if isinstance(at, AtMoment)}
     assert len(steps) + len(moments) == len(single)
     assert len(steps) == profile.step_places
-    uploads, named = 2 * len(profile.uploads), len(profile.renamings) + len(profile.links)
-    saves = len(profile.saves) + named
+    uploads, saves = 2 * len(profile.uploads), sum(len(one.places) for one in profile.operations)
     assert len(moments) == saves + uploads + 2 * len(profile.epochs) * len(profile.ranks)
 
 
@@ -259,6 +276,7 @@ def under_torchrun(*, away: tuple[int, ...] = (), least: int | None = None) -> J
         uploads=(),
         saves=places,
         own_saves=tuple(Place(epoch, 3) for epoch in range(4)),
+        operations=(SaveOperation("saving", "exp/last.pt", dict.fromkeys(places, 3)),),
         steps={EpochRank(epoch, rank): 3 for epoch in range(4) for rank in (0, 1)},
         left_s=dict.fromkeys(range(4), 10.0),
         seconds=3.0,

@@ -270,7 +270,7 @@ def _watch(watch: Watch, folder: Path, costs: list[tuple[float, float]]) -> Call
 
     record = Recorder(cursor, keep, print)
     watchers = Watchers(watch, record)
-    watchers.install(folder, ranks=1, was_handed_none=False, strikes_in_save={})
+    watchers.install(folder, ranks=1, was_handed_none=False, stops=None)
 
     def step_done(losses: Any, inputs: Any) -> Place:
         with watchers.cost.watching:

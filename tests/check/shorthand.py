@@ -217,7 +217,7 @@ class _Telling(Scribe):
 
     def on_rename(self, of: str, number: int | None) -> None:
         path, _, to = of.partition(">")
-        self.origins[to] = path
+        self.origins[to] = self.origins.get(path, path)
         self.each(ev.FileRenamed, **self.place, path=path, to=to)
 
     def on_copy(self, of: str, number: int | None) -> None:

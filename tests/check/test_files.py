@@ -72,6 +72,17 @@ def test_a_job_that_reads_none_of_its_files_started_from_scratch() -> None:
     )
 
 
+def test_a_save_that_was_set_aside_was_in_use_and_is_lost_by_beginning_anew() -> None:
+    first = "g s w:t_1 m:t_1>f s r c- s m:f>g w:t_2 x "
+    anew = "g q:g s w:t_1 m:t_1>f s r c- s x g q:f l:f s s r c- ."
+
+    found = verdict(first + anew)
+
+    assert "attempt 1 started from scratch, although g of epoch 0, step 1 was there" in (
+        found.headline
+    )
+
+
 def test_a_file_is_named_as_it_was_renamed() -> None:
     run = "g s w:t_1 m:t_1>f_1 s r c- s w:t_2 m:t_2>f_2 s r c- s x g q:f_1,f_2 l:f_1 s s r c- ."
 

@@ -28,9 +28,7 @@ class Rank:
         watch = Watch(state=False, inputs=False)
         self.watchers = Watchers(watch, record, has_reports=False, epoch_steps=epoch_steps)
         self.saves = Saves(folder)
-        self.watchers._files = JobFiles(
-            record, self.saves, is_kept=True, may_move=attempt > 0, ranks=1
-        )
+        self.watchers._files = JobFiles(record, self.saves, may_move=attempt > 0, ranks=1)
 
     def step(self) -> tuple[int, int]:
         self.watchers.step_begins(None)

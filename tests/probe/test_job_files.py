@@ -59,7 +59,6 @@ class Rank:
         self.files = JobFiles(
             record,
             self.saves,
-            is_kept=True,
             may_move=self.may_move and self.attempt > 0,
             ranks=self.ranks,
         )
@@ -221,17 +220,17 @@ def test_what_is_saved_before_the_first_step_is_data_and_is_not_struck(new: New)
     rank = new()
     write_fields(rank.saves._folder / LENGTHS, {"0": 4})
     rank = new()
-    rank.files.halfway_of = lambda epoch: lambda: None
+    rank.files.stops = lambda *_: lambda: None
 
-    assert rank.files.halfway() is None
+    assert rank.files.halfway(rank.path) is None
     rank.cursor.step = 1
-    assert rank.files.halfway() is not None
+    assert rank.files.halfway(rank.path) is not None
 
 
 def test_a_save_in_halves_stands_still_in_the_middle_and_is_whole_in_the_end(new: New) -> None:
     rank = new()
     sizes: list[int] = []
-    rank.files.halfway_of = lambda epoch: lambda: sizes.append(rank.path.stat().st_size)
+    rank.files.stops = lambda *_: lambda: sizes.append(rank.path.stat().st_size)
 
     torch.save(torch.arange(100), rank.path)
 
@@ -243,7 +242,7 @@ def test_a_save_into_a_file_that_the_job_has_opened_stands_still_in_its_middle_t
     new: New,
 ) -> None:
     rank, sizes = new(), list[int]()
-    rank.files.halfway_of = lambda epoch: lambda: sizes.append(rank.path.stat().st_size)
+    rank.files.stops = lambda *_: lambda: sizes.append(rank.path.stat().st_size)
 
     with rank.path.open("wb") as file:
         torch.save({"a": torch.ones(99)}, file)
@@ -576,7 +575,7 @@ def test_a_rank_stops_where_its_shard_is_written_and_the_metadata_is_not(
     rank.cursor.step = 2
     found: list[list[str]] = []
     folder = rank.folder / "sharded"
-    rank.files.halfway_of = lambda _: lambda: found.append(sorted(p.name for p in folder.iterdir()))
+    rank.files.stops = lambda *_: lambda: found.append(sorted(p.name for p in folder.iterdir()))
     put_back_after_the_test(monkeypatch)
 
     watch_libraries(rank.files)
@@ -651,7 +650,7 @@ def test_a_save_of_safetensors_is_struck_when_half_of_the_file_is_there(
     rank = new()
     path = rank.folder / "model.safetensors"
     seen: list[int] = []
-    rank.files.halfway_of = lambda _: lambda: seen.append(path.stat().st_size)
+    rank.files.stops = lambda *_: lambda: seen.append(path.stat().st_size)
     put_safetensors_back(monkeypatch)
     watch_libraries(rank.files)
     safetensors.torch.save_file({"a": torch.arange(100)}, path)

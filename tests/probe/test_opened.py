@@ -19,14 +19,15 @@ import torch.distributed.checkpoint as dcp
 
 from chaos.model.event import (
     FileCopied,
-    FileLinked,
     FileLoaded,
     FileRenamed,
     FileSaveBegun,
     FileSaved,
     FilesSeen,
+    FileTouched,
     FileWritten,
 )
+from chaos.model.trigger import Moment
 from chaos.probe import open_watch as opened
 from chaos.probe import written
 from chaos.probe.state.files import watch_libraries
@@ -532,14 +533,16 @@ def test_a_rank_stops_at_its_first_renaming_of_an_epoch_once_it_has_trained(
     new: New, own: Path, *, torchs: bool
 ) -> None:
     rank = watching(new)
-    asked: list[int] = []
+    asked: list[tuple[int, str]] = []
     found: list[list[str]] = []
 
-    def renaming_of(epoch: int) -> Callable[[], None]:
-        asked.append(epoch)
+    def stops(moment: Moment, epoch: int, path: str) -> Callable[[], None] | None:
+        if moment != "renaming":
+            return None
+        asked.append((epoch, Path(path).name))
         return lambda: found.append(sorted(path.name for path in own.iterdir()))
 
-    rank.files.renaming_of = renaming_of
+    rank.files.stops = stops
     (own / "cache.tmp").touch()
     (own / "cache.tmp").rename(own / "cache")
     stepped(rank, 1)
@@ -547,16 +550,22 @@ def test_a_rank_stops_at_its_first_renaming_of_an_epoch_once_it_has_trained(
     write({"epoch": 1}, own / "last.tmp")
     os.replace(own / "last.tmp", own / "last")  # noqa: PTH105 - as jobs do
 
-    assert asked == [0]
+    assert asked == [(0, "last.tmp")]
     assert found == [["cache", "last.tmp"]]
     rank.files.look()
     assert [Path(event.to).name for event in rank.of(FileRenamed)] == ["cache", "last"]
 
 
-def test_a_rank_stops_where_a_link_was_removed_and_is_not_there_again(new: New, own: Path) -> None:
+def test_a_rank_stops_before_each_operation_on_a_name(new: New, own: Path) -> None:
     rank = watching(new)
-    found: list[list[str]] = []
-    rank.files.linking_of = lambda _: lambda: found.append(sorted(p.name for p in own.iterdir()))
+    found: list[tuple[Moment, list[str]]] = []
+
+    def stops(moment: Moment, _: int, __: str) -> Callable[[], None] | None:
+        if moment == "saving":
+            return None
+        return lambda: found.append((moment, sorted(p.name for p in own.iterdir())))
+
+    rank.files.stops = stops
     (own / "latest").symlink_to("none")  # before training: not a place
     stepped(rank, 1)
     (own / "e1").mkdir()
@@ -565,11 +574,40 @@ def test_a_rank_stops_where_a_link_was_removed_and_is_not_there_again(new: New, 
     (own / "latest").symlink_to("e1")
     os.link(own / "e1" / "model.pt", own / "last.pt")
 
+    shutil.rmtree(own / "e1")
+
     rank.files.look()
-    assert found == [["e1"], ["e1", "latest"]]
-    links = rank.of(FileLinked)
-    assert [(Path(e.path).name, e.to) for e in links[1:2]] == [("latest", "e1")]
-    assert [Path(e.path).name for e in links] == ["latest", "latest", "last.pt"]
+    assert found[:3] == [
+        ("removing", ["e1", "latest"]),
+        ("linking", ["e1"]),
+        ("linking", ["e1", "latest"]),
+    ]
+    told = [(e.how, Path(e.path).name) for e in rank.of(FileTouched)]
+    assert told == [
+        ("linking", "latest"),
+        ("removing", "latest"),
+        ("linking", "latest"),
+        ("linking", "last.pt"),
+        ("removing", "model.pt"),
+        ("removing", "e1"),
+    ]
+
+
+def test_a_file_that_is_about_to_be_written_anew_is_empty(new: New, own: Path) -> None:
+    rank = watching(new)
+    sizes: list[int] = []
+    stepped(rank, 1)
+    (own / "newest").write_text("e0")
+    rank.files.stops = lambda *_: lambda: sizes.append((own / "newest").stat().st_size)
+
+    (own / "newest").write_text("e1")
+    with (own / "log").open("a") as log:  # what is there stays
+        log.write("a line")
+
+    assert sizes == [0]
+    assert (own / "newest").read_text() == "e1"
+    rank.files.look()
+    assert [e.how for e in rank.of(FileTouched)] == ["opening"]  # of both: one kind, one place
 
 
 @pytest.mark.filterwarnings("ignore:torch.distributed is")
@@ -584,10 +622,12 @@ def test_a_rank_stops_where_the_metadata_of_shards_has_not_its_name_yet(
     stepped(rank, 1)
     found: list[tuple[int, list[str]]] = []
 
-    def renaming_of(epoch: int) -> Callable[[], None]:
-        return lambda: found.append((epoch, sorted(p.name for p in (own / "e3").iterdir())))
+    def stops(moment: Moment, epoch: int, _: str) -> Callable[[], None] | None:
+        names = (own / "e3").iterdir()
+        is_due = moment == "renaming"
+        return (lambda: found.append((epoch, sorted(p.name for p in names)))) if is_due else None
 
-    rank.files.renaming_of = renaming_of
+    rank.files.stops = stops
     save: Any = dcp.async_save if is_beside else dcp.save
     saving = save({"a": torch.ones(3)}, checkpoint_id=own / "e3", no_dist=True)
     if is_beside:

@@ -265,8 +265,8 @@ ENTRIES = {
         "  - kill_node: {}\n    at: {epoch: 1}\n",
         (
             "5: at needs step or moment. Write `at: {epoch: 2, step: 5}`, "
-            "or one of the moments validating, saving, renaming, linking, upload_begin, "
-            "upload_end, reported, committed."
+            "or one of the moments validating, saving, opening, renaming, linking, "
+            "removing, upload_begin, upload_end, reported, committed."
         ),
     ),
     "step and moment": (
@@ -343,8 +343,9 @@ ENTRIES = {
     "misspelt moment": (
         "  - at:\n      epoch: 1\n      moment: reportd\n    kill_node: {}\n",
         (
-            "6: moment must be one of validating, saving, renaming, linking, upload_begin, "
-            "upload_end, reported, committed, got 'reportd'. Did you mean reported?"
+            "6: moment must be one of validating, saving, opening, renaming, linking, "
+            "removing, upload_begin, upload_end, reported, committed, got 'reportd'. "
+            "Did you mean reported?"
         ),
     ),
     "epoch in words": (

@@ -62,14 +62,22 @@ class FileRenamed(StepEvent, frozen=True, kw_only=True):
         return f"{self.who}: renamed {self.path} to {self.to}"
 
 
-class FileLinked(StepEvent, frozen=True, kw_only=True):
-    """A rank made a link, symbolic or hard, to a file or a folder."""
+class FileTouched(StepEvent, frozen=True, kw_only=True):
+    """A rank was about to change what a name stands for: the first such file of a step.
 
+    Files whose names differ in their numbers alone count as one.
+    """
+
+    #: `opening` empties the file, or makes it; a link is symbolic or hard
+    how: Literal["opening", "linking", "removing"]
     path: str
-    to: str
+    #: what a link leads to
+    to: str = ""
 
     def _text(self) -> str:
-        return f"{self.who}: linked {self.path} to {self.to}"
+        to = f" to {self.to}" if self.to else ""
+        verb = {"opening": "opened anew", "linking": "linked", "removing": "removed"}[self.how]
+        return f"{self.who}: {verb} {self.path}{to}"
 
 
 class FileCopied(StepEvent, frozen=True, kw_only=True):

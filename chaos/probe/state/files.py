@@ -102,7 +102,7 @@ def _saving(original: Callable[..., Any], listener: JobFiles) -> Callable[..., A
         # Recorded before the first byte: of a save that is cut off there is no other sign. Within
         # it torch opens the file by itself, which is not to be recorded a second time.
         listener.save_begun(path)
-        then = listener.halfway()
+        then = listener.halfway(path)
         with listener.quietly():
             if then is None:
                 result = listener.unhooked(lambda: original(*args, **kwargs))
@@ -180,7 +180,7 @@ def _serializing(original: Callable[..., Any], listener: JobFiles) -> Callable[.
             return original(*args, **kwargs)
         listener.save_begun(path)
         result = original(*args, **kwargs)
-        if (then := listener.halfway()) is not None:
+        if (then := listener.halfway(path)) is not None:
             with listener.quietly():
                 _write_in_halves(path, path.read_bytes(), then)
         with listener.quietly():
@@ -204,10 +204,11 @@ def _handing_over(original: Any, listener: JobFiles) -> Any:  # a method
 
 def _writing(original: Any, listener: JobFiles) -> Any:  # a method
     def write_data(writer: Any, *args: Any, **kwargs: Any) -> Any:
-        listener.shard_begun(Path(str(writer.checkpoint_id)))
+        folder = Path(str(writer.checkpoint_id))
+        listener.shard_begun(folder)
         written = original(writer, *args, **kwargs)
         written.wait()  # else the files may not be there yet
-        listener.shard_written()
+        listener.shard_written(folder)
         return written
 
     return _in_the_rank(original, write_data)

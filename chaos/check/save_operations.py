@@ -1,0 +1,62 @@
+"""The operations of a job's saves at which a fault can be injected, as a run has shown them."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+from chaos.model.event import FileRenamed, FileSaveBegun, FileTouched
+from chaos.model.history import History
+from chaos.model.trigger import AtMoment, Moment
+
+_WORDS: Mapping[Moment, str] = {
+    "saving": "half of {} is written",
+    "opening": "{} is empty",
+    "renaming": "{} is to be renamed",
+    "linking": "{} is to be linked",
+    "removing": "{} is to be removed",
+}
+
+
+class SeenOperation(NamedTuple):
+    """One operation of a run, with the number of its event."""
+
+    number: int
+    moment: Moment
+    what: FileSaveBegun | FileRenamed | FileTouched
+
+
+def operation_in_words(moment: Moment, path: str) -> str:
+    """Return how far a save has come at an operation on a file."""
+    return _WORDS[moment].format(path)
+
+
+def operations_of(history: History) -> Iterator[SeenOperation]:
+    """Yield the operations of a run in their order.
+
+    Of savers, only those whose writing can be stopped in its middle.
+    """
+    for number in history.numbers_of(FileSaveBegun, FileRenamed, FileTouched):
+        match history[number].what:
+            case FileTouched() as touched:
+                yield SeenOperation(number, touched.how, touched)
+            case FileRenamed() as renamed:
+                yield SeenOperation(number, "renaming", renamed)
+            case FileSaveBegun(saver="torch" | "shards") as saved:
+                yield SeenOperation(number, "saving", saved)
+            case _:  # another saver
+                pass
+
+
+def save_with(at: AtMoment, clean: History) -> list[tuple[str, bool]]:
+    """Return the save of a place as a clean run made it: its operations in words, in their order.
+
+    The one at the place is marked; none is, if the run had no such operation.
+    """
+    here = (at.epoch, at.rank)
+    mine = [one for one in operations_of(clean) if (one.what.epoch, one.what.rank) == here]
+    struck = next((o for o in mine if o.moment == at.moment and at.is_of(o.what.path)), None)
+    told = ("/".join(PurePosixPath(one.what.path).parts[-2:]) for one in mine)
+    return [
+        (operation_in_words(one.moment, path), one is struck)
+        for one, path in zip(mine, told, strict=True)
+    ]

@@ -1,0 +1,127 @@
+"""The operations of a job's saves: which of them are places, and how a save is shown."""
+
+from typing import Any
+
+import pytest
+
+from chaos.audit.job_profile import SaveOperation, job_profile
+from chaos.audit.place_groups import place_groups
+from chaos.check.save_operations import save_with
+from chaos.model import event as ev
+from chaos.model.history import Entry, History
+from chaos.model.trigger import AtMoment, path_pattern
+
+STEP: dict[str, Any] = {"attempt": 0, "rank": 0, "epoch": 0, "step": 4}
+LATER = {**STEP, "epoch": 1}
+
+
+def clean(*events: Any) -> History:
+    last = Entry(time_ns=0, source="w", seq=0, what=ev.StepDone(**STEP, losses=()))
+    entries = [Entry(time_ns=n, source="w", seq=n, what=e) for n, e in enumerate(events, 1)]
+    return History([last, *entries])
+
+
+def saved(path: str, place: dict[str, Any] = STEP) -> ev.FileSaveBegun:
+    return ev.FileSaveBegun(**place, path=path, saver="torch")
+
+
+def touched(how: Any, path: str, place: dict[str, Any] = STEP) -> ev.FileTouched:
+    return ev.FileTouched(**place, how=how, path=path)
+
+
+def renamed(path: str, to: str, place: dict[str, Any] = STEP) -> ev.FileRenamed:
+    return ev.FileRenamed(**place, path=path, to=to)
+
+
+def told(history: History, *again: History) -> list[str]:
+    return [str(one) for one in job_profile(history, again=again).operations]
+
+
+@pytest.mark.parametrize(
+    ("path", "pattern"),
+    [
+        ("/home/me/exp/epoch_003/model.pt", "epoch_*/model.pt"),
+        ("/exp/latest", "exp/latest"),
+        ("/exp/tmpab12cd_9", "exp/tmp*"),
+        ("/model.pt", "model.pt"),
+        ("/exp/a[1]?.pt", "exp/a?*??.pt"),
+    ],
+)
+def test_files_are_known_by_the_end_of_their_path_without_numbers(path: str, pattern: str) -> None:
+    assert path_pattern(path) == pattern
+    assert AtMoment(epoch=0, moment="removing", path=pattern).is_of(path)
+
+
+def test_a_path_is_of_a_place_in_a_save_alone() -> None:
+    with pytest.raises(ValueError, match="path is for the moments saving, opening, renaming"):
+        AtMoment(epoch=0, moment="reported", path="latest")
+
+
+def test_each_operation_of_a_save_is_a_place_in_the_order_of_the_longest_save() -> None:
+    first = (saved("/e/e0.pt"), touched("linking", "/e/latest"))
+    second = (
+        saved("/e/e1.pt", LATER),
+        touched("opening", "/e/meta.json", LATER),
+        touched("removing", "/e/latest", LATER),
+        touched("linking", "/e/latest", LATER),
+    )
+    history = clean(*first, *second)
+
+    assert told(history) == [
+        "half of e/e*.pt is written",
+        "e/meta.json is empty",
+        "e/latest is to be removed",
+        "e/latest is to be linked",
+    ]
+    places = [of.place(0).name for of in place_groups(job_profile(history), seed=0)]
+    assert [name for name in places if "linking" in name] == [
+        "epoch 0, linking, rank 0",
+        "epoch 1, linking, rank 0",
+    ]
+
+
+def test_of_several_files_with_one_operation_each_place_names_its_own() -> None:
+    history = clean(saved("/e/model.pt"), saved("/e/optim.pt"), renamed("/e/a.tmp", "/e/a"))
+
+    groups = place_groups(job_profile(history), seed=0)
+
+    assert {of.place(0).name for of in groups if of.group == "inside a save"} == {
+        "epoch 0, saving e/model.pt, rank 0",
+        "epoch 0, saving e/optim.pt, rank 0",
+        "epoch 0, renaming, rank 0",
+    }
+    assert len({of.unit for of in groups if of.group == "inside a save"}) == 3
+
+
+def test_what_shows_no_more_is_no_place() -> None:
+    halves = clean(saved("/e/m.pt"), touched("opening", "/e/m.pt"))
+    tree = [touched("removing", f"/e/e1/{name}") for name in ("a.pt", "b.pt", "c.pt")]
+    drawn = [touched(how, "/tmp/tmpabcdefgh/x") for how in ("opening", "removing")]
+
+    assert told(halves) == ["half of e/m.pt is written"]
+    assert told(clean(*tree, touched("removing", "/e/e1"))) == [
+        "e*/b.pt is to be removed",
+        "e/e* is to be removed",
+    ]
+    assert told(clean(*drawn)) == []
+    before = {**STEP, "step": 0}
+    assert told(clean(touched("opening", "/data/cache", before))) == []
+
+
+def test_a_place_is_one_that_every_clean_run_has() -> None:
+    both, one = touched("removing", "/e/old"), touched("opening", "/e/of-this-run")
+
+    assert told(clean(both, one), clean(both)) == ["e/old is to be removed"]
+
+
+def test_a_save_is_shown_as_the_baseline_made_it_with_the_place_marked() -> None:
+    history = clean(saved("/e/m.pt"), touched("removing", "/e/latest"), saved("/e/m.pt", LATER))
+
+    shown = save_with(AtMoment(epoch=0, moment="removing", rank=0), history)
+
+    assert shown == [("half of e/m.pt is written", False), ("e/latest is to be removed", True)]
+
+
+def test_an_operation_without_other_files_need_not_name_its_own() -> None:
+    assert SaveOperation("saving", "e/m.pt", {}).asked is None
+    assert SaveOperation("saving", "e/m.pt", {}, is_only=False).asked == "e/m.pt"
