@@ -512,7 +512,7 @@ def _but(card: Card) -> str:
         places = plural(len(accepted), "place")
         conditions = f"; not the same at {places}, which {' and '.join(by)} {allow}"
     gave_notice = any(op.fault.is_announced for run in card.runs for op in run.ops)
-    if card.job.own_preemptions == 0 and gave_notice:
+    if card.job.own_preemptions == 0 and gave_notice and card.retries.source != "script":
         rest = "given the retries that its own `max_preemption_failures: 0` does not allow"
         return f"{conditions}; {rest}"
     return conditions

@@ -30,7 +30,7 @@ from chaos.model.event import (
 from chaos.model.history import History
 from chaos.model.launcher import FACTS, USUAL, Launcher, LauncherFacts, launcher_named
 from chaos.model.places import START, EpochRank, Place, RankName
-from chaos.model.trigger import DRAWN_NAME, IN_A_SAVE, Moment, path_pattern
+from chaos.model.trigger import IN_A_SAVE, Moment, has_drawn_name, path_pattern
 
 _Series = Mapping[RankName, Sequence[Value]]
 
@@ -186,7 +186,8 @@ class JobProfile:
     @property
     def epochs_seen(self) -> int:
         """The number of epochs to show: a file may be saved after the last report."""
-        after = (epoch for epoch, _ in (*self.saves, *self.uploads))
+        in_saves = (place for one in self.operations for place in one.places)
+        after = (epoch for epoch, _ in (*self.saves, *self.uploads, *in_saves))
         return 1 + max((self.epoch_last, *after))
 
     @property
@@ -439,7 +440,7 @@ def _by_kind(history: History) -> _ByKind:
         if (e.epoch, e.step) == START and not (moment == "saving" and e.rank not in train):
             continue
         path = path_pattern(e.path)
-        if moment != "renaming" and DRAWN_NAME.search(e.path):
+        if moment != "renaming" and has_drawn_name(e.path):
             drawn = drawn or path
             if moment != "saving" or path != drawn:
                 continue

@@ -103,8 +103,8 @@ def _warnings(profile: JobProfile) -> Iterator[str]:
         )
     if profile.own("max_preemption_failures") == 0:
         yield (
-            "`max_preemption_failures` is 0: as it is written, the first machine that is taken "
-            "back after a notice ends the job; left out it is -1, without limit"
+            "`max_preemption_failures` is 0: the first machine that is taken back after a notice "
+            "ends `fit()`; left out it is -1, without limit"
         )
 
 

@@ -230,11 +230,11 @@ def _shape(base: Plan, place: FaultPlace) -> Shape:
 def budget(place: FaultPlace, profile: JobProfile) -> FailureBudget:
     """Return enough retries for every op, or the job's own if these are more.
 
-    A script that calls `fit()` again by itself keeps the `max_failures` that it has.
+    A script that calls `fit()` again by itself keeps those that it has.
     """
-    notices = sum(op.fault.is_announced for op in place.ops)
+    ops = place.ops if profile.most_faults is None else ()
     own = profile.own("max_failures") if profile.retries is None else profile.retries
-    needed = len(place.ops) if profile.most_faults is None else 0
+    needed, notices = len(ops), sum(op.fault.is_announced for op in ops)
     return FailureBudget(
         max_failures=_enough(own, needed, unset=0),
         max_preemption_failures=_enough(profile.own("max_preemption_failures"), notices, unset=-1),

@@ -196,7 +196,9 @@ class _Sources:
         is_staged = series_of(save.name) in self._staged
         names = {_file_of(other).name for other in self.files.saves if other.digest == save.digest}
         is_other = self._with_model and names.isdisjoint(self._with_model)
-        return not is_staged and not is_other and DRAWN_NAME.search(save.name) is None
+        # The working directory may lie in a folder with such a name, as that of a test does.
+        below = save.name.removeprefix(str(self.analysis.plan.cwd))
+        return not is_staged and not is_other and DRAWN_NAME.search(below) is None
 
     @cached_property
     def _with_model(self) -> frozenset[str]:

@@ -197,9 +197,17 @@ def path_pattern(path: str) -> str:
 
     Its numbers, and a name that was drawn, are `*`.
     """
-    path = DRAWN_NAME.sub("/tmp*", path)  # noqa: S108 - a pattern
-    folder_and_name = PurePosixPath(path).parts[-2:]
-    return re.sub(r"\d+", "*", re.sub(r"[][?]", "?", "/".join(folder_and_name).lstrip("/")))
+    name = DRAWN_NAME.sub("/tmp*", _in_folder(path))  # noqa: S108 - a pattern
+    return re.sub(r"\d+", "*", re.sub(r"[][?]", "?", name)).lstrip("/")
+
+
+def has_drawn_name(path: str) -> bool:
+    """Return whether the name of a file, or of its folder, is one that `tempfile` drew."""
+    return DRAWN_NAME.search(_in_folder(path)) is not None
+
+
+def _in_folder(path: str) -> str:
+    return "/" + "/".join(PurePosixPath(path).parts[-2:]).lstrip("/")
 
 
 def only_attempt(at: "Trigger") -> int | None:

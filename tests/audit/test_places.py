@@ -179,6 +179,8 @@ def test_a_notice_is_given_the_preemptions_that_it_takes(own: int | None, given:
 
     assert budget(notice, profile).max_preemption_failures == given
     assert budget(kill, profile).max_preemption_failures == (-1 if own is None else own)
+    by_itself = replace(profile, most_faults=3)  # the script calls `fit()` again
+    assert budget(notice, by_itself).max_preemption_failures == (-1 if own is None else own)
 
 
 @given(extents(), SEEDS, st.sets(st.sampled_from(GROUPS)))

@@ -6,6 +6,7 @@ import pytest
 
 from chaos.audit.job_profile import SaveOperation, job_profile
 from chaos.audit.place_groups import place_groups
+from chaos.audit.places import coverage
 from chaos.check.save_operations import save_with
 from chaos.model import event as ev
 from chaos.model.history import Entry, History
@@ -106,6 +107,14 @@ def test_what_shows_no_more_is_no_place() -> None:
     assert told(clean(*drawn)) == []
     before = {**STEP, "step": 0}
     assert told(clean(touched("opening", "/data/cache", before))) == []
+
+
+def test_what_is_removed_after_the_last_report_has_a_column_of_its_own() -> None:
+    profile = job_profile(clean(touched("removing", "/e/old", LATER)))
+
+    [row] = [row for row in coverage(profile, (), seed=0) if row.group == "inside a save"]
+
+    assert row.by_column == (0, 1)
 
 
 def test_a_place_is_one_that_every_clean_run_has() -> None:

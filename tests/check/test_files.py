@@ -72,6 +72,17 @@ def test_a_job_that_reads_none_of_its_files_started_from_scratch() -> None:
     )
 
 
+@pytest.mark.parametrize("folder", ["", "sub/tmpijklmnop/"])
+def test_a_working_directory_with_a_drawn_name_hides_no_save(folder: str) -> None:
+    name = f"/tmp/tmpabcdefgh/{folder}f_2"
+    line = f"g s w:/x/f_1 s r c- s w:{name} s r c- s x g q:{name} s s r c- s s r c- ."
+    plan = plan_of(line).model_copy(update={"cwd": "/tmp/tmpabcdefgh"})
+
+    found = judge(plan, told_in(line), told_in(BASELINE))
+
+    assert (f"although {name} of epoch 1, step 1 was there" in found.headline) is (not folder)
+
+
 def test_a_save_that_was_set_aside_was_in_use_and_is_lost_by_beginning_anew() -> None:
     first = "g s w:t_1 m:t_1>f s r c- s m:f>g w:t_2 x "
     anew = "g q:g s w:t_1 m:t_1>f s r c- s x g q:f l:f s s r c- ."

@@ -2,7 +2,7 @@
 
 import ray.train
 import torch
-from ray.train import RunConfig, ScalingConfig
+from ray.train import FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer, prepare_model
 from pathlib import Path
 
@@ -42,7 +42,9 @@ def watch(number, left):
         keep_watch,
         train_loop_config={"page": str(pages[-1]) if pages else None},
         scaling_config=ScalingConfig(num_workers=2),
-        run_config=RunConfig(name=f"watch-{number}"),
+        run_config=RunConfig(
+            name=f"watch-{number}", failure_config=FailureConfig(max_preemption_failures=0)
+        ),
     )
     try:
         return trainer.fit()
