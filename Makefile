@@ -88,7 +88,7 @@ $(FIELD_READY): pyproject.toml constraints.txt Makefile
 	@$(FIELD_PIP) install --constraint constraints.txt torch
 	@$(FIELD_PIP) install --constraint constraints.txt --editable '.[ray]' scikit-learn
 	@echo "chaos: installing the libraries of docs/found.md"
-	@$(FIELD_PIP) install --constraint constraints.txt accelerate datasets lightning torchdata \
+	@$(FIELD_PIP) install --constraint constraints.txt accelerate datasets h5py lightning torchdata \
 	    transformers
 	@# litdata names torchvision, of which no build fits torch's for the CPU on PyPI, and boto3, which
 	@# asks for an older python-dateutil. What it imports is installed by name.

@@ -348,6 +348,9 @@ class JobFiles:
         self._look_beside()  # what was written before is complete now
         if moment == "opening":
             _empty(path)
+            real = _real(path)  # of a writing that is cut off there is no other sign
+            saver = real.suffix.lstrip(".") or "file"
+            self._guarded("files", lambda: self._begun(real, place, saver))
         arrive()
 
     def _moved(self, path: str, to: str | None) -> None:

@@ -2,8 +2,8 @@
 
     python -m tests.savers [NAME ...]
 
-Each job is audited inside its saves alone, at every place there, in an environment that has its
-library (`make field`).
+Each job is audited inside its saves alone: once at every operation, then more often. The environment
+needs the job's library (`.venv-field`, which `make field` makes).
 """
 
 import json
@@ -14,6 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+RUNS = "12"  # one for each of the operations that these savers have
 JOBS = Path(__file__).parent / "jobs"
 
 
@@ -51,7 +52,7 @@ def audited(saver: Saver) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         words = [sys.executable, "-m", "chaos", "audit", str(JOBS / f"{saver.script}.py")]
         words += ["--launcher", "torchrun", "--workers", "2", "--no-confirm", "--retries", "9"]
-        words += ["--places", "inside a save", "--exhaustive", "--one-by-one", "--jobs", "1"]
+        words += ["--places", "inside a save", "--max-runs", RUNS, "--one-by-one", "--jobs", "1"]
         words += ["--reports", folder, "--format", "json", "--", *saver.args]
         work = Path(folder) / "work"
         work.mkdir()
