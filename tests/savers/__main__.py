@@ -2,8 +2,8 @@
 
     python -m tests.savers [NAME ...]
 
-Each job is audited inside its saves alone: once at every operation, then more often. The environment
-needs the job's library (`.venv-field`, which `make field` makes).
+Each job is audited inside its saves alone: once at every operation, then more often. The
+environment needs the job's library (`.venv-field`, which `make field` makes).
 """
 
 import json
