@@ -1,6 +1,6 @@
-"""Places of one group, epoch and rank: the units that a sample is drawn from.
+"""Places of one group, epoch and rank, from which a sample is drawn.
 
-Such a unit has the number of its places, and makes them one by one, so that a job
+Such a place group has the number of its places, and makes them one by one, so that a job
 of a million steps costs no more than one of a hundred.
 """
 

@@ -69,8 +69,8 @@ def still_there(
     were, if each of their faults has a place.
     """
     keys, epochs = {place.key for place in wanted}, {place.epoch for place in wanted}
-    units = (unit for unit in place_groups(profile, seed=seed) if unit.epoch in epochs)
-    every = (unit.place(number) for unit in units for number in range(unit.size))
+    groups = (of for of in place_groups(profile, seed=seed) if of.epoch in epochs)
+    every = (of.place(number) for of in groups for number in range(of.size))
     found = {place.key: place for place in every if place.key in keys}
     yield from found.values()
     for place in wanted:

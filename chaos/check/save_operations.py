@@ -54,9 +54,9 @@ def save_with(at: AtMoment, clean: History) -> list[tuple[str, bool]]:
     """
     here = (at.epoch, at.rank)
     mine = [one for one in operations_of(clean) if (one.what.epoch, one.what.rank) == here]
-    struck = next((o for o in mine if o.moment == at.moment and at.is_of(o.what.path)), None)
+    marked = next((o for o in mine if o.moment == at.moment and at.is_of(o.what.path)), None)
     told = ("/".join(PurePosixPath(one.what.path).parts[-2:]) for one in mine)
     return [
-        (operation_in_words(one.moment, path), one is struck)
+        (operation_in_words(one.moment, path), one is marked)
         for one, path in zip(mine, told, strict=True)
     ]

@@ -41,15 +41,15 @@ class Places:
                 places._add(op, leads=leads)
         return places
 
-    def struck_in_save(self, moment: Moment, epoch: int, path: str) -> list[int]:
+    def due_in_save(self, moment: Moment, epoch: int, path: str) -> list[int]:
         """Return the ops that wait for this moment of a file, and for nothing from now on."""
-        struck = [
+        due = [
             (index, at)
             for index, at in self.saves
             if (at.moment, at.epoch) == (moment, epoch) and at.is_of(path)
         ]
-        self.saves = [waiting for waiting in self.saves if waiting not in struck]
-        return [index for index, _ in struck]
+        self.saves = [waiting for waiting in self.saves if waiting not in due]
+        return [index for index, _ in due]
 
     @property
     def strikes_in_validation(self) -> bool:

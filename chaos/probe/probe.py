@@ -373,7 +373,7 @@ class Probe:
 
     def _stop_in_save(self, moment: Moment, epoch: int, path: str) -> Callable[[], None] | None:
         """Return the function that arrives at the ops that wait there in a save, or None."""
-        indexes = self._places.struck_in_save(moment, epoch, path)
+        indexes = self._places.due_in_save(moment, epoch, path)
         if not indexes:
             return None
 

@@ -99,7 +99,7 @@ def render_run(run: FinishedRun) -> str:
         tone=tone(run.verdict),
         facts=page.facts(run),
         ops=ops,
-        saves=page.struck_saves(run),
+        saves=page.saves_with_faults(run),
         loss=loss,
         timeline=in_time,
         goodput=spent,

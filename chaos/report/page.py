@@ -181,7 +181,7 @@ def op_rows(run: FinishedRun) -> tuple[OpRow, ...]:
     return tuple(_op_row(injection, run.history) for injection in run.analysis.injections)
 
 
-def struck_saves(run: FinishedRun) -> list[tuple[str, list[tuple[str, bool]]]]:
+def saves_with_faults(run: FinishedRun) -> list[tuple[str, list[tuple[str, bool]]]]:
     """Return each save that a fault was injected into, as the baseline made it: title, operations.
 
     Of one that has a single operation there is nothing to show.
