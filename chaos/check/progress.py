@@ -55,8 +55,11 @@ def check_recovery(analysis: RunAnalysis) -> CheckResult:
     late = [a for r in timed if (a := _late_recovery(r, allowed))]
     is_known = analysis.reference is not None or analysis.plan.expect.recovery_s is not None
     anomalies = late if is_known else []
-    if not anomalies and timed and not timed[-1].attempt.steps and analysis.run.ending.is_finished:
-        timed = timed[:-1]  # resumed after its last step: training was over
+    if not anomalies and timed and analysis.run.ending.is_finished:
+        # Resumed after its last step, training was over; so it was for those that a fault ended
+        # before that one.
+        last = max((n for n, r in enumerate(timed) if r.attempt.steps), default=-1)
+        timed = timed[: last + 1]
         if not timed:
             return conclude(RECOVERY, evidence=1, summary="the restart had no step left to make")
     doubts = [f"attempt {r.attempt.index} made no step" for r in timed[-1:] if not r.attempt.steps]

@@ -79,6 +79,14 @@ def test_a_restart_after_the_last_step_leaves_the_recovery_before_it() -> None:
     assert result_on("recovery", story).measures["recovery_s_max"] == 0.986
 
 
+def test_a_restart_that_a_fault_ends_after_the_last_step_has_nothing_to_recover_either() -> None:
+    ended = (Strike(3, moment="committed"), Strike(3, moment="recovering"))
+
+    assert result_on("recovery", Story(ended)).summary == "the restart had no step left to make"
+    story = Story((Strike(2, 3, 1), *ended))
+    assert result_on("recovery", story).measures["recovery_s_max"] == 0.986
+
+
 def test_a_restart_that_makes_no_step_is_unknown() -> None:
     history = without(KILLED.history(), ev.StepDone, lambda e: e.attempt == 1)
     history = without(history, ev.FitReturned)
