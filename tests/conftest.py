@@ -17,13 +17,15 @@ LONG = {
     "campaigns",
     "documents",
     "extensions",
-    "fork",
+    "forked",
     "preflight",
     "pytest_plugin",
     "selftest",
     "torchrun",
     "python",
 }
+
+EMBEDDED = {"forked"}  # folders of tests that start workers without Ray's processes
 
 # Whole audits, simulated fleets and other programs: half of the time of what trains no job.
 SLOW = {
@@ -44,7 +46,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put what takes long first, leave the order as it is otherwise, and mark whole files."""
     for item in items:
         folder = item.path.parent.name
-        if folder == "fork":
+        if folder in EMBEDDED:
             item.add_marker(pytest.mark.embedded)
         if item.path.stem.removeprefix("test_") in SLOW.get(folder, ()):
             item.add_marker(pytest.mark.slow)

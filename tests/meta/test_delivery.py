@@ -10,6 +10,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tests.conftest import EMBEDDED, LONG, SLOW
+
 ROOT = Path(__file__).parents[2]
 # Brackets keep this file from being its own first finding.
 FOREIGN = re.compile(r"/[w]ork/|/[r]oot/|[p]ypi\.org|[i]ndex-url")
@@ -65,3 +67,10 @@ def test_no_delivered_file_names_a_package_index_or_a_developers_machine() -> No
     ]
 
     assert not found
+
+
+def test_what_is_put_first_or_marked_among_the_tests_is_there() -> None:
+    folders = {*LONG, *SLOW, *EMBEDDED}
+    files = {f"{folder}/test_{name}.py" for folder, names in SLOW.items() for name in names}
+
+    assert [name for name in sorted(folders | files) if not (ROOT / "tests" / name).exists()] == []
