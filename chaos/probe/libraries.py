@@ -26,6 +26,7 @@ MODULES = frozenset(
     (
         *BOOSTING,
         *KERAS,
+        "safetensors.numpy",
         "safetensors.torch",
         "torch.distributed.checkpoint._async_process_executor",
         "torch.distributed.checkpoint._async_thread_executor",
@@ -36,14 +37,19 @@ MODULES = frozenset(
 _WATCHED = "_chaos_watches"
 
 
-def unwatched(libraries: Sequence[str], name: str) -> Iterator[Any]:
-    """Yield each library's class of this name (dotted, below the library), and mark it."""
+def unwatched(libraries: Sequence[str], name: str = "") -> Iterator[Any]:
+    """Yield each library's class of this name (dotted, below the library), and mark it.
+
+    Without a name it is the library itself: a module is an attribute of its package only after
+    it was imported, and those that follow the import are called before.
+    """
     for library in libraries:
         try:
-            cls = operator.attrgetter(name)(sys.modules.get(library))
+            module = sys.modules.get(library)
+            cls = operator.attrgetter(name)(module) if name else module
         except AttributeError:  # not imported, or not yet as a whole
             continue
-        if _WATCHED not in vars(cls):
+        if cls is not None and _WATCHED not in vars(cls):
             setattr(cls, _WATCHED, True)
             yield cls
 

@@ -1,14 +1,13 @@
 """Functions of libraries that write a file in native code, which makes no audit event."""
 
 import functools
-import importlib.abc
-import importlib.machinery
 import operator
 import sys
-from collections.abc import Callable, Sequence
-from importlib.machinery import ModuleSpec
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple, TypeAlias
+
+from chaos.probe.imported import after_import
 
 Tell: TypeAlias = Callable[[Any], None]
 
@@ -37,32 +36,7 @@ def wrap_native(tell: Tell) -> None:
     for name in NATIVE:
         if (module := sys.modules.get(name)) is not None:
             _wrap(module, tell)
-    sys.meta_path.insert(0, _Finder(tell))
-
-
-class _Finder(importlib.abc.MetaPathFinder):
-    """A finder of the modules of `NATIVE`, which wraps them once they are executed."""
-
-    def __init__(self, tell: Tell) -> None:
-        self._tell = tell
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """Return the module's own spec, whose loader also wraps the module."""
-        if name not in NATIVE:
-            return None
-        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
-        if spec is None or spec.loader is None:
-            return None
-        execute = spec.loader.exec_module
-
-        def exec_module(module: ModuleType) -> None:
-            execute(module)
-            _wrap(module, self._tell)
-
-        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
+    after_import(NATIVE, lambda module: _wrap(module, tell))
 
 
 def _wrap(module: ModuleType, tell: Tell) -> None:

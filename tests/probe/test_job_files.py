@@ -1,5 +1,6 @@
 """Files that a job saves and loads: as torch does it, and remembered."""
 
+import inspect
 import io
 import threading
 from collections.abc import Callable, Iterator
@@ -7,8 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import pytest
 import safetensors
+import safetensors.numpy
 import safetensors.torch
 import torch
 import torch.distributed.checkpoint as dcp
@@ -610,14 +613,12 @@ def test_a_save_beside_training_leaves_the_hooks_that_see_training(new: New) -> 
 
 
 def put_safetensors_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, name in (
-        (safetensors, "safe_open"),
-        (safetensors.torch, "safe_open"),
-        (safetensors.torch, "serialize_file"),
-    ):
-        monkeypatch.setattr(module, name, getattr(module, name))
-    monkeypatch.setattr(safetensors.torch, "_chaos_watches", True, raising=False)
-    del safetensors.torch._chaos_watches  # type: ignore[attr-defined]
+    monkeypatch.setattr(safetensors, "safe_open", inspect.unwrap(safetensors.safe_open))
+    for module in (safetensors.torch, safetensors.numpy):
+        for name in ("safe_open", "serialize_file"):
+            monkeypatch.setattr(module, name, inspect.unwrap(getattr(module, name)))
+        monkeypatch.setattr(module, "_chaos_watches", True, raising=False)
+        del module._chaos_watches
 
 
 def test_a_file_of_safetensors_is_a_save_with_its_tensors_and_is_found_again(
@@ -657,3 +658,27 @@ def test_a_save_of_safetensors_is_struck_when_half_of_the_file_is_there(
 
     assert seen == [path.stat().st_size // 2]
     assert torch.equal(safetensors.torch.load_file(path)["a"], torch.arange(100))
+
+
+def test_arrays_in_safetensors_are_a_save_and_what_cannot_be_read_is_told(
+    new: New, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rank = new()
+    path = rank.folder / "model.safetensors"
+    put_safetensors_back(monkeypatch)
+    watch_libraries(rank.files)
+    safetensors.numpy.save_file({"a": np.ones(2)}, path)
+
+    assert [begun.path for begun in rank.of(FileSaveBegun)] == [str(path)]
+
+    later = new(attempt=1)
+    put_safetensors_back(monkeypatch)
+    watch_libraries(later.files)
+    assert safetensors.numpy.load_file(path)["a"].tolist() == [1.0, 1.0]
+    path.write_bytes(b"")
+    with pytest.raises(safetensors.SafetensorError):
+        safetensors.numpy.load_file(path)
+
+    errors = [loaded.error for loaded in later.of(FileLoaded)]
+    assert errors[0] is None
+    assert "SafetensorError" in str(errors[1])

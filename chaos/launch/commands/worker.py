@@ -2,19 +2,15 @@
 
 import ctypes
 import functools
-import importlib.util
 import os
-import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
-from types import ModuleType
 from typing import Any
 
 from chaos.launch.commands.ahead import FOLDER, Imports, notes_imports
 from chaos.launch.job import is_clean_exit, run_script
 from chaos.probe.address import RunAddress
+from chaos.probe.imported import after_import
 from chaos.probe.libraries import MODULES
 from chaos.probe.probe import Probe, Worker
 from chaos.run.directory import RunDirectory
@@ -25,7 +21,8 @@ def opened(worker: Worker, address: RunAddress) -> Probe:
     directory = RunDirectory(address.directory)
     probe = Probe.of(worker, directory, address)
     probe.install(directory, ranks=worker.ranks)
-    after_import(MODULES, probe.libraries_imported)
+    probe.libraries_imported()  # what was imported ahead is not imported again
+    after_import(MODULES, lambda _: probe.libraries_imported())
     imports = None
     if worker.attempt == 0 and worker.ranks > 1 and notes_imports():
         imports = Imports()
@@ -54,43 +51,6 @@ def run_watched(words: Sequence[str], ended: Callable[[BaseException | None], No
 def complain(error: Exception) -> None:
     """Write that the probe could not start: the run goes on, and is judged inconclusive."""
     os.write(2, f"chaos: the probe could not start: {error}\n".encode())
-
-
-def after_import(names: Collection[str], act: Callable[[], None]) -> None:
-    """Call a function each time that one of these modules has been imported from now on."""
-    sys.meta_path.insert(0, _Finder(frozenset(names), act))
-
-
-class _Finder(MetaPathFinder):
-    """Finds modules as the others do, and has their loader call a function once it is done."""
-
-    def __init__(self, names: frozenset[str], act: Callable[[], None]) -> None:
-        self._names = names
-        self._act = act
-        self._searching: set[str] = set()
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        del path, target
-        if name not in self._names or name in self._searching:
-            return None
-        self._searching.add(name)
-        try:
-            spec = importlib.util.find_spec(name)
-        finally:
-            self._searching.discard(name)
-        if spec is not None and spec.loader is not None:
-            spec.loader.exec_module = self._followed(spec.loader.exec_module)  # type: ignore[method-assign, assignment]
-        return spec
-
-    def _followed(self, execute: Callable[[ModuleType], None]) -> Callable[[ModuleType], None]:
-        @functools.wraps(execute)
-        def followed(module: ModuleType) -> None:
-            execute(module)
-            self._act()
-
-        return followed
 
 
 def keep_groups(joined: Callable[[], None]) -> None:

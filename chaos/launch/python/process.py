@@ -18,12 +18,13 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from chaos.faults.world import Target
-from chaos.launch.commands.worker import after_import, complain, opened
+from chaos.launch.commands.worker import complain, opened
 from chaos.launch.environment import NODE_ENV, this_start
 from chaos.launch.job import is_clean_exit
 from chaos.launch.node_disk import NodeDisk, confines_in
 from chaos.probe import written
 from chaos.probe.address import DIRECTORY_ENV, RunAddress
+from chaos.probe.imported import after_import
 from chaos.probe.probe import Probe, Worker
 from chaos.run.directory import RunDirectory
 
@@ -66,7 +67,7 @@ class Process:
         if "torch.distributed" in sys.modules:
             self._follow_joins()
         else:
-            after_import({"torch.distributed"}, self._follow_joins)
+            after_import({"torch.distributed"}, lambda _: self._follow_joins())
         self._follow_ends()
 
     def take(self, seat: Seat) -> None:
@@ -151,7 +152,7 @@ class Process:
         if _SPAWN in sys.modules:
             self._follow_torchs_ends()
         else:
-            after_import({_SPAWN}, self._follow_torchs_ends)
+            after_import({_SPAWN}, lambda _: self._follow_torchs_ends())
 
     def _follow_torchs_ends(self) -> None:
         module = sys.modules[_SPAWN]

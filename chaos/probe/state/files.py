@@ -60,11 +60,16 @@ def watch_libraries(listener: JobFiles) -> None:
         for executor in unwatched((module,), name):
             executor.execute_save = _handing_over(executor.execute_save, listener)
     # safetensors 0.8 reads and writes files in Rust, so that no `open` is seen.
-    for module in unwatched(("safetensors",), "torch"):
-        module.serialize_file = _serializing(module.serialize_file, listener)
-        opening = _loading(module.safe_open, listener, name="filename")
-        module.safe_open = opening
-        sys.modules["safetensors"].safe_open = opening  # type: ignore[attr-defined]
+    for module in unwatched(("safetensors.torch", "safetensors.numpy")):
+        _watch_safetensors(module, listener)
+
+
+def _watch_safetensors(module: Any, listener: JobFiles) -> None:
+    module.serialize_file = _serializing(module.serialize_file, listener)
+    # A module that is imported after another was watched has the replacement already.
+    if not hasattr(module.safe_open, "__wrapped__"):
+        module.safe_open = _loading(module.safe_open, listener, name="filename")
+    sys.modules["safetensors"].safe_open = module.safe_open  # type: ignore[attr-defined]
 
 
 def _in_the_rank(original: Callable[..., Any], watched: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,0 +1,49 @@
+"""What is done with modules once a job has imported them."""
+
+import functools
+import importlib.util
+import sys
+from collections.abc import Callable, Collection, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import TypeAlias
+
+Act: TypeAlias = Callable[[ModuleType], object]
+
+
+def after_import(names: Collection[str], act: Act) -> None:
+    """Call a function with each of these modules that is imported from now on, once it is."""
+    sys.meta_path.insert(0, _Finder(frozenset(names), act))
+
+
+class _Finder(MetaPathFinder):
+    """Finds modules as the others do, and has their loader call a function once it is done."""
+
+    def __init__(self, names: frozenset[str], act: Act) -> None:
+        self._names = names
+        self._act = act
+        self._searching: set[str] = set()
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        del path, target
+        if name not in self._names or name in self._searching:
+            return None
+        self._searching.add(name)
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self._searching.discard(name)
+        if spec is not None and spec.loader is not None:
+            spec.loader.exec_module = self._followed(spec.loader.exec_module)  # type: ignore[method-assign, assignment]
+        return spec
+
+    def _followed(self, execute: Callable[[ModuleType], None]) -> Callable[[ModuleType], None]:
+        @functools.wraps(execute)
+        def followed(module: ModuleType) -> None:
+            execute(module)
+            self._act(module)
+
+        return followed
