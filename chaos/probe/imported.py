@@ -1,4 +1,4 @@
-"""What is done with modules once a job has imported them."""
+"""Functions that are called with a module once a job has imported it."""
 
 import functools
 import importlib.util
@@ -18,7 +18,7 @@ def after_import(names: Collection[str], act: Act) -> None:
 
 
 class _Finder(MetaPathFinder):
-    """Finds modules as the others do, and has their loader call a function once it is done."""
+    """A finder that finds as the others do, and has the loader call a function once it is done."""
 
     def __init__(self, names: frozenset[str], act: Act) -> None:
         self._names = names
