@@ -58,8 +58,8 @@ def check_recovery(analysis: RunAnalysis) -> CheckResult:
     if not anomalies and timed and analysis.run.ending.is_finished:
         # Resumed after its last step, training was over; so it was for those that a fault ended
         # before that one.
-        last = max((n for n, r in enumerate(timed) if r.attempt.steps), default=-1)
-        timed = timed[: last + 1]
+        while timed and not timed[-1].attempt.steps:
+            timed.pop()
         if not timed:
             return conclude(RECOVERY, evidence=1, summary="the restart had no step left to make")
     doubts = [f"attempt {r.attempt.index} made no step" for r in timed[-1:] if not r.attempt.steps]

@@ -1,4 +1,4 @@
-"""Functions that are called with a module once a job has imported it."""
+"""Functions that are called with a module once it is imported."""
 
 import functools
 import importlib.util
@@ -12,8 +12,11 @@ from typing import TypeAlias
 Act: TypeAlias = Callable[[ModuleType], object]
 
 
-def after_import(names: Collection[str], act: Act) -> None:
-    """Call a function with each of these modules that is imported from now on, once it is."""
+def once_imported(names: Collection[str], act: Act) -> None:
+    """Call a function with each of these modules: now with those that are imported, else later."""
+    for name in names:
+        if (module := sys.modules.get(name)) is not None:
+            act(module)
     sys.meta_path.insert(0, _Finder(frozenset(names), act))
 
 

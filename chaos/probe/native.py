@@ -2,12 +2,11 @@
 
 import functools
 import operator
-import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple, TypeAlias
 
-from chaos.probe.imported import after_import
+from chaos.probe.imported import once_imported
 
 Tell: TypeAlias = Callable[[Any], None]
 
@@ -33,10 +32,7 @@ NATIVE = {
 
 def wrap_native(tell: Tell) -> None:
     """Call `tell` with the path before each of these writes, also of modules imported later."""
-    for name in NATIVE:
-        if (module := sys.modules.get(name)) is not None:
-            _wrap(module, tell)
-    after_import(NATIVE, lambda module: _wrap(module, tell))
+    once_imported(NATIVE, lambda module: _wrap(module, tell))
 
 
 def _wrap(module: ModuleType, tell: Tell) -> None:

@@ -1,12 +1,13 @@
 """Modules that a job imports are followed, each by all that wait for it."""
 
+import json
 import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from chaos.probe.imported import after_import
+from chaos.probe.imported import once_imported
 
 
 def test_all_that_wait_for_a_module_are_called_with_it(
@@ -17,8 +18,10 @@ def test_all_that_wait_for_a_module_are_called_with_it(
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     called: list[tuple[str, ModuleType]] = []
 
-    after_import({"imported_late"}, lambda module: called.append(("first", module)))
-    after_import({"imported_late", "json"}, lambda module: called.append(("second", module)))
+    once_imported({"imported_late"}, lambda module: called.append(("first", module)))
+    once_imported({"imported_late", "json"}, lambda module: called.append(("second", module)))
+    assert called == [("second", json)]
+    called.clear()
     import imported_late  # type: ignore[import-not-found]  # noqa: PLC0415
 
     assert called == [("first", imported_late), ("second", imported_late)]

@@ -24,7 +24,7 @@ from chaos.launch.job import is_clean_exit
 from chaos.launch.node_disk import NodeDisk, confines_in
 from chaos.probe import written
 from chaos.probe.address import DIRECTORY_ENV, RunAddress
-from chaos.probe.imported import after_import
+from chaos.probe.imported import once_imported
 from chaos.probe.probe import Probe, Worker
 from chaos.run.directory import RunDirectory
 
@@ -64,10 +64,7 @@ class Process:
         """Watch for the joining of a group, and for the end of what multiprocessing has started."""
         if self._attempt:
             written.listen(self._opened)
-        if "torch.distributed" in sys.modules:
-            self._follow_joins()
-        else:
-            after_import({"torch.distributed"}, lambda _: self._follow_joins())
+        once_imported({"torch.distributed"}, lambda _: self._follow_joins())
         self._follow_ends()
 
     def take(self, seat: Seat) -> None:
@@ -149,10 +146,7 @@ class Process:
 
         BaseProcess._bootstrap = watched  # type: ignore[attr-defined]  # noqa: SLF001
         # torch turns what its function raises into an exit code, and SIGINT into a return.
-        if _SPAWN in sys.modules:
-            self._follow_torchs_ends()
-        else:
-            after_import({_SPAWN}, lambda _: self._follow_torchs_ends())
+        once_imported({_SPAWN}, lambda _: self._follow_torchs_ends())
 
     def _follow_torchs_ends(self) -> None:
         module = sys.modules[_SPAWN]
