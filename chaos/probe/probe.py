@@ -35,6 +35,8 @@ from chaos.model.plan import Plan
 from chaos.model.trigger import Moment
 from chaos.probe.address import ControllerPort, RunAddress
 from chaos.probe.cursor import Cursor, Recorder
+from chaos.probe.imported import once_imported
+from chaos.probe.libraries import MODULES
 from chaos.probe.loaders import losses_put_off, watch_loaders
 from chaos.probe.obedience import Obedience, Places, is_in_load
 from chaos.probe.process_identity import HERE
@@ -166,10 +168,10 @@ class Probe:
         self._steps.install()
         watch_loaders(self.loaders_changed)
         keep_first_buckets(ranks)
+        once_imported(MODULES, lambda _: self._look(self._install_libraries))
 
     def checkpoint_read(self, checkpoint: str | None) -> None:
-        """Record that the train function asked for its checkpoint; its imports are done by now."""
-        self._look(self._install_libraries)
+        """Record that the train function asked for its checkpoint."""
         with contextlib.suppress(OSError):
             self._journal.add(CheckpointRead(**self._cursor.who(), checkpoint=checkpoint))
 
@@ -308,8 +310,7 @@ class Probe:
             self._look(partial(self._arrive, index))
 
     def train_fn_begins(self) -> None:
-        """Watch boosting libraries and Keras; stop at an op of this attempt's start."""
-        self._look(self._install_libraries)
+        """Stop at an op of this attempt's start."""
         for index in self._places.stages.get("start", ()):
             self._look(partial(self._arrive, index))
 
@@ -320,10 +321,6 @@ class Probe:
     def has_read(self, paths: Sequence[Path]) -> None:
         """Look at the files that this process has read before it was watched."""
         self._look(lambda: self._watchers.has_read(paths))
-
-    def libraries_imported(self) -> None:
-        """Follow the libraries that the job has imported by now."""
-        self._look(self._install_libraries)
 
     def failed(self, where: str, error: Exception) -> None:
         """Record that something was not seen; an error of every call is recorded once."""

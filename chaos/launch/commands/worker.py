@@ -10,8 +10,6 @@ from typing import Any
 from chaos.launch.commands.ahead import FOLDER, Imports, notes_imports
 from chaos.launch.job import is_clean_exit, run_script
 from chaos.probe.address import RunAddress
-from chaos.probe.imported import once_imported
-from chaos.probe.libraries import MODULES
 from chaos.probe.probe import Probe, Worker
 from chaos.run.directory import RunDirectory
 
@@ -21,7 +19,6 @@ def opened(worker: Worker, address: RunAddress) -> Probe:
     directory = RunDirectory(address.directory)
     probe = Probe.of(worker, directory, address)
     probe.install(directory, ranks=worker.ranks)
-    once_imported(MODULES, lambda _: probe.libraries_imported())
     imports = None
     if worker.attempt == 0 and worker.ranks > 1 and notes_imports():
         imports = Imports()
