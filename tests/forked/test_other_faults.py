@@ -122,5 +122,7 @@ def test_a_job_that_polls_sees_the_notice_of_its_own_node_and_none_on_the_next(r
 
     assert not judged.verdict.broken, judged.verdict.headline
     log = (judged.directory.logs / "metadata.log").read_text().splitlines()
-    seen = [tuple(line.split()[1:2] + line.split()[-1:]) for line in log]
+    asked = [tuple(line.split()[1:2] + line.split()[-1:]) for line in log]
+    # A worker may be killed with its request under way: then no process has the socket any more.
+    seen = [(node, status) for node, status in asked if node != "-"]
     assert list(dict.fromkeys(seen)) == [("node-0", "404"), ("node-0", "200"), ("node-1", "404")]
