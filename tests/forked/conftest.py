@@ -40,7 +40,7 @@ class Judged:
 RunJob = Callable[..., Judged]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def backend() -> Iterator[ForkBackend]:
     with ForkBackend() as backend:
         yield backend

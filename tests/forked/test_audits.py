@@ -20,7 +20,8 @@ def test_ci_has_copies_that_there_are() -> None:
     assert set(BROKEN) >= IN_CI
 
 
-@pytest.mark.parametrize("runs", [17, pytest.param(26, marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("runs", [17, 26])
 def test_nothing_is_found_in_the_correct_job(runs: int, tmp_path: Path) -> None:
     # With larger batches, each of so many runs has half of the steps.
     ran, card = audit("digits_ddp", runs, tmp_path, "--batch-size", "64")

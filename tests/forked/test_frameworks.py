@@ -33,7 +33,6 @@ JOBS = {
     "tumours_xgboost": "xgboost",
 }
 IN_CI = {
-    "lightning_average_forgotten",
     "tensorflow_optimizer_not_saved",
 }
 EXTRAS = ("lightning", "lightgbm", "tensorflow", "transformers", "xgboost")

@@ -90,6 +90,7 @@ def test_nodes_are_lost_announced_and_come_again_by_the_clock(
 MONTHS = ("job.steps=20000000", "job.checkpoint_every_steps=5000", "settings.max_failures=-1")
 
 
+@pytest.mark.nightly
 def test_measured_costs_give_a_go_on_one_market_and_a_no_go_on_another(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -38,6 +38,7 @@ def searched(script: Path, *words: str, folder: Path) -> tuple[int, dict[str, An
     return done.code, json.loads(done.out)
 
 
+@pytest.mark.nightly
 def test_what_an_earlier_search_has_found_is_run_first(tmp_path: Path) -> None:
     script = shutil.copy(CORPUS / "wrong/pollen_counts.py", tmp_path)
     kept = tmp_path / "reports/searches/pollen_counts-found"

@@ -7,14 +7,11 @@ asks a history for events, is found among the frames that are open then.
 
 import inspect
 import sys
-import tarfile
-import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
@@ -24,13 +21,11 @@ from chaos.check.analysis import RunAnalysis, RunTables
 from chaos.check.files import Files
 from chaos.check.judge import CHECKS, judge
 from chaos.check.state_snapshots import StateSnapshots
-from chaos.harness import recorded
 from chaos.model.event import Event
 from chaos.model.history import History
-from chaos.run.directory import RunDirectory
 from tests.check.shorthand import plan_of, told_in
 from tests.check.test_golden import ROWS
-from tests.recorded.guard import RUNS
+from tests.recorded.guard import Answer, answers
 
 PLACED = "placed"  # what is done before any table is made: see `RunAnalysis.__post_init__`
 _CONTAINER = "run"  # the tables below it are named one by one
@@ -45,17 +40,16 @@ class Reader:
 
 
 @cache
-def readers() -> Mapping[str, Reader]:
-    """Return what each check and each table reads, by its name."""
+def readers() -> tuple[Mapping[str, Reader], dict[str, Answer]]:
+    """Return what each check and each table reads, by its name, and the answer of each run."""
     found: defaultdict[str, Reader] = defaultdict(Reader)
     with _recording(found):
         for baseline, kept, broken, _, unseen in ROWS.values():
             for line in filter(None, (kept, broken, unseen)):
                 judge(plan_of(line), told_in(line), told_in(baseline))
-        for run in _recorded_runs():
-            judge(run.load_plan(), recorded(run), run.load_baseline())
+        told = answers()
     found.pop(_CONTAINER, None)
-    return found
+    return found, told
 
 
 def tables_of(cls: type) -> dict[str, Callable[..., Any]]:
@@ -65,12 +59,6 @@ def tables_of(cls: type) -> dict[str, Callable[..., Any]]:
         for name, made in vars(cls).items()
         if isinstance(made, cached_property) and not name.startswith("_")
     }
-
-
-def _recorded_runs() -> Iterator[RunDirectory]:
-    with tempfile.TemporaryDirectory() as folder, tarfile.open(RUNS) as archive:
-        archive.extractall(folder, filter="data")
-        yield from (RunDirectory(file.parent) for file in sorted(Path(folder).rglob("plan.json")))
 
 
 @contextmanager

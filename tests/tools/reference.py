@@ -162,7 +162,7 @@ allows to be trained twice: {steps}.
 
 def _reads() -> str:
     """Return the page on the tables and events that each check reads."""
-    order, found = check_names(), readers()
+    order, (found, _) = check_names(), readers()
     groups = {"places": judge._NEED_PLACES, "steps": judge._NEED_EQUAL_STEPS}
     head = _READS.format(
         **{key: _names(sorted(names, key=order.index)) for key, names in groups.items()}
