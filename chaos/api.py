@@ -30,7 +30,7 @@ from chaos.launch.open import open_backend
 from chaos.model.arguments import command_line
 from chaos.model.launcher import Launcher, Restart
 from chaos.model.plan import PlanBackend
-from chaos.model.scenario import Acceptable, Sampling
+from chaos.model.scenario import Acceptable, Sampling, Tier
 from chaos.report.result import Result
 from chaos.report.screen import screen
 from chaos.run.clock import SystemClock
@@ -66,6 +66,7 @@ def audit(  # noqa: PLR0913 - one for each option of the command
     epoch_steps: int | None = None,
     fit: int | None = None,
     storage: str | None = None,
+    tier: Mapping[PathLike, Tier] | None = None,
     allow_writes: Sequence[PathLike] | None = None,
     seed: int | None = None,
     jobs: int | None = None,
@@ -81,6 +82,7 @@ def audit(  # noqa: PLR0913 - one for each option of the command
 
     `args` are the script's own arguments, by name, word by word or as on a command line:
     `{"epochs": 4}`, `["--epochs", 4]` and `"--epochs 4"` are the same; so are `restart_args`.
+    `tier` is such as `{"/local/ckpt": "node"}`.
     The keywords are the options of `chaos audit`, where each is explained; `question` is
     `--for`, `continues` is `--continue`. One that is left out is as the command has it, and as
     `[tool.chaos]` says. `quiet`
@@ -95,6 +97,8 @@ def audit(  # noqa: PLR0913 - one for each option of the command
         del options[name]
     if restart_args is not None:
         options["restart_args"] = shlex.join(_own(restart_args))
+    if tier is not None:
+        options["tier"] = [f"{os.fspath(path)}={of}" for path, of in tier.items()]
     words = [*_words("audit", options), os.fspath(script)]
     if own := _own(args):
         words += ["--", *own]

@@ -353,9 +353,9 @@ def refuse_unmet_needs(plan: Plan, environment: Mapping[str, str]) -> None:
     """Raise `UnmetNeedError` if Ray, the backend or a variable that the job needs is missing."""
     if plan.job.facts.extra == "ray" and not has_ray():
         raise _lacks(plan, "Ray", "ray")
-    if plan.job.needs_backend not in (None, plan.backend):
+    if plan.needs_backend not in (None, plan.backend):
         raise UnmetNeedError(
-            f"the scenario can be shown on the backend `{plan.job.needs_backend}` alone",
+            f"the scenario can be shown on the backend `{plan.needs_backend}` alone",
             place=_place(plan),
         )
     unset = [n for n in plan.job.needs_env if not plan.job.env.get(n, environment.get(n))]

@@ -23,7 +23,7 @@ from chaos.audit.continuation import Continuation, EarlierAudit, basis_of
 from chaos.audit.finding import size
 from chaos.audit.first_fault import begun_again
 from chaos.audit.folder import AuditFolder
-from chaos.audit.group import GROUPS, Group, Question
+from chaos.audit.group import GROUPS, Group, Question, needs_nodes
 from chaos.audit.job_profile import JobProfile
 from chaos.audit.lanes import side_by_side
 from chaos.audit.looks import Looks
@@ -162,6 +162,8 @@ class Audit:
         """Return the clean runs, and what one fault under the job's own retries has shown."""
         clean = means.run(self.plan, follows_script=self.follows_script)
         clean, retries = begun_again(clean, means, seed=self.choice.seed, asked=self.retries)
+        if not any(map(needs_nodes, self.choice.groups)):
+            clean = replace(clean, profile=clean.profile.on_nodes_that_stay())
         if self.ray is not None:
             clean = means.on(self.ray, clean, on_ray(clean.plan))
         if self.spread is not None:

@@ -1,6 +1,6 @@
 """The runs without faults: the baseline of every run with one, and the source of the places."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -135,8 +135,9 @@ class CleanRuns:
             clean[0] if seen.counts_steps else seen.first.history,
             ignore=compared.metrics_differing,
             again=runs,
+            plan=seen.plan,
         )
-        relied = shared([job_profile(one) for one in clean]) if compared.is_by_steps else shown
+        relied = seen.relied(clean) if compared.is_by_steps else shown
         return Clean(
             plan=seen.plan.model_copy(update={"expect": expect}),
             profile=relied,
@@ -383,6 +384,10 @@ class _Starts:
         if not self.counts_steps:
             return [thorough, *self.clean]
         return [thorough, *(relaid(history, thorough) for history in self.clean)]
+
+    def relied(self, laid: Sequence[History]) -> JobProfile:
+        """Return the places that all of these runs have."""
+        return shared([job_profile(history, plan=self.plan) for history in laid])
 
 
 def _watched_at_every_step(plan: Plan) -> Plan:

@@ -73,7 +73,8 @@ def _fits(place: FaultPlace, chain: Sequence[FaultPlace], profile: JobProfile) -
     """Return whether a place can share a run with those of a chain."""
     if not (can_share(place) and all(map(can_share, chain))):
         return False
-    if _costs_a_node(place) and any(map(_costs_a_node, chain)):
+    has_spares = not profile.facts.restarts_elsewhere
+    if has_spares and _costs_a_node(place) and any(map(_costs_a_node, chain)):
         return False
     more = sorted((*chain, place), key=lambda one: one.order)
     at = next(n for n, one in enumerate(more) if one is place)
@@ -112,7 +113,7 @@ def can_share(place: FaultPlace) -> bool:
 
 
 def _costs_a_node(place: FaultPlace) -> bool:
-    """Return whether it takes the one spare node that a plan has."""
+    """Return whether it takes a node, of which a plan may have one to spare."""
     return any(op.fault.nodes_lost for op in place.ops)
 
 

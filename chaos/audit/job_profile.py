@@ -1,12 +1,13 @@
 """The profile of a job, measured in a run without faults: length, saves, settings, evidence."""
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from math import inf
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from chaos.check.save_operations import operation_in_words, operations_of
 from chaos.check.state_snapshots import is_rng
@@ -28,8 +29,17 @@ from chaos.model.event import (
     WorkerGroupStarted,
 )
 from chaos.model.history import History
-from chaos.model.launcher import FACTS, USUAL, Launcher, LauncherFacts, launcher_named
+from chaos.model.launcher import (
+    FACTS,
+    USUAL,
+    Launcher,
+    LauncherFacts,
+    Restart,
+    launcher_named,
+)
 from chaos.model.places import START, EpochRank, Place, RankName
+from chaos.model.plan import Plan
+from chaos.model.tiers import Tiers
 from chaos.model.trigger import IN_A_SAVE, Moment, has_drawn_name, path_pattern
 
 _Series = Mapping[RankName, Sequence[Value]]
@@ -87,6 +97,8 @@ class SaveOperation:
     places: Mapping[EpochRank, float]
     #: the moment has no other files, so that a place need not name them
     is_only: bool = True
+    #: its files survive the loss of their node, on whose disk others of the job's saves lie
+    outlives_node: bool = False
 
     @property
     def asked(self) -> str | None:
@@ -143,6 +155,8 @@ class JobProfile:
     #: reports come by the clock, so that it has only the places that every run has
     by_clock: bool = False
     launcher: Launcher = USUAL
+    #: how it begins again after a failure, None for its launcher's usual way
+    restart: Restart | None = None
     #: the ranks on other nodes than rank 0's, which hosts torchrun's rendezvous
     away: tuple[int, ...] = ()
     #: a number in place of the script's `max_failures`, which a restart by the command leaves alone
@@ -152,7 +166,16 @@ class JobProfile:
 
     @property
     def facts(self) -> LauncherFacts:
-        return FACTS[self.launcher]
+        return FACTS[self.launcher].started_by(self.restart)
+
+    def on_nodes_that_stay(self) -> Self:
+        """Return the profile of the job where no node is to be lost."""
+        stay = (replace(one, outlives_node=False) for one in self.operations)
+        return replace(self, operations=tuple(stay))
+
+    def loses_node_of(self, rank: int) -> bool:
+        """Return whether the job outlives the loss of a rank's node."""
+        return self.facts.loses_nodes or rank in self.away
 
     @cached_property
     def points(self) -> tuple[Place, ...]:
@@ -229,12 +252,17 @@ class JobProfile:
 
 
 def job_profile(
-    history: History, *, ignore: tuple[str, ...] = (), again: Sequence[History] = ()
+    history: History,
+    *,
+    ignore: tuple[str, ...] = (),
+    again: Sequence[History] = (),
+    plan: Plan | None = None,
 ) -> JobProfile:
     """Measure a job by the history of a run without faults.
 
     `ignore` are metrics that differ between such runs, `again` more of them: an operation of a save
-    is a place only where each of them has it.
+    is a place only where each of them has it. `plan` tells who begins it again, and which files
+    outlive their node.
     """
     steps: dict[EpochRank, int] = {}
     last_ns: dict[int, int] = {}
@@ -254,6 +282,7 @@ def job_profile(
     over_ns = _training_over_ns(history)
     called = next((event for _, event in history.of(FitCalled)), None)
     facts = FACTS[launcher_named(called and called.trainer)]
+    tiers = None if plan is None else Tiers.of(plan, real=os.path.realpath)
     return JobProfile(
         launcher=facts.name,
         ranks=_ranks(steps, commits),
@@ -271,7 +300,8 @@ def job_profile(
         replaced=called.replaced if called else {},
         own_saves=_own_saves(saves),
         loaders=_loaders(history, steps),
-        operations=_operations(history, again),
+        operations=_operations(history, again, tiers),
+        restart=None if plan is None else plan.job.restart,
         asks=any(history.of(CheckpointRead)),
         sees=tuple(seen_in(history, ignore=ignore)),
     )
@@ -382,11 +412,14 @@ def _beside(saves: Sequence[FileSaveBegun]) -> set[EpochRank]:
 
 # Kinds of operations that are places: a job may write files with names of its own.
 OPERATIONS_MAX = 16
-# By moment and files: by rank and epoch, the number of the event, and the steps before it.
-_ByKind: TypeAlias = dict[tuple[Moment, str], dict[EpochRank, tuple[int, int]]]
+# A moment and files: by rank and epoch, the number of the event, and the steps before it.
+_Kind: TypeAlias = tuple[Moment, str]
+_ByKind: TypeAlias = dict[_Kind, dict[EpochRank, tuple[int, int]]]
 
 
-def _operations(history: History, again: Sequence[History]) -> tuple[SaveOperation, ...]:
+def _operations(
+    history: History, again: Sequence[History], tiers: Tiers | None
+) -> tuple[SaveOperation, ...]:
     """Return what a save does to each series of files, in the order of the longest save."""
     found, others = _by_kind(history), [_by_kind(other) for other in again]
     for kind, places in found.items():
@@ -399,18 +432,35 @@ def _operations(history: History, again: Sequence[History]) -> tuple[SaveOperati
     kinds = sorted(found, key=lambda kind: found[kind].get(longest, (late, 0)))  # type: ignore[arg-type]
     kinds = [kind for kind in kinds if _shows_more(kind, kinds)][:OPERATIONS_MAX]
     moments = Counter(moment for moment, _ in kinds)
+    outlive = _outliving(history, kinds, tiers) if tiers else frozenset()
     return tuple(
         SaveOperation(
             moment,
             path,
             {place: step for place, (_, step) in found[moment, path].items()},
             is_only=moments[moment] == 1,
+            outlives_node=(moment, path) in outlive,
         )
         for moment, path in kinds
     )
 
 
-def _shows_more(kind: tuple[Moment, str], kinds: Sequence[tuple[Moment, str]]) -> bool:
+def _outliving(history: History, kinds: Sequence[_Kind], tiers: Tiers) -> frozenset[_Kind]:
+    """Return the operations on files that outlive their node, where saves lie on its disk as well.
+
+    None where all of a job's saves outlive it: the loss of the node then leaves what the end of the
+    process leaves.
+    """
+    found = {
+        kind: tiers.of_file(e.path)
+        for _, moment, e in operations_of(history)
+        if (kind := (moment, path_pattern(e.path))) in kinds
+    }
+    outlive = frozenset(kind for kind, tier in found.items() if tier != "node")
+    return outlive if len(outlive) < len(found) else frozenset()
+
+
+def _shows_more(kind: _Kind, kinds: Sequence[_Kind]) -> bool:
     """Return whether a death at an operation may leave what it leaves at none of the others.
 
     Half of a file shows as much as an empty one. Of the files of a folder that is removed as a

@@ -9,11 +9,11 @@ from chaos.audit.determinism import Repetition
 from chaos.audit.group import GROUPS, needs, needs_nodes
 from chaos.audit.job_profile import JobProfile
 from chaos.check.ending import ending
-from chaos.check.files import is_below
 from chaos.model.event import FileRenamed, FitCalled, WroteOutside
 from chaos.model.history import History
 from chaos.model.launcher import FACTS, launcher_named
 from chaos.model.plan import Plan
+from chaos.model.tiers import is_below
 from chaos.record import Record
 from chaos.run.modules import parsed
 from chaos.words import plural
@@ -115,6 +115,7 @@ def _remarks(profile: JobProfile, names: Sequence[str], paths: Sequence[str]) ->
             "depends on what it reads back from them"
         )
     yield from _left_out(profile)
+    yield from _tiers(profile)
     if {rank for _, rank in profile.uploads} == {0} and len(profile.ranks) > 1:
         others = plural(len(profile.ranks) - 1, "other rank")
         yield (
@@ -155,7 +156,19 @@ def _left_out(profile: JobProfile) -> Iterator[str]:
             "not survive its loss, whatever the job does; nor is one injected at the last step of "
             "training, for no agent whose workers have ended starts them again"
             if profile.away
-            else f"not tried, since the job has one node: {lost}; --nodes 2 gives it two"
+            else f"not tried, since the job has one node: {lost}; --nodes 2 gives it two, and with "
+            "--restart command its command is started again on another"
+        )
+
+
+def _tiers(profile: JobProfile) -> Iterator[str]:
+    """Yield in words which saves are lost with their node, where others are not."""
+    outlive = dict.fromkeys(one.path for one in profile.operations if one.outlives_node)
+    if outlive:
+        lost = dict.fromkeys(one.path for one in profile.operations if not one.outlives_node)
+        yield (
+            f"on the node's own disk, and lost with it: {', '.join(lost)}; not on it: "
+            f"{', '.join(outlive)}"
         )
 
 

@@ -234,7 +234,10 @@ def _moments(profile: JobProfile) -> Iterator[PlaceGroup]:
     for one in profile.operations:
         for epoch, rank in one.places:
             at = AtMoment(epoch=epoch, moment=one.moment, path=one.asked, rank=rank)
-            yield _single(_MOMENTS[one.moment], _kills(at))
+            # After the end of the process alone the job goes on from the node's disk, and never
+            # looks at what is half done elsewhere.
+            is_lost = one.outlives_node and profile.loses_node_of(rank)
+            yield _single(_MOMENTS[one.moment], _loss(at, profile) if is_lost else _kills(at))
 
 
 def _in_epochs(profile: JobProfile, draws: random.Random) -> Iterator[PlaceGroup]:
@@ -273,13 +276,18 @@ def _lost_nodes(
         if not profile.away:
             return
         at = at.model_copy(update={"rank": profile.away[rank % len(profile.away)]})
-    lost = Op(index=0, at=at, kill_node=KillNode())
-    yield _single("node lost", (lost, *_return(lost, profile)))
+    lost = _loss(at, profile)
+    yield _single("node lost", lost)
     if profile.is_elastic:
-        yield _single("fewer workers after it", (lost,))
+        yield _single("fewer workers after it", lost[:1])
     if (notice_s := _notice_s(profile.left_s.get(epoch, 0.0))) is not None:
         notice = Op(index=0, at=at, preempt_node=PreemptNode(notice_s=notice_s))
         yield _single("notice before the loss", (notice, *_return(notice, profile)))
+
+
+def _loss(at: AtStep | AtMoment, profile: JobProfile) -> tuple[Op, ...]:
+    lost = Op(index=0, at=at, kill_node=KillNode())
+    return lost, *_return(lost, profile)
 
 
 def _return(lost: Op, profile: JobProfile) -> tuple[Op, ...]:

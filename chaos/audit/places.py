@@ -185,7 +185,7 @@ def _why_left_out(group: Group, profile: JobProfile) -> str:
     if profile.facts.lacks_part(needs(group)):
         return "it needs Ray Train"
     if profile.facts.restarts_elsewhere and group == "fewer workers after it":
-        return "the script states the number of its ranks, and each start has as many"
+        return "each start of the command has as many ranks"
     if needs_nodes(group) and not (profile.away or profile.facts.loses_nodes):
         return "the job has one node; --nodes 2 gives it two"
     if group == "fewer workers after it" and not profile.facts.loses_nodes:

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.attempt import Attempt
+from chaos.check.injections import Budget, Injection
 from chaos.check.result import conclude, inconclusive, own_check
 from chaos.check.time_limits import for_recovery
 from chaos.model.causes import causes
@@ -124,7 +125,7 @@ class _Charges:
         ]
         # One charge per attempt, however many faults hit it: Ray decides once on a group that is
         # lost. If one of them was announced, the decision may be by that one.
-        budgets = {a: {s.budget for s in hits} - {None} for a, hits in analysis.hits.items()}
+        budgets = {a: {self._budget(s) for s in hits} - {None} for a, hits in analysis.hits.items()}
         self.due = {
             attempt: "preemptions" if "preemptions" in of else "failures"
             for attempt, of in budgets.items()
@@ -181,6 +182,12 @@ class _Charges:
                 f"{self.settings[due]}: {event.error}",
                 events=(number,),
             )
+
+    def _budget(self, injection: Injection) -> Budget | None:
+        # With its one node an agent of torchrun's is gone, which alone counts its restarts.
+        facts = self.analysis.plan.job.facts
+        counts_there = facts.counted_by == "each agent" and facts.restarts_elsewhere
+        return None if counts_there and injection.op.fault.nodes_lost else injection.budget
 
     def _lost_under_notice(self, attempt: int) -> bool:
         """Return whether a node was lost while a notice was in force: to Ray it was preempted."""

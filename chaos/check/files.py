@@ -20,6 +20,7 @@ from chaos.model.event import (
 )
 from chaos.model.history import History
 from chaos.model.places import AttemptRank, Place
+from chaos.model.tiers import is_below, without_node
 
 SAVERS = ("torch", "shards", "safetensors", "pkl", "pickle")  # of files that are mostly checkpoints
 
@@ -277,13 +278,11 @@ def outside_storage(files: Files) -> Iterator[str]:
 
 
 def series_of(path: str) -> str:
-    """Return a path without the numbers in it, the same for all files of one kind."""
-    return re.sub(r"\d+", "#", path)
+    """Return a path without the numbers in it, the same for all files of one kind.
 
-
-def is_below(path: str, folder: str) -> bool:
-    """Return whether a path is a folder, or lies in it."""
-    return path == folder or path.startswith(f"{folder}/")
+    So it is for those in the temporary folders of the nodes of any run.
+    """
+    return re.sub(r"\d+", "#", without_node(path))
 
 
 def is_own(load: FileLoaded) -> bool:

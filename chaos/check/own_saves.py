@@ -11,11 +11,13 @@ from chaos.check.analysis import RunAnalysis, RunTables
 from chaos.check.attempt import Attempt
 from chaos.check.files import SAVERS, Save, is_own, place_of, series_of
 from chaos.check.restarts import Restart
-from chaos.model.event import FileCopied, FileLoaded, FileSaved, StateSeen
+from chaos.model.event import FileCopied, FileLoaded, FileSaved, StateSeen, WroteOutside
 from chaos.model.places import START, Place, RankName
 from chaos.model.trigger import DRAWN_NAME
 from chaos.model.verdict import Anomaly
 from chaos.words import plural
+
+FIRST_SAVES = 2
 
 
 def own_files(analysis: RunAnalysis, restart: Restart) -> Iterator[Anomaly]:
@@ -161,7 +163,8 @@ class _Sources:
             return Anomaly(message=message, events=(newest.number, *events))
         if self._index not in self.files.seen:
             return None
-        newest = self._newest_of(list(self.files.published(before=self.since)), whole=False)
+        lost = [s for s in self.files.published(before=self.since) if not self._waited(s)]
+        newest = self._newest_of(lost, whole=False)
         if newest is None or "there" in self._states(newest):
             return None  # nothing was kept, or a part of a save that never became whole
         message = f"{head}: {newest.name} of {_at(newest.place)} {self._lack(newest)}"
@@ -209,6 +212,34 @@ class _Sources:
     def _compared(self) -> tuple[RunTables, ...]:
         reference = self.analysis.reference
         return (self.analysis.run,) if reference is None else (self.analysis.run, reference)
+
+    def _waited(self, save: Save) -> bool:
+        """Return whether a save waited on its node to be copied elsewhere, as its series is.
+
+        With the node it is lost, and the job goes on from the newest that was copied.
+        """
+        if series_of(save.name) in self._staged:
+            return save.digest not in self._copied
+        # When another program's copy was whole is not known, but at the very first it may not be.
+        made = {other.place for other in self.files.saves if other.number < self.since}
+        return _name_of(save.name) in self._copied_by_others and len(made) <= FIRST_SAVES
+
+    @cached_property
+    def _copied_by_others(self) -> frozenset[str]:
+        """The names of saves under which another program has made files elsewhere."""
+        found = set[str]()
+        for tables in self._compared:
+            saves = tables.files.saves
+            known = {name for save in saves for name in (save.path, *save.former, save.name)}
+            outside = {e.path for _, e in tables.history.of(WroteOutside) if e.how == "created"}
+            found |= {_name_of(path) for path in outside - known} & set(map(_name_of, known))
+        return frozenset(found)
+
+    @cached_property
+    def _copied(self) -> frozenset[str]:
+        """The contents that were copied elsewhere before the attempt."""
+        copies = self.analysis.run.history.of(FileCopied)
+        return frozenset(copied.digest for number, copied in copies if number < self.since)
 
     @cached_property
     def _staged(self) -> frozenset[str]:
@@ -338,6 +369,10 @@ def _copies(tables: RunTables) -> Iterator[tuple[Save, str]]:
     for _, copied in tables.history.of(FileCopied):
         if copied.digest in first:
             yield first[copied.digest], copied.path
+
+
+def _name_of(path: str) -> str:
+    return series_of(PurePath(path).name)
 
 
 def _folder_of(path: str) -> str:

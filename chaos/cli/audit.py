@@ -63,7 +63,7 @@ from chaos.model.history import Entry
 from chaos.model.launcher import FACTS, Launcher, LauncherFacts, Restart
 from chaos.model.masked import masked_words
 from chaos.model.plan import Confined, Plan, PlanBackend
-from chaos.model.scenario import Expect, Sampling
+from chaos.model.scenario import TIERS, Expect, Sampling, Tier
 from chaos.model.verdict import Verdict
 from chaos.report.screen import plain, screen
 from chaos.run.ci import add_to_step_summary
@@ -193,6 +193,15 @@ StorageOn = Annotated[
         help="own: keep the script's own bucket. Default: checkpoints go to the run's folder.",
     ),
 ]
+TierOf = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tier",
+        metavar="PATH=node|shared",
+        help="Files below PATH are lost with their node, or not. Default: temporary folders are "
+        "the node's, all else is shared. Repeatable.",
+    ),
+]
 AllowWrites = Annotated[
     list[Path] | None,
     typer.Option(
@@ -283,6 +292,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
     epoch_steps: EpochSteps = None,
     fit: Fit = 1,
     storage: StorageOn = None,
+    tier: TierOf = None,
     allow_writes: AllowWrites = None,
     seed: Seed = 0,
     jobs: Annotated[Jobs, not_side_by_side("ray")] = None,
@@ -305,24 +315,24 @@ def audit(  # noqa: PLR0913 - one parameter per option
     refuse_others_options(audit, context.params, facts)
     refuse_without_extra(run.file, facts)
     backend = embedded_or_real(backend, facts.name, console)
-    if not facts.loses_nodes and node_range(nodes) == ONE_NODE:
+    tiers, keeps_own, by = _tiers(tier or ()), _is_own(storage), _asked(restart, restart_args)
+    if not facts.started_by(by).loses_nodes and node_range(nodes) == ONE_NODE:
         question = "crash"  # no node can be lost
     groups, is_on_ray = chosen_groups(places or (), question), backend == "ray"
     ranks, spread = workers or facts.usual_workers, _over(address, jobs)
-    _refuse_other_storage(storage)
     size: dict[str, Any] = {"epoch_steps": epoch_steps, "nodes": node_range(nodes)}
     plan = base_plan(run, arguments or (), cwd=Path.cwd(), seed=seed, workers=ranks, fit=fit)
     plan = under_launcher(plan, facts.name, arguments or (), backend=backend, **size)
-    plan = _begun_again(plan, restart, restart_args)
+    plan = _begun_again(plan, by, restart_args or "")
     earlier, seed = _earlier(plan, reports, console) if continues else (None, seed)
     folder, expect = folder_for(plan, reports), _expect(plan, accept, sampling, tolerance)
-    limits = confined(folder, allow_writes, keeps_storage=storage == OWN)
+    limits = confined(folder, allow_writes, keeps_storage=keeps_own)
     with _written_if_broken_off(folder, document, console), ExitStack() as opened:
         display = opened.enter_context(
             AuditDisplay(console, SystemClock(), is_ending=signals.has_come)
         )
         card = Audit(
-            plan.model_copy(update={"confined": limits, "expect": expect}),
+            plan.model_copy(update={"confined": limits, "expect": expect, "storage": tiers}),
             opened.enter_context(open_launcher(facts.name, console)),
             folder,
             SystemClock(),
@@ -343,16 +353,19 @@ def audit(  # noqa: PLR0913 - one parameter per option
     raise typer.Exit(card.exit_code)
 
 
-def _begun_again(plan: Plan, restart: Restart | None, args: str | None) -> Plan:
+def _begun_again(plan: Plan, by: Restart | None, args: str) -> Plan:
     """Return the plan of a job that is started once more, if that is asked for."""
-    by: Restart | None = "command" if args else restart
     if by == "command" and plan.shape.nodes > 1 and not plan.job.facts.has_spare_nodes:
         raise UsageError(
             "--restart command starts one node again, and --nodes names several",
             "Leave one of them out.",
             place="--restart",
         )
-    return begun_again_by(plan, by, shlex.split(args or ""))
+    return begun_again_by(plan, by, shlex.split(args))
+
+
+def _asked(restart: Restart | None, args: str | None) -> Restart | None:
+    return "command" if args else restart
 
 
 def _earlier(plan: Plan, reports: Path, console: Console) -> tuple[EarlierAudit | None, int]:
@@ -395,13 +408,14 @@ def _budget(seconds: float | None, runs: int | None, *, first: bool, all_of_it: 
     return Budget(BUDGET_S if is_unasked else seconds, runs, first)
 
 
-def _refuse_other_storage(storage: str | None) -> None:
+def _is_own(storage: str | None) -> bool:
     if storage not in (None, OWN):
         raise UsageError(
             f"storage is {OWN} or the run's; got '{storage}'",
             f"Write --storage {OWN} to keep the script's bucket, or leave it out.",
             place="--storage",
         )
+    return storage == OWN
 
 
 def _expect(
@@ -424,6 +438,20 @@ def _expect(
     if tolerance is not None:
         given["loss_tolerance"] = Tolerance(relative=tolerance)
     return plan.expect.model_copy(update=given)
+
+
+def _tiers(words: Sequence[str]) -> dict[str, Tier]:
+    found: dict[str, Tier] = {}
+    for word in words:
+        path, _, tier = word.rpartition("=")
+        if not path or tier not in TIERS:
+            raise UsageError(
+                f"a tier is a path, = and {' or '.join(TIERS)}; got '{word}'",
+                "For example: --tier /local/ckpt=node",
+                place="--tier",
+            )
+        found[path] = tier
+    return found
 
 
 def confined(

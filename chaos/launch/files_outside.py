@@ -6,14 +6,17 @@ so does everything that was there before.
 """
 
 import contextlib
+import os
 from collections.abc import Collection, Iterable, Iterator
+from math import inf
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from chaos.launch.node_disk import HEAD, NodeDisk, disks
 from chaos.model.event import WroteOutside
+from chaos.model.tiers import is_below, is_of_a_node
 from chaos.probe.address import RunAddress
-from chaos.probe.written import Confines, Written, is_below, is_spared
+from chaos.probe.written import TRAINS, Confines, How, Written, is_spared
 from chaos.run.journal import Journal
 
 _Told: TypeAlias = Literal["refused", "created", "replaced", "extended", "opened"]
@@ -23,6 +26,7 @@ _TOLD: tuple[_Told, ...] = ("refused", "created", "replaced", "extended", "opene
 def settle(run: RunAddress, confines: Confines, journal: Journal) -> None:
     """Record what a run's processes wrote outside, and remove their output."""
     lines = [line for disk in disks(run) for line in disk.written()]
+    lines += _unseen(lines, confines, since_ns=_trains_since_ns(run))
     heads = NodeDisk(run, HEAD).written()
     for event in files_outside(lines, confines.folder, after_fit={line.path for line in heads}):
         journal.add(event)
@@ -58,3 +62,34 @@ def _folders(lines: Iterable[Written], folder: Path) -> list[str]:
     """Return the folders made outside, the deepest first."""
     made = {line.path for line in lines if line.how == "folder" and line.is_output}
     return sorted((path for path in made if not is_below(path, str(folder))), reverse=True)
+
+
+def _trains_since_ns(run: RunAddress) -> float:
+    """Return the time at which a run's training began (unix, ns)."""
+    marks = (run.directory / "nodes").glob(f"*/{TRAINS}")
+    return min((mark.stat().st_mtime_ns for mark in marks), default=inf)
+
+
+def _unseen(lines: Iterable[Written], confines: Confines, *, since_ns: float) -> list[Written]:
+    """Return what was made by processes that write no ledger, as by `cp`, in training.
+
+    That is what lies in folders that this run, or one before it, has made outside. Those of the
+    audit's own, and of its nodes, may be another run's that goes on.
+    """
+    known = {line.path for line in lines}
+    found = list[Written]()
+    own = str(confines.folder)
+    made = (path for path in confines.made() if not is_below(path, own) and not is_of_a_node(path))
+    for top in sorted(filter(os.path.isdir, made)):
+        for path, how in _below(top):
+            if path not in known and os.lstat(path).st_ctime_ns >= since_ns:
+                found.append(Written(path, how, 0, is_output=True))
+                known.add(path)
+    return found
+
+
+def _below(folder: str) -> Iterator[tuple[str, How]]:
+    for at, folders, files in os.walk(folder):
+        for path in (f"{at}/{name}" for name in folders):
+            yield path, "created" if os.path.islink(path) else "folder"  # noqa: PTH114
+        yield from ((f"{at}/{name}", "created") for name in files)

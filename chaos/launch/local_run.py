@@ -13,10 +13,11 @@ import psutil
 from chaos.launch.files_outside import settle
 from chaos.launch.frame import Driver, LaunchedRun
 from chaos.launch.gate_server import GateServer
-from chaos.launch.node_disk import NodeDisk, code_of, make_room, remove_disks
+from chaos.launch.node_disk import NodeDisk, make_room, remove_disks
 from chaos.launch.process_world import ProcessWorld
 from chaos.launch.world import metadata_of
 from chaos.model.event import Leftover, LeftoversSearched, StackTaken, StorageSeen
+from chaos.model.tiers import Tiers
 from chaos.probe.address import RunAddress
 from chaos.probe.written import Confines
 from chaos.processes.tree import command_of, kill
@@ -43,9 +44,8 @@ class LocalRun(LaunchedRun[Driver], Generic[Driver, World]):
         self.address = RunAddress(self.directory.path, token, f"unix:chaos-gates-{token}")
         make_room(self.address)
         armed = ArmedFaults(self.directory.storage_faults)
-        self.world = self.make_world(
-            armed, partial(NodeDisk, self.address, code=code_of(self.plan))
-        )
+        tiers = Tiers.of(self.plan, str(self.directory.path), real=os.path.realpath)
+        self.world = self.make_world(armed, partial(NodeDisk, self.address, tiers=tiers))
 
     @contextlib.contextmanager
     def controller(self) -> Iterator[None]:

@@ -12,14 +12,15 @@ it made elsewhere on its disk; the rest is removed at the end of the run.
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing import process
 from pathlib import Path
 
 from chaos.model.plan import Plan
+from chaos.model.tiers import Tiers, is_below
 from chaos.probe.address import RunAddress
-from chaos.probe.written import Confines, WriteLedger, Written, is_below, read_ledger, record
+from chaos.probe.written import Confines, WriteLedger, Written, read_ledger, record
 from chaos.run import leavings
 from chaos.run.directory import RunDirectory
 
@@ -30,7 +31,6 @@ LONGEST = "node-new-999"  # see `ProcessWorld`: this name decides for all nodes 
 SOCKET_PATH_MAX = 107
 IN_TMP = len("/torch-shm-dir-XXXXXX/manager.sock") + 10  # the longest that torch and Python bind
 INDUCTOR_ENV = "TORCHINDUCTOR_CACHE_DIR"
-HOSTS = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - nothing is made there
 SESSION = ".session"
 OURS = ("journals", "logs", "saves", "storage-faults", "trials", "nodes")
 
@@ -43,8 +43,7 @@ class NodeDisk:
     node_id: str
     #: those of the run's processes, None for none
     confines: Confines | None = None
-    #: the folders of the job's code: every node has them, wherever they lie
-    code: Sequence[Path] = ()
+    tiers: Tiers = field(default_factory=partial(Tiers, {}, ()))
 
     @property
     def tmp(self) -> Path:
@@ -70,30 +69,30 @@ class NodeDisk:
         ours = [self.run.directory / name for name in OURS]
         record(WriteLedger(self._ledger, [*ours, self.tmp], self.confines))
 
-    def lose(self, *, shared: Path | None = None) -> None:
+    def lose(self) -> None:
         """Remove the files that were on the node's own disk, as far as that is known.
 
         They are its temporary folder, and files that only this node's processes made: output
-        below the host's temporary folders, and files in their working directory. Any other
-        path may lie on a disk that all nodes share, and is left, as is what lies in `shared`, or
-        beside the job's code.
+        below the host's temporary folders, all below a folder that is named the node's, and files
+        in their working directory.
         """
         shutil.rmtree(self.tmp, ignore_errors=True)
         others = [disk for disk in disks(self.run) if disk.node_id != self.node_id]
         theirs = {line.path for disk in others for line in disk.written()}
         for line in self.written():
-            is_left = shared is not None and is_below(os.path.realpath(line.path), str(shared))
-            is_made = line.how == "created" and line.path not in theirs and not is_left
-            is_gone = line.is_output and self._is_on_the_nodes_disk(line.path)
-            if is_made and (is_gone or self._is_in_the_working_directory(line.path)):
+            if line.path in theirs or not self._is_lost(line):
+                continue
+            if line.how == "created":
                 Path(line.path).unlink(missing_ok=True)
+            elif line.how == "folder" and not any(is_below(path, line.path) for path in theirs):
+                # With what other programs have put into it.
+                shutil.rmtree(line.path, ignore_errors=True)
 
-    def _is_on_the_nodes_disk(self, path: str) -> bool:
-        real = os.path.realpath(path)
-        every_nodes = (str(folder.resolve()) for folder in (self.run.directory, *self.code))
-        if any(is_below(real, folder) for folder in every_nodes if folder not in HOSTS):
-            return False
-        return any(is_below(real, folder) for folder in HOSTS)
+    def _is_lost(self, line: Written) -> bool:
+        path = os.path.realpath(line.path)
+        is_here = self.tiers.of_file(path) == "node"
+        is_due = line.is_output or self.tiers.naming(path) is not None
+        return (is_here and is_due) or self._is_in_the_working_directory(path)
 
     def _is_in_the_working_directory(self, path: str) -> bool:
         """Return whether a path lies in the working directory of a worker.
@@ -102,7 +101,7 @@ class NodeDisk:
         own (2.60: `StorageContext.local_working_directory`).
         """
         session = self.run.directory.resolve() / "storage" / SESSION
-        return is_below(os.path.realpath(path), str(session))
+        return is_below(path, str(session))
 
     @property
     def _folder(self) -> Path:
@@ -111,12 +110,6 @@ class NodeDisk:
     @property
     def _ledger(self) -> Path:
         return self._folder / LEDGER
-
-
-def code_of(plan: Plan) -> tuple[Path, ...]:
-    """Return the folders of a plan's code: the script's, and that it is started in."""
-    own = () if plan.job.script is None else (Path(plan.job.script).parent,)
-    return (Path(plan.cwd), *own)
 
 
 def confines_of(plan: Plan) -> Confines | None:

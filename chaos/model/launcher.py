@@ -5,8 +5,8 @@ and `chaos/launch` asks which launcher a job has; it asks for a fact. A further 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Literal, Self, TypeAlias
 
 from chaos.faults.base import Part
 
@@ -76,8 +76,6 @@ class LauncherFacts:
     #: Nodes hold workers by their CPUs, and there is a spare one for each that is lost. Else each
     #: node has an agent with as many workers, and another one comes for one that is lost.
     has_spare_nodes: bool
-    #: A job of its has one node; if that is lost, the next start of the command is on another one.
-    restarts_elsewhere: bool
     #: The script itself states the number of its workers; how many there are until it is seen.
     sizes_itself: bool
     usual_workers: int
@@ -93,6 +91,8 @@ class LauncherFacts:
     meeting_s: float = 0.0
     #: `--name=value` reaches the script as it was written, for some read it themselves.
     keeps_spelling: bool = True
+    #: A job has one node; if that is lost, the next start of the command is on another one.
+    restarts_elsewhere: bool = False
     #: A script may state the port at which its ranks meet: its runs with several go one by one.
     states_ports: bool = False
 
@@ -100,6 +100,14 @@ class LauncherFacts:
     def loses_nodes(self) -> bool:
         """Whether a job on one node outlives the loss of that node."""
         return self.has_spare_nodes or self.restarts_elsewhere
+
+    def started_by(self, restart: Restart | None) -> Self:
+        """Return the facts of a job that begins again so; None is the usual way.
+
+        A platform that starts the command again takes another node for it if that was lost.
+        """
+        is_moved = (restart or self.restarts[0]) == "command" and not self.has_spare_nodes
+        return replace(self, restarts_elsewhere=is_moved)
 
     def lacks_part(self, part: Part | None) -> bool:
         """Return whether it does not have what is needed of it."""
@@ -132,7 +140,6 @@ _RAY = LauncherFacts(
     counted_by="controller",
     restarts=("launcher", "command"),
     has_spare_nodes=True,
-    restarts_elsewhere=False,
     sizes_itself=True,
     usual_workers=2,
     cluster=None,
@@ -166,7 +173,6 @@ _TORCHRUN = LauncherFacts(
     counted_by="each agent",
     restarts=("launcher", "command"),
     has_spare_nodes=False,
-    restarts_elsewhere=False,
     sizes_itself=False,
     usual_workers=2,
     cluster=("nodes", "metadata"),
@@ -201,7 +207,6 @@ _PYTHON = LauncherFacts(
     counted_by="chaos",
     restarts=("command",),
     has_spare_nodes=False,
-    restarts_elsewhere=True,
     sizes_itself=True,
     usual_workers=1,
     cluster=("metadata",),

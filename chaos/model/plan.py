@@ -7,7 +7,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 from chaos.faults.base import Fault
 from chaos.model.fault_entry import FaultEntry, PlacedFault
 from chaos.model.launcher import Launcher
-from chaos.model.scenario import Cloud, Expect, Job, Limits
+from chaos.model.scenario import Cloud, Expect, Job, Limits, Tier
 from chaos.model.watch import Watch
 from chaos.plugins import AbsentFault
 from chaos.record import Record
@@ -98,6 +98,8 @@ class Plan(Record):
     expect: Expect
     watch: Watch = Watch()
     limits: Limits
+    #: the tiers of the job's files, by folder; a relative one lies in `cwd`
+    storage: dict[str, Tier] = Field(default_factory=dict)
     #: nothing but the audit's own folder is written to
     confined: Confined | None = None
     #: the number of workers is a guess, and the script's own stands
@@ -108,6 +110,12 @@ class Plan(Record):
     digest: str | None = Field(default=None, exclude=True)
     #: the tokens of the clean runs that the run is judged by
     baselines: tuple[str, ...] = ()
+
+    @property
+    def needs_backend(self) -> BackendName | None:
+        """The one backend that can show it; None: any. A cluster's nodes share this host's disk."""
+        has_disks: BackendName | None = "fork" if self.job.facts.has_spare_nodes else None
+        return self.job.needs_backend or (has_disks if self.storage else None)
 
     @property
     def draws_nothing(self) -> bool:

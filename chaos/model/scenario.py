@@ -5,7 +5,7 @@ The YAML is these records, spelled out; `chaos schema` prints their JSON Schema.
 
 from difflib import get_close_matches
 from keyword import iskeyword
-from typing import Literal, Self, TypeAlias
+from typing import Literal, Self, TypeAlias, get_args
 
 from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_validator
 
@@ -170,12 +170,12 @@ class Job(Record):
 
     @property
     def facts(self) -> LauncherFacts:
-        return FACTS[self.launcher]
+        return FACTS[self.launcher].started_by(self.restart)
 
     @property
     def restarts_by_command(self) -> bool:
         """Whether its command is started once more after a failure, and not by its launcher."""
-        return (self.restart or self.facts.restarts[0]) == "command"
+        return (self.restart or FACTS[self.launcher].restarts[0]) == "command"
 
     def args_at(self, start: int) -> Arguments:
         """Return the arguments of a start of the script, counted from 0."""
@@ -190,6 +190,11 @@ class Job(Record):
     def source(self) -> str:
         """The script, the module or the train loop, whichever the scenario names."""
         return self.script or self.module or self.train_loop or ""
+
+
+#: The disk on which files lie: the node's own, which is lost with it, or one that all nodes share.
+Tier: TypeAlias = Literal["node", "shared"]
+TIERS: tuple[Tier, ...] = get_args(Tier)
 
 
 class ClusterShape(Record):
@@ -403,6 +408,12 @@ class Scenario(Record):
     )
     job: Job
     cluster: ClusterShape = ClusterShape()
+    storage: dict[str, Tier] = Field(
+        default_factory=dict,
+        description="what survives the loss of a node, by folder: a `node`'s own disk does not, a "
+        "`shared` one does; a relative folder lies where the job runs (left out: the temporary "
+        "folders are the node's, all else is shared)",
+    )
     faults: tuple[FaultEntry, ...] = ()
     lifetimes: Lifetimes | None = Field(
         default=None,

@@ -55,6 +55,7 @@ def make_plan(
         expect=scenario.expect,
         watch=scenario.watch,
         limits=scenario.limits,
+        storage=scenario.storage,
         backend=backend if backend == "fork" else job.launcher,
     )
 

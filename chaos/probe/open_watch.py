@@ -16,8 +16,9 @@ from typing import Any, Literal, TypeAlias
 
 from chaos.errors import InjectedError
 from chaos.model.places import Place
+from chaos.model.tiers import is_below
 from chaos.probe.state.readable import is_text
-from chaos.probe.written import absolute, is_below, is_spared, listen, open_files
+from chaos.probe.written import absolute, is_spared, listen, open_files
 from chaos.run.clock import SystemClock
 
 # Between two looks at files that may have been closed by now, for at most `LOOKS_MAX` of them.

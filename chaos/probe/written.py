@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from chaos.errors import ForeignFileError
+from chaos.model.tiers import is_below
 from chaos.probe.native import wrap_native
 
 How: TypeAlias = Literal[
@@ -38,6 +39,7 @@ How: TypeAlias = Literal[
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 _NO_FILES = ("/dev/", "/proc/", "/sys/")  # below these are devices and pipes
+TRAINS = "trains"  # beside a ledger: an empty file, as old as the training
 _HERE = -1  # the dir_fd of a path that is relative to the working directory
 
 
@@ -74,11 +76,14 @@ class Confines:
         real = os.path.realpath(path)
         if any(is_below(real, os.path.realpath(own)) for own in (self.folder, *self.allowed)):
             return True
+        return not {path, *map(str, Path(path).parents)}.isdisjoint(self.made())
+
+    def made(self) -> list[str]:
+        """Return the files and folders outside that the audit has made by now."""
         try:
-            made = self.created.read_text(encoding="utf-8").splitlines()
+            return self.created.read_text(encoding="utf-8").splitlines()
         except FileNotFoundError:
-            return False
-        return not {path, *map(str, Path(path).parents)}.isdisjoint(made)
+            return []
 
 
 @dataclass
@@ -95,7 +100,8 @@ class WriteLedger:
     outputs: set[str] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
-        left_out = [*self.left_out, *([self.confines.created] if self.confines else [])]
+        left_out = [*self.left_out, self.file.with_name(TRAINS)]
+        left_out += [self.confines.created] if self.confines else []
         self._left_out = tuple(str(path) for path in left_out)
 
     def open(self) -> None:
@@ -182,6 +188,8 @@ def training_has_begun() -> None:
     """
     if _ledger is not None and not _ledger.is_training:
         _ledger.is_training = True
+        with suppress(OSError):  # another process of the node has made it
+            _ledger.file.with_name(TRAINS).touch(exist_ok=False)
         held = open_files(for_writing=True)
         for path in _ledger.made():
             if os.path.realpath(path) in held:
@@ -207,11 +215,6 @@ def read_ledger(path: Path) -> list[Written]:
     except FileNotFoundError:
         return []
     return [Written(**json.loads(line)) for line in lines if line.endswith("}")]
-
-
-def is_below(path: str, folder: str) -> bool:
-    """Return whether a path is a folder, or lies in it."""
-    return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def is_spared(path: str) -> bool:

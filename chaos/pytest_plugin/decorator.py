@@ -18,6 +18,7 @@ from chaos.model.scenario import (
     FailureBudget,
     Limits,
     Retention,
+    Tier,
 )
 from chaos.model.watch import Watch
 from chaos.pytest_plugin.options import SCENARIO_MARK
@@ -54,6 +55,7 @@ def scenario(  # noqa: PLR0913 - one for each key of a scenario
     epoch_metric: str | None = None,
     epoch_steps: int | None = None,
     cluster: ClusterShape | Keys | None = None,
+    storage: Mapping[str, Tier] | None = None,
     watch: Watch | Keys | None = None,
     limits: Limits | Keys | None = None,
     name: str | None = None,

@@ -283,7 +283,9 @@ def _too_few_cpus(value: Plain, lines: Lines) -> Iterator[Problem]:
     cpus = _whole(value, ("cluster", "cpus_per_node"), default=1)
     if workers is None or nodes is None or cpus is None or least_workers is None:
         return
+    by_command = _pick(value, ("job", "restart")) == "command"
     facts = FACTS[launcher_named(_pick(value, ("job", "launcher")))]
+    facts = facts.started_by("command" if by_command else None)
     if facts.restarts_elsewhere:
         return
     if not facts.has_spare_nodes:

@@ -46,6 +46,8 @@ def scenario_text(
     if expect:
         lines += ["expect:", *(f"  {key}: {_flow(value)}" for key, value in expect.items())]
     bounds = limits or Limits(run_s=max(plan.limits.run_s, Limits().run_s))
+    if plan.storage:
+        lines.append(f"storage: {_flow(plan.storage)}")
     for key, record in (("watch", plan.watch), ("limits", bounds)):
         if set_ := record.model_dump(mode="json", exclude_defaults=True):
             lines.append(f"{key}: {_flow(set_)}")

@@ -20,11 +20,11 @@ from chaos.audit.card import Card
 from chaos.audit.folder import AuditFolder
 from chaos.audit.group import chosen_groups
 from chaos.audit.lanes import lanes_for
-from chaos.audit.plans import base_plan, under_launcher
+from chaos.audit.plans import base_plan, begun_again_by, under_launcher
 from chaos.audit.retries import SETTINGS
 from chaos.errors import ChaosError, UsageError
 from chaos.launch.open import open_launcher
-from chaos.model.launcher import FACTS, USUAL, Launcher
+from chaos.model.launcher import FACTS, USUAL, Launcher, Restart
 from chaos.model.plan import Confined, Plan
 from chaos.model.severity import Severity
 from chaos.record import Record
@@ -49,6 +49,8 @@ class CorpusJob(Record):
     name: str
     workers: int
     launcher: Launcher = USUAL
+    #: what `--restart` says
+    restart: Restart | None = None
     #: the defect in one sentence; a right job has none
     bug: str | None = None
     checks: tuple[str, ...] = ()
@@ -298,7 +300,7 @@ class CorpusAudits:
             seed=self.seed,
             workers=facts.usual_workers if facts.sizes_itself else job.workers,
         )
-        return under_launcher(plan, job.launcher, job.args)
+        return begun_again_by(under_launcher(plan, job.launcher, job.args), job.restart, ())
 
 
 # -- in a terminal ------------------------------------------------------------------------------

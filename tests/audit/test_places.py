@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.audit.group import GROUPS, LOADS, Group, needs_nodes
+from chaos.audit.group import GROUPS, IN_SAVES, LOADS, Group, needs_nodes
 from chaos.audit.job_profile import JobProfile, SaveOperation
 from chaos.audit.place_groups import FaultPlace, place_groups
 from chaos.audit.places import coverage, kill_map
 from chaos.audit.plans import budget, plan_of
 from chaos.audit.queue import resumes_from
+from chaos.model.launcher import Restart
 from chaos.model.places import EpochRank, Place
 from chaos.model.plan import Op, Plan
 from chaos.model.trigger import IN_A_SAVE, AtMoment, AtRecovery, AtStep
@@ -27,7 +28,8 @@ def operations(epochs: Sequence[int], ranks: Sequence[int]) -> st.SearchStrategy
     places = st.frozensets(st.sampled_from([EpochRank(e, r) for e in epochs for r in ranks]))
     paths = st.sampled_from(["c/last.pt", "c/epoch_*.pt"])
     steps = places.map(lambda some: dict.fromkeys(sorted(some), 1.0))
-    return st.builds(SaveOperation, st.sampled_from(IN_A_SAVE), paths, steps, st.just(False))
+    moments, outlives = st.sampled_from(IN_A_SAVE), st.booleans()
+    return st.builds(SaveOperation, moments, paths, steps, st.just(False), outlives)
 
 
 @st.composite
@@ -135,7 +137,8 @@ def test_an_exhaustive_map_has_every_step_and_every_moment_once(
 ) -> None:
     places = kill_map(profile, seed=seed, exhaustive=True, limit=1)
 
-    single = [s.ops[0].at for s in places if len(s.ops) == 1 and s.ops[0].kind == "kill_worker"]
+    kills = [s for s in places if s.ops[0].kind == "kill_worker" or s.group == IN_SAVES]
+    single = [s.ops[0].at for s in kills if len(s.ops) == 1]
     steps = {(at.epoch, at.step, at.rank) for at in single if isinstance(at, AtStep)}
     moments = {(at.epoch, at.moment, at.path, at.rank) for at in single if isinstance(at, AtMoment)}
     assert len(steps) + len(moments) == len(single)
@@ -155,7 +158,8 @@ def test_a_sample_is_part_of_the_whole_and_no_larger_than_asked_for(
     assert len(set(sample)) == len(sample)
     if profile.step_places > limit:
         of_loads = sum(place.group == LOADS for place in sample)
-        assert len(sample) - of_loads <= max(limit, len(GROUPS))
+        units = {group.unit for group in place_groups(profile, seed=seed)}
+        assert len(sample) - of_loads <= max(limit, len(units))
         assert of_loads <= limit
 
 
@@ -288,6 +292,30 @@ def under_torchrun(*, away: tuple[int, ...] = (), least: int | None = None) -> J
         launcher="torchrun",
         away=away,
     )
+
+
+@pytest.mark.parametrize(
+    ("restart", "away", "kinds"),
+    [
+        (None, (), {"kill_worker"}),
+        ("command", (), {"kill_node"}),
+        (None, (0,), {"kill_node", "return_capacity"}),
+    ],
+    ids=["one node", "its command begins again", "another node's"],
+)
+def test_the_node_is_lost_where_what_is_written_outlives_it(
+    restart: Restart | None, away: tuple[int, ...], kinds: set[str]
+) -> None:
+    profile = replace(under_torchrun(away=away), restart=restart)
+    outliving = tuple(replace(one, outlives_node=True) for one in profile.operations)
+    profile = replace(profile, operations=outliving)
+
+    def kinds_in(of: JobProfile) -> set[str]:
+        groups = [group for group in place_groups(of, seed=0) if group.group == "inside a save"]
+        return {op.kind for group in groups for op in group.ops(0)}
+
+    assert kinds_in(profile) == kinds
+    assert kinds_in(profile.on_nodes_that_stay()) == {"kill_worker"}
 
 
 def test_under_torchrun_only_workers_are_killed_and_what_needs_ray_is_named() -> None:

@@ -1,5 +1,6 @@
 """The operations of a job's saves: which of them are places, and how a save is shown."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from chaos.audit.job_profile import SaveOperation, job_profile
 from chaos.audit.place_groups import place_groups
 from chaos.audit.places import coverage
+from chaos.audit.plans import base_plan
 from chaos.check.save_operations import save_with
 from chaos.model import event as ev
 from chaos.model.history import Entry, History
@@ -36,6 +38,26 @@ def renamed(path: str, to: str, place: dict[str, Any] = STEP) -> ev.FileRenamed:
 
 def told(history: History, *again: History) -> list[str]:
     return [str(one) for one in job_profile(history, again=again).operations]
+
+
+@pytest.mark.parametrize(
+    ("near", "outlive"),
+    [
+        ("/tmp/near/last.pt", 2),
+        ("/runs/0/nodes/node-0/tmp/last.pt", 2),
+        ("/home/me/near/last.pt", 0),
+    ],
+)
+def test_what_outlives_a_node_is_known_where_other_saves_do_not(near: str, outlive: int) -> None:
+    store = "/home/me/store/last.new"
+    history = clean(saved(near), touched("opening", store), renamed(store, "/home/me/store/last"))
+
+    plan = base_plan(Path(__file__), [], cwd=Path("/home/me"), seed=0, workers=1)
+    operations = job_profile(history, plan=plan).operations
+
+    due = ["store/last.new is empty", "store/last.new is to be renamed"][:outlive]
+    assert [str(one) for one in operations if one.outlives_node] == due
+    assert len(operations) == 3
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import pytest
 from chaos.check.analysis import RunTables
 from chaos.check.judge import judge
 from chaos.model import event as ev
+from chaos.model.history import Entry, History
 from chaos.model.scenario import Retention
 from chaos.model.verdict import CheckResult, Verdict
 from tests.check.shorthand import plan_of, told_in
@@ -143,6 +144,41 @@ def test_what_only_waits_to_be_copied_is_no_save() -> None:
     found = result("resume-point", "g s w:f_1 s r c- s x g q:f_1 s s r c- s s r c- .", base)
 
     assert found.status == "pass"
+
+
+@pytest.mark.parametrize(
+    ("copy", "status"), [("k:f_1>g_1", "pass"), ("", "fail")], ids=["copied later", "never copied"]
+)
+def test_what_waited_to_be_copied_is_lost_with_its_node_by_the_jobs_own_choice(
+    copy: str, status: str
+) -> None:
+    base = f"g s w:f_1 s {copy} r c- s w:f_2 s r c- ."
+    run = f"g s w:f_1 s x g q:f_1~ s w:f_1 s {copy} r c- s w:f_2 s x g q:f_1,f_2 l:f_2 s r c- ."
+
+    found = result("resume-point", run, base)
+
+    assert found.status == status, found.summary
+
+
+@pytest.mark.parametrize(
+    ("path", "epochs", "status"),
+    [("/store/f_9", 1, "pass"), ("/store/g_9", 1, "fail"), ("/store/f_9", 3, "fail")],
+    ids=["at the first save", "another file", "later"],
+)
+def test_of_another_programs_copies_only_the_first_may_still_be_under_way(
+    path: str, epochs: int, status: str
+) -> None:
+    made = "".join(f"s w:/near/f_{n} s r c- " for n in range(epochs))
+    left = "".join(f"/near/f_{n}~," for n in range(epochs)).rstrip(",")
+    base = told_in(f"g {made}s s r c- .")
+    outside = ev.WroteOutside(path=path, how="created", removed=True, after_fit=False)
+    base = History([*base, Entry(time_ns=0, source="harness", seq=0, what=outside)])
+    again = "s s r c- " * (epochs + 1)
+    line = f"g {made}s x g q:{left} {again}x g q:/near/f_0 l:/near/f_0 s s r c- ."
+
+    found = judge(plan_of(line), told_in(line), base)
+
+    assert next(r.status for r in found.results if r.check == "resume-point") == status
 
 
 @pytest.mark.parametrize(

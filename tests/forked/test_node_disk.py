@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from chaos.launch.node_disk import SOCKET_PATH_MAX, NodeDisk, make_room, remove_disks
+from chaos.model.scenario import Scenario
+from chaos.model.tiers import Tiers
+from chaos.plan.make import make_plan
 from chaos.probe.address import RunAddress
 from chaos.run import leavings
 from tests.forked.conftest import RunJob
@@ -104,7 +107,12 @@ def test_a_project_below_the_hosts_temporary_folder_is_on_no_nodes_disk(
         inside, beside = project / "save.pt", Path(folder, "save.pt")
         inside.touch()
         beside.touch()
-        lost = NodeDisk(run, "node-0", code=[Path(folder, code)] if code else [])
+        cwd = Path(folder, code) if code else Path("/home")
+        told = Scenario.model_validate(
+            {"scenario": "s", "job": {"script": "train.py", "workers": 1}}
+        )
+        plan = make_plan(told, file=cwd / "s.chaos.yaml", seed=0, cwd=cwd)
+        lost = NodeDisk(run, "node-0", tiers=Tiers.of(plan, real=os.path.realpath))
         wrote(lost, [(str(inside), True), (str(beside), True)])
 
         lost.lose()

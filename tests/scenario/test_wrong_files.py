@@ -152,7 +152,8 @@ RECORDS = {
         f"{JOB}zzz: 1\n",
         (
             "3: unknown key 'zzz'. "
-            "Known here: scenario, marks, job, cluster, faults, lifetimes, expect, watch, limits."
+            "Known here: scenario, marks, job, cluster, storage, faults, lifetimes, expect, watch, "
+            "limits."
         ),
     ),
     "missing key": (

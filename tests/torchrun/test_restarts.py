@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from chaos.faults.kill_node import KillNode
 from chaos.model.event import (
     DriverExited,
     FailureDecided,
@@ -13,6 +14,9 @@ from chaos.model.event import (
     StartedAgain,
     WorkerGroupStarted,
 )
+from chaos.model.fault_entry import FaultEntry
+from chaos.model.scenario import Tier
+from chaos.model.trigger import AtStep
 from tests.torchrun.conftest import Runs, plan_of
 from tests.torchrun.test_runs import killed
 
@@ -38,6 +42,27 @@ def test_a_command_is_started_again_with_the_argument_by_which_it_resumes(runs: 
     decided = [(event.attempt, event.decision) for _, event in history.of(FailureDecided)]
     assert decided == [(0, "RAISE"), (1, "RAISE")]
     assert not history.count(Leftover)
+
+
+@pytest.mark.parametrize("disk", ["shared", pytest.param("node", marks=pytest.mark.nightly)])
+def test_a_machine_that_is_lost_is_followed_by_another_without_its_disk(
+    runs: Runs, disk: Tier
+) -> None:
+    place = AtStep(epoch=1, step=2, rank=1)
+    lost = FaultEntry(at=place, kill_node=KillNode())
+    plan = plan_of(JOB, lost, cwd=runs.folder, retries=1, backend="fork", restart="command")
+    plan = plan.model_copy(update={"storage": {".": disk}})
+    clean = runs.of(plan.baseline())
+
+    done = runs.of(plan, clean.history)
+
+    assert done.verdict.status == ("pass" if disk == "shared" else "fail"), done.verdict.headline
+    groups = [event for _, event in done.history.of(WorkerGroupStarted)]
+    assert [{worker.node_id for worker in group.workers} for group in groups] == [
+        {"node-0"},
+        {"node-1"},
+    ]
+    assert done.history.count(FileLoaded) == (2 if disk == "shared" else 0)
 
 
 @pytest.mark.nightly

@@ -3,7 +3,6 @@
 import os
 import signal
 from abc import abstractmethod
-from pathlib import Path
 
 import psutil
 
@@ -17,8 +16,15 @@ LOOKS = 3  # for processes that were started while the others were being stopped
 class MachineWorld(ProcessWorld):
     """The nodes and workers of one run, with real processes as nodes."""
 
-    #: a folder that all nodes share, wherever it lies
-    shared: Path | None = None
+    def machine(self) -> str:
+        """Return the machine of the next start: the present one, unless it is lost or to be."""
+        with self._lock:
+            there = [node for node in self._live if node not in self._deadlines]
+            if not there:
+                there = [f"node-{len(self._joined)}"]
+                self._live += there
+                self._joined += there
+        return there[-1]
 
     def give_notice(self, node_id: str, *, notice_s: float) -> int:
         """Send SIGTERM to the node's first process, as the end of a pod does.
@@ -50,7 +56,7 @@ class MachineWorld(ProcessWorld):
         signal_all(struck, signal.SIGKILL)
         self._until(lambda: not any(is_running(process.pid) for process in struck), END_S)
         assert self._disk_of is not None
-        self._disk_of(node_id).lose(shared=self.shared)
+        self._disk_of(node_id).lose()
 
     def freeze_node(self, node_id: str, *, within_s: float) -> int | None:
         self._running(node_id)

@@ -5,7 +5,6 @@ import re
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import psutil
 
@@ -65,9 +64,7 @@ class PythonRun(LocalRun[Command, CommandWorld]):
     starter: Starter
 
     def make_world(self, armed: ArmedFaults, disk_of: Callable[[str], NodeDisk]) -> CommandWorld:
-        # The folder of the command is where production has it, too: on a disk that stays.
-        shared = Path(self.plan.cwd).resolve()
-        return CommandWorld(self.clock, armed, disk_of, shared)
+        return CommandWorld(self.clock, armed, disk_of)
 
     def serve(self, name: str, controller: ChaosController) -> GroupServer:
         return GroupServer(name, controller, self.world, self.journal)

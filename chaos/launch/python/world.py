@@ -1,7 +1,6 @@
 """Faults on the machine of a command: one at a time, and another after it was lost."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 from chaos.launch.commands.world import MachineWorld
 from chaos.launch.node_disk import NodeDisk
@@ -13,22 +12,11 @@ class CommandWorld(MachineWorld):
     """The machines and workers of one run, with the command as the first process of a machine."""
 
     def __init__(
-        self, clock: Clock, armed: ArmedFaults, disk_of: Callable[[str], NodeDisk], shared: Path
+        self, clock: Clock, armed: ArmedFaults, disk_of: Callable[[str], NodeDisk]
     ) -> None:
         super().__init__(clock, 1, armed, disk_of)
-        self.shared = shared
         self._commands: dict[str, int] = {}
         self._taken: set[str] = set()
-
-    def machine(self) -> str:
-        """Return the machine of the next start: the present one, unless it is lost or to be."""
-        with self._lock:
-            there = [node for node in self._live if node not in self._deadlines]
-            if not there:
-                there = [f"node-{len(self._joined)}"]
-                self._live += there
-                self._joined += there
-        return there[-1]
 
     def started(self, node_id: str, pid: int) -> None:
         """Note the command of a machine."""

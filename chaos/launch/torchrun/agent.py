@@ -72,7 +72,8 @@ def _words(plan: Plan, node: str, controller: ControllerPort, logs: Path) -> lis
     By default torchrun 2.13 leaves a folder of logs behind in the temporary folder, run by run.
     """
     number = node_number(node)
-    port = 0 if number == HOST else controller.rendezvous_port()
+    hosts = number == HOST or plan.shape.nodes == 1
+    port = 0 if hosts else controller.rendezvous_port()
     return [
         *launch_options(plan, number, port, os.environ),
         f"--max-restarts={max_restarts(plan)}",

@@ -11,23 +11,27 @@ from chaos.processes.tree import end_all
 
 
 class Agents:
-    """The agents of a run, by their nodes; `start` starts the one of a node.
+    """The agents of one start of the command, by their nodes; `start` starts the one of a node.
 
     All are started by one thread: the kernel ends a child that asked for it when the thread ends
     that has started it (PR_SET_PDEATHSIG), and the thread of a fault ends with the fault.
     """
 
-    def __init__(self, start: Callable[[str], Process]) -> None:
+    def __init__(self, start: Callable[[str], Process], first: int = HOST) -> None:
         self._start = start
+        self._first = first  # the number of the node that hosts the rendezvous
         self._starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="agents")
         self._guard = threading.Lock()
         self._agents: dict[str, Process] = {}
         self._taken: set[str] = set()  # nodes that a fault took, or gave notice
 
     @property
-    def pid(self) -> int:
-        """The first agent, which hosts the rendezvous."""
-        return self._agents[node_name(HOST)].pid
+    def host(self) -> str:
+        """The node of the first agent, which hosts the rendezvous."""
+        return node_name(self._first)
+
+    def has(self, node_id: str) -> bool:
+        return node_id in self._agents
 
     def pid_of(self, node_id: str) -> int:
         return self._agents[node_id].pid
@@ -37,7 +41,7 @@ class Agents:
         return self._starter.submit(self._add).result()
 
     def _add(self) -> str:
-        node = node_name(len(self._agents))
+        node = node_name(self._first + len(self._agents))
         process = self._start(node)
         with self._guard:
             self._agents[node] = process

@@ -18,7 +18,7 @@ from chaos.launch.torchrun.server import AgentServer
 from chaos.launch.torchrun.settings import (
     FIRST_ENV,
     environment_of,
-    node_name,
+    node_number,
 )
 from chaos.launch.torchrun.world import AgentWorld
 from chaos.model.event import (
@@ -49,7 +49,6 @@ class TorchrunRun(LocalRun[Agents, AgentWorld]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._opened: list[Agents] = []  # those of each start of the command
         self._seen_before = self._first_attempt = 0  # of the events, and attempts, before a start
 
     def make_world(self, armed: ArmedFaults, disk_of: Callable[[str], NodeDisk]) -> AgentWorld:
@@ -63,9 +62,11 @@ class TorchrunRun(LocalRun[Agents, AgentWorld]):
         self._seen_before = len(seen)
         groups = (event.attempt for event in seen if isinstance(event, WorkerGroupStarted))
         self._first_attempt = 1 + max(groups, default=-1)
-        agents = self.world.agents = Agents(self._start_agent)
-        self._opened.append(agents)
-        for _ in range(self.plan.shape.nodes):
+        nodes = self.plan.shape.nodes
+        # The platform starts a command on one node again, on another one if that is lost.
+        agents = Agents(self._start_agent, HOST if nodes > 1 else node_number(self.world.machine()))
+        self.world.starts.append(agents)
+        for _ in range(nodes):
             agents.add()
         self.journal.add(job_called(self.plan))  # embedded, the imports are over
         return agents
@@ -83,7 +84,7 @@ class TorchrunRun(LocalRun[Agents, AgentWorld]):
 
     def pid_of(self, driver: Agents) -> int:
         """Return the pid of the first agent, which hosts the rendezvous."""
-        return driver.pid
+        return driver.pid_of(driver.host)
 
     def exit_code(self, driver: Agents) -> int | None:
         """Return 0 if torchrun ended well on every node that was left to it, None while it runs."""
@@ -107,7 +108,7 @@ class TorchrunRun(LocalRun[Agents, AgentWorld]):
 
     def _end_latecomers(self, driver: Agents, codes: Mapping[str, int | None]) -> None:
         """End agents that come when the job is over: they wait for a rendezvous that is gone."""
-        if codes.get(node_name(HOST), 0) is None:
+        if codes.get(driver.host, 0) is None:
             return
         waiting = codes.keys() - self._workers_were_on()
         if all(code is not None for node, code in codes.items() if node not in waiting):
@@ -152,4 +153,4 @@ class TorchrunRun(LocalRun[Agents, AgentWorld]):
         return confines_in(self.plan, self.directory.path)
 
     def ends_after(self) -> list[Callable[[], object]]:
-        return [agents.close for agents in self._opened]
+        return [agents.close for agents in self.world.starts]

@@ -23,7 +23,7 @@ class AgentServer(GroupServer):
         self._answers["rendezvous_hosted"] = self._hosted
         self._answers["rendezvous_port"] = self._hosted_at
         self._answers["agent_ready"] = self._agent_ready
-        self._answers["node_taken"] = lambda: world.agents is not None and world.agents.is_any_taken
+        self._answers["node_taken"] = lambda: any(one.is_any_taken for one in world.starts[-1:])
 
     def ip_of(self, node_id: str) -> str:
         return ip_of(node_number(node_id))

@@ -22,14 +22,14 @@ class AgentWorld(MachineWorld):
         disk_of: Callable[[str], NodeDisk],
     ) -> None:
         super().__init__(clock, nodes, armed, disk_of)
-        self.agents: Agents | None = None
+        self.starts: list[Agents] = []  # the agents of each start of the command
         self.ready: set[str] = set()  # the nodes whose agents have come to their first rendezvous
 
     def first_of(self, node_id: str) -> int:
-        return self._known().pid_of(node_id)
+        return self._with(node_id).pid_of(node_id)
 
     def take(self, node_id: str) -> None:
-        self._known().take(node_id)
+        self._with(node_id).take(node_id)
 
     def add_nodes(self, count: int, *, within_s: float) -> list[str]:
         """Start agents that join the rendezvous; return the nodes of those that come to it.
@@ -37,7 +37,7 @@ class AgentWorld(MachineWorld):
         The other agents ask for newcomers once a second. Until they have taken these in, or need
         none, training that is held for them may not go on: it could be over before.
         """
-        added = [self._known().add() for _ in range(count)]
+        added = [self.starts[-1].add() for _ in range(count)]
         with self._lock:
             self._live += added
             self._joined += added
@@ -48,6 +48,6 @@ class AgentWorld(MachineWorld):
     def _have_workers(self, nodes: list[str]) -> bool:
         return {worker.node_id for worker in self.group().values()}.issuperset(nodes)
 
-    def _known(self) -> Agents:
-        assert self.agents is not None
-        return self.agents
+    def _with(self, node_id: str) -> Agents:
+        """Return the agents of the last start that had a node."""
+        return next(agents for agents in reversed(self.starts) if agents.has(node_id))
