@@ -393,7 +393,9 @@ def _kills(*places: Trigger) -> tuple[Op, ...]:
 
 def _name(ops: tuple[Op, ...]) -> str:
     name = ", then ".join(_place_name(op.at) for op in ops if not op.fault.nodes_added)
-    fault = ops[0].fault
+    fault, at = ops[0].fault, ops[0].at
+    if isinstance(fault, KillNode) and isinstance(at, AtMoment) and at.moment in IN_A_SAVE:
+        return f"{name}, its node is lost"
     return f"{name}, {fault.notice_s:g} s notice" if isinstance(fault, PreemptNode) else name
 
 

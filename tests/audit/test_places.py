@@ -314,6 +314,8 @@ def test_the_node_is_lost_where_what_is_written_outlives_it(
         groups = [group for group in place_groups(of, seed=0) if group.group == "inside a save"]
         return {op.kind for group in groups for op in group.ops(0)}
 
+    names = [g.place(0).name for g in place_groups(profile, seed=0) if g.group == "inside a save"]
+    assert {name.endswith(", its node is lost") for name in names} == {"kill_node" in kinds}
     assert kinds_in(profile) == kinds
     assert kinds_in(profile.on_nodes_that_stay()) == {"kill_worker"}
 
