@@ -451,13 +451,13 @@ def _outliving(history: History, kinds: Sequence[_Kind], tiers: Tiers) -> frozen
     None where all of a job's saves outlive it: the loss of the node then leaves what the end of the
     process leaves.
     """
-    found = {
-        kind: tiers.of_file(e.path)
+    on_node = {
+        (moment, path_pattern(e.path))
         for _, moment, e in operations_of(history)
-        if (kind := (moment, path_pattern(e.path))) in kinds
+        if tiers.of_file(e.path) == "node"
     }
-    outlive = frozenset(kind for kind, tier in found.items() if tier != "node")
-    return outlive if len(outlive) < len(found) else frozenset()
+    outlive = frozenset(kinds) - on_node
+    return outlive if len(outlive) < len(kinds) else frozenset()
 
 
 def _shows_more(kind: _Kind, kinds: Sequence[_Kind]) -> bool:

@@ -13,6 +13,7 @@ from chaos.check.files import SAVERS, Save, is_own, place_of, series_of
 from chaos.check.restarts import Restart
 from chaos.model.event import FileCopied, FileLoaded, FileSaved, StateSeen, WroteOutside
 from chaos.model.places import START, Place, RankName
+from chaos.model.tiers import Tiers
 from chaos.model.trigger import DRAWN_NAME
 from chaos.model.verdict import Anomaly
 from chaos.words import plural
@@ -218,11 +219,24 @@ class _Sources:
 
         With the node it is lost, and the job goes on from the newest that was copied.
         """
-        if series_of(save.name) in self._staged:
+        if series_of(save.name) in self._carried:
             return save.digest not in self._copied
         # When another program's copy was whole is not known, but at the very first it may not be.
         made = {other.place for other in self.files.saves if other.number < self.since}
         return _name_of(save.name) in self._copied_by_others and len(made) <= FIRST_SAVES
+
+    @cached_property
+    def _carried(self) -> frozenset[str]:
+        """The series of files that are copied to a disk which outlives their node."""
+        copies = (copy for tables in self._compared for copy in _copies(tables))
+        return frozenset(series_of(save.name) for save, path in copies if self._outlives(path))
+
+    def _outlives(self, path: str) -> bool:
+        return self._tiers.of_file(path) != "node"
+
+    @cached_property
+    def _tiers(self) -> Tiers:
+        return Tiers.of(self.analysis.plan)
 
     @cached_property
     def _copied_by_others(self) -> frozenset[str]:
@@ -232,7 +246,8 @@ class _Sources:
             saves = tables.files.saves
             known = {name for save in saves for name in (save.path, *save.former, save.name)}
             outside = {e.path for _, e in tables.history.of(WroteOutside) if e.how == "created"}
-            found |= {_name_of(path) for path in outside - known} & set(map(_name_of, known))
+            copies = {_name_of(path) for path in outside - known if self._outlives(path)}
+            found |= copies & set(map(_name_of, known))
         return frozenset(found)
 
     @cached_property

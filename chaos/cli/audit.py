@@ -315,7 +315,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
     refuse_others_options(audit, context.params, facts)
     refuse_without_extra(run.file, facts)
     backend = embedded_or_real(backend, facts.name, console)
-    tiers, keeps_own, by = _tiers(tier or ()), _is_own(storage), _asked(restart, restart_args)
+    tiers, own, by = _tiers(tier or ()), _is_own(storage), "command" if restart_args else restart
     if not facts.started_by(by).loses_nodes and node_range(nodes) == ONE_NODE:
         question = "crash"  # no node can be lost
     groups, is_on_ray = chosen_groups(places or (), question), backend == "ray"
@@ -326,7 +326,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
     plan = _begun_again(plan, by, restart_args or "")
     earlier, seed = _earlier(plan, reports, console) if continues else (None, seed)
     folder, expect = folder_for(plan, reports), _expect(plan, accept, sampling, tolerance)
-    limits = confined(folder, allow_writes, keeps_storage=keeps_own)
+    limits = confined(folder, allow_writes, keeps_storage=own)
     with _written_if_broken_off(folder, document, console), ExitStack() as opened:
         display = opened.enter_context(
             AuditDisplay(console, SystemClock(), is_ending=signals.has_come)
@@ -362,10 +362,6 @@ def _begun_again(plan: Plan, by: Restart | None, args: str) -> Plan:
             place="--restart",
         )
     return begun_again_by(plan, by, shlex.split(args))
-
-
-def _asked(restart: Restart | None, args: str | None) -> Restart | None:
-    return "command" if args else restart
 
 
 def _earlier(plan: Plan, reports: Path, console: Console) -> tuple[EarlierAudit | None, int]:

@@ -147,7 +147,9 @@ def test_what_only_waits_to_be_copied_is_no_save() -> None:
 
 
 @pytest.mark.parametrize(
-    ("copy", "status"), [("k:f_1>g_1", "pass"), ("", "fail")], ids=["copied later", "never copied"]
+    ("copy", "status"),
+    [("k:f_1>/g_1", "pass"), ("k:f_1>/tmp/g_1", "fail"), ("", "fail")],
+    ids=["copied later", "copied on its node", "never copied"],
 )
 def test_what_waited_to_be_copied_is_lost_with_its_node_by_the_jobs_own_choice(
     copy: str, status: str
