@@ -204,7 +204,9 @@ def test_runs_go_side_by_side_from_one_root(runs: Runs, torchrun: TorchrunBacken
     with ThreadPoolExecutor(2) as threads:
         done = [*threads.map(one, range(2))]
 
-    assert [run.verdict.status for run in done] == ["pass", "pass"]
+    assert [run.verdict.status for run in done] == ["pass", "pass"], [
+        run.verdict.headline for run in done
+    ]
 
 
 def test_jobs_share_a_root_unless_they_start_with_something_else(
