@@ -40,7 +40,7 @@ from chaos.model.launcher import (
 from chaos.model.places import START, EpochRank, Place, RankName
 from chaos.model.plan import Plan
 from chaos.model.tiers import Tiers
-from chaos.model.trigger import IN_A_SAVE, Moment, has_drawn_name, path_pattern
+from chaos.model.trigger import IN_A_SAVE, Moment, has_drawn_name, path_patterns
 
 _Series = Mapping[RankName, Sequence[Value]]
 
@@ -421,7 +421,9 @@ def _operations(
     history: History, again: Sequence[History], tiers: Tiers | None
 ) -> tuple[SaveOperation, ...]:
     """Return what a save does to each series of files, in the order of the longest save."""
-    found, others = _by_kind(history), [_by_kind(other) for other in again]
+    runs = (history, *again)
+    patterns = path_patterns([{e.path for _, _, e in operations_of(run)} for run in runs])
+    found, *others = (_by_kind(run, patterns) for run in runs)
     for kind, places in found.items():
         repeated = {p for p in places if all(p in other.get(kind, ()) for other in others)}
         found[kind] = {place: places[place] for place in sorted(repeated)}
@@ -432,7 +434,7 @@ def _operations(
     kinds = sorted(found, key=lambda kind: found[kind].get(longest, (late, 0)))  # type: ignore[arg-type]
     kinds = [kind for kind in kinds if _shows_more(kind, kinds)][:OPERATIONS_MAX]
     moments = Counter(moment for moment, _ in kinds)
-    outlive = _outliving(history, kinds, tiers) if tiers else frozenset()
+    outlive = _outliving(history, kinds, patterns, tiers) if tiers else frozenset()
     return tuple(
         SaveOperation(
             moment,
@@ -445,14 +447,16 @@ def _operations(
     )
 
 
-def _outliving(history: History, kinds: Sequence[_Kind], tiers: Tiers) -> frozenset[_Kind]:
+def _outliving(
+    history: History, kinds: Sequence[_Kind], patterns: Mapping[str, str], tiers: Tiers
+) -> frozenset[_Kind]:
     """Return the operations on files that outlive their node, where saves lie on its disk as well.
 
     None where all of a job's saves outlive it: the loss of the node then leaves what the end of the
     process leaves.
     """
     on_node = {
-        (moment, path_pattern(e.path))
+        (moment, patterns[e.path])
         for _, moment, e in operations_of(history)
         if tiers.of_file(e.path) == "node"
     }
@@ -478,7 +482,7 @@ def _shows_more(kind: _Kind, kinds: Sequence[_Kind]) -> bool:
     return kind == inside[:2][-1]
 
 
-def _by_kind(history: History) -> _ByKind:
+def _by_kind(history: History, patterns: Mapping[str, str]) -> _ByKind:
     """Return the first of each operation in each rank's epoch.
 
     What is written before any training is left out: it may be there in the next run. So is what
@@ -489,7 +493,7 @@ def _by_kind(history: History) -> _ByKind:
     for number, moment, e in operations_of(history):
         if (e.epoch, e.step) == START and not (moment == "saving" and e.rank not in train):
             continue
-        path = path_pattern(e.path)
+        path = patterns[e.path]
         if moment != "renaming" and has_drawn_name(e.path):
             drawn = drawn or path
             if moment != "saving" or path != drawn:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from chaos.model.event import FileRenamed, FileSaveBegun, FileTouched
 from chaos.model.history import History
-from chaos.model.trigger import AtMoment, Moment
+from chaos.model.trigger import AtMoment, Moment, path_patterns
 
 _WORDS: Mapping[Moment, str] = {
     "saving": "half of {} is written",
@@ -55,8 +55,13 @@ def save_with(at: AtMoment, clean: History) -> list[tuple[str, bool]]:
     here = (at.epoch, at.rank)
     mine = [one for one in operations_of(clean) if (one.what.epoch, one.what.rank) == here]
     marked = next((o for o in mine if o.moment == at.moment and at.is_of(o.what.path)), None)
-    told = ("/".join(PurePosixPath(one.what.path).parts[-2:]) for one in mine)
+    patterns = path_patterns([{one.what.path for one in mine}])
+    told = [_end(one.what.path, parts=patterns[one.what.path].count("/") + 1) for one in mine]
     return [
         (operation_in_words(one.moment, path), one is marked)
         for one, path in zip(mine, told, strict=True)
     ]
+
+
+def _end(path: str, *, parts: int) -> str:
+    return "/".join(PurePosixPath(path).parts[-parts:])

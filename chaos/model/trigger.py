@@ -6,6 +6,7 @@ last report, so `step: 5` is the moment after the fifth step of that epoch.
 """
 
 import re
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Annotated, ClassVar, Literal, TypeAlias, get_args
 
@@ -26,6 +27,7 @@ Moment: TypeAlias = Literal[
     "committed",
 ]
 MOMENTS: tuple[Moment, ...] = get_args(Moment)
+PARTS_MAX = 6  # of the end of a path that is compared with others
 # Those inside a save of the job's own.
 IN_A_SAVE: tuple[Moment, ...] = ("saving", "opening", "renaming", "linking", "removing")
 
@@ -192,22 +194,51 @@ class AtTime(Unplaced):
         return f"{self.seconds:g} s after the start, rank {self.rank}"
 
 
-def path_pattern(path: str) -> str:
-    """Return the name of a file in its folder, as `AtMoment` takes it, for any run and epoch.
+def path_pattern(path: str, parts: int = 2) -> str:
+    """Return the last parts of a file's path, as `AtMoment` takes them, for any run and epoch.
 
-    Its numbers, and a name that was drawn, are `*`.
+    Its numbers, and a name that was drawn, are `*`. By itself it is the name in its folder.
     """
-    name = DRAWN_NAME.sub("/tmp*", _in_folder(path))  # noqa: S108 - a pattern
+    name = DRAWN_NAME.sub("/tmp*", _end(path, parts))  # noqa: S108 - a pattern
     return re.sub(r"\d+", "*", re.sub(r"[][?]", "?", name)).lstrip("/")
+
+
+def path_patterns(runs: Sequence[Collection[str]]) -> dict[str, str]:
+    """Return the pattern of each path in some runs of one job.
+
+    Two files of one name, in folders of one name, get longer patterns, which tell them apart: if
+    every run has the same. Folders that have another name in each run tell nothing apart.
+    """
+    short = {path_pattern(path) for run in runs for path in run}
+    return {
+        path: pattern
+        for one in short
+        for path, pattern in _told_apart(_of_pattern(one, runs, 2), 2)
+    }
+
+
+def _told_apart(runs: Sequence[Collection[str]], parts: int) -> Iterator[tuple[str, str]]:
+    """Yield paths of one pattern, each with one of so many parts or more."""
+    for more in range(parts + 1, PARTS_MAX + 1):
+        longer = [{path_pattern(path, more) for path in run} for run in runs]
+        if len(longer[0]) > 1 and all(one == longer[0] for one in longer):
+            for one in longer[0]:
+                yield from _told_apart(_of_pattern(one, runs, more), more)
+            return
+    yield from ((path, path_pattern(path, parts)) for run in runs for path in run)
+
+
+def _of_pattern(pattern: str, runs: Sequence[Collection[str]], parts: int) -> list[Collection[str]]:
+    return [[path for path in run if path_pattern(path, parts) == pattern] for run in runs]
 
 
 def has_drawn_name(path: str) -> bool:
     """Return whether the name of a file, or of its folder, is one that `tempfile` drew."""
-    return DRAWN_NAME.search(_in_folder(path)) is not None
+    return DRAWN_NAME.search(_end(path, 2)) is not None
 
 
-def _in_folder(path: str) -> str:
-    return "/" + "/".join(PurePosixPath(path).parts[-2:]).lstrip("/")
+def _end(path: str, parts: int) -> str:
+    return "/" + "/".join(PurePosixPath(path).parts[-parts:]).lstrip("/")
 
 
 def only_attempt(at: "Trigger") -> int | None:

@@ -23,7 +23,7 @@ from chaos.model.event import (
     SeenFile,
 )
 from chaos.model.places import START, Place
-from chaos.model.trigger import Moment, path_pattern
+from chaos.model.trigger import PARTS_MAX, Moment, path_pattern
 from chaos.probe.cursor import Recorder
 from chaos.probe.loads import GoingOn, Loads
 from chaos.probe.open_watch import Opened, Opening, Operation
@@ -479,7 +479,7 @@ class JobFiles:
         place, known = self._touched
         if place != operation.place:
             self._touched = place, known = operation.place, set()
-        kind = operation.moment, path_pattern(operation.path)
+        kind = operation.moment, path_pattern(operation.path, PARTS_MAX)
         is_first = kind not in known and len(known) < KINDS_MAX
         known.add(kind)
         return is_first

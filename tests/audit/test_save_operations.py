@@ -4,6 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from chaos.audit.job_profile import SaveOperation, job_profile
 from chaos.audit.place_groups import place_groups
@@ -12,7 +14,7 @@ from chaos.audit.plans import base_plan
 from chaos.check.save_operations import save_with
 from chaos.model import event as ev
 from chaos.model.history import Entry, History
-from chaos.model.trigger import AtMoment, path_pattern
+from chaos.model.trigger import AtMoment, path_pattern, path_patterns
 
 STEP: dict[str, Any] = {"attempt": 0, "rank": 0, "epoch": 0, "step": 4}
 LATER = {**STEP, "epoch": 1}
@@ -73,6 +75,59 @@ def test_what_outlives_a_node_is_known_where_other_saves_do_not(near: str, outli
 def test_files_are_known_by_the_end_of_their_path_without_numbers(path: str, pattern: str) -> None:
     assert path_pattern(path) == pattern
     assert AtMoment(epoch=0, moment="removing", path=pattern).is_of(path)
+
+
+FAR, NEAR = "/mnt/share/ckpt/last.pt", "/tmp/job/ckpt/last.pt"
+
+
+@pytest.mark.parametrize(
+    ("runs", "patterns"),
+    [
+        ([[FAR]], ["ckpt/last.pt"]),
+        ([[FAR, NEAR], [NEAR, FAR]], ["share/ckpt/last.pt", "job/ckpt/last.pt"]),
+        ([[FAR, NEAR], [FAR]], ["ckpt/last.pt"] * 2),
+        ([["/a/x/c/m.pt", "/b/x/c/m.pt", "/b/y/c/m.pt"]], ["a/x/c/m.pt", "b/x/c/m.pt", "y/c/m.pt"]),
+        ([["/r/rank0/c/m.pt", "/r/rank1/c/m.pt"]], ["c/m.pt"] * 2),
+        ([["/r/ab/c/m.pt", "/r/cd/c/m.pt"], ["/r/ef/c/m.pt", "/r/gh/c/m.pt"]], ["c/m.pt"] * 2),
+    ],
+)
+def test_files_of_one_name_are_told_apart_by_folders_that_every_run_has(
+    runs: list[list[str]], patterns: list[str]
+) -> None:
+    found = path_patterns(runs)
+
+    assert [found[path] for path in runs[0]] == patterns
+    assert found.keys() == {path for run in runs for path in run}
+
+
+@given(
+    st.lists(st.lists(st.sampled_from("abc123"), min_size=1, max_size=8).map("/".join), unique=True)
+)
+def test_each_file_is_of_its_pattern(paths: list[str]) -> None:
+    paths = [f"/{path}" for path in paths]
+    found = path_patterns([paths, paths])
+
+    assert found.keys() == {*paths}
+    assert all(AtMoment(epoch=0, moment="saving", path=found[p]).is_of(p) for p in paths)
+
+
+def test_a_copy_of_the_same_name_elsewhere_is_a_place_of_its_own() -> None:
+    first, second = (
+        [saved(NEAR, at), touched("opening", FAR, at), touched("removing", FAR, at)]
+        for at in (STEP, LATER)
+    )
+    history = clean(*first, *second)
+    at = AtMoment(epoch=1, moment="opening", path="share/ckpt/last.pt", rank=0)
+
+    assert [one.path for one in job_profile(history).operations] == [
+        "job/ckpt/last.pt",
+        *["share/ckpt/last.pt"] * 2,
+    ]
+    assert save_with(at, history) == [
+        ("half of job/ckpt/last.pt is written", False),
+        ("share/ckpt/last.pt is empty", True),
+        ("share/ckpt/last.pt is to be removed", False),
+    ]
 
 
 def test_a_path_is_of_a_place_in_a_save_alone() -> None:
