@@ -18,7 +18,7 @@ from multiprocessing import process
 from pathlib import Path
 
 from chaos.model.plan import Plan
-from chaos.model.tiers import Tiers, is_below
+from chaos.model.tiers import Tiers, is_below, is_of_a_node
 from chaos.probe.address import RunAddress
 from chaos.probe.written import Confines, WriteLedger, Written, read_ledger, record
 from chaos.run import leavings
@@ -73,8 +73,7 @@ class NodeDisk:
         """Remove the files that were on the node's own disk, as far as that is known.
 
         They are its temporary folder, and files that only this node's processes made: output
-        below the host's temporary folders, all below a folder that is named the node's, and files
-        in their working directory.
+        below the host's temporary folders, and all below a folder that is the node's by name.
         """
         shutil.rmtree(self.tmp, ignore_errors=True)
         others = [disk for disk in disks(self.run) if disk.node_id != self.node_id]
@@ -90,18 +89,8 @@ class NodeDisk:
 
     def _is_lost(self, line: Written) -> bool:
         path = os.path.realpath(line.path)
-        is_here = self.tiers.of_file(path) == "node"
-        is_due = line.is_output or self.tiers.naming(path) is not None
-        return (is_here and is_due) or self._is_in_the_working_directory(path)
-
-    def _is_in_the_working_directory(self, path: str) -> bool:
-        """Return whether a path lies in the working directory of a worker.
-
-        Ray Train makes that folder in Ray's session, of which each node has one of its
-        own (2.60: `StorageContext.local_working_directory`).
-        """
-        session = self.run.directory.resolve() / "storage" / SESSION
-        return is_below(path, str(session))
+        is_due = line.is_output or is_of_a_node(path) or self.tiers.naming(path) is not None
+        return is_due and self.tiers.of_file(path) == "node"
 
     @property
     def _folder(self) -> Path:

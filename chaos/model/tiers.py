@@ -9,8 +9,9 @@ from typing import Self
 from chaos.model.plan import Plan
 from chaos.model.scenario import Tier
 
-# The temporary folder of an emulated node: see `NodeDisk`.
-_NODES_TMP = re.compile(r"/nodes/[^/]+/tmp/|/chaos-[^/]+\.held/[^/]+/")
+# The temporary folder of an emulated node, see `NodeDisk`, and Ray's session, of which each node
+# has one: a worker's working directory lies in it (2.60: `StorageContext.local_working_directory`).
+_NODES = re.compile(r"/nodes/[^/]+/tmp/|/chaos-[^/]+\.held/[^/]+/|/storage/\.session/")
 HOSTS = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - nothing is made there
 
 
@@ -44,7 +45,7 @@ class Tiers:
         """Return the tier of an absolute path."""
         if (folder := self.naming(path)) is not None:
             return self.named[folder]
-        if _NODES_TMP.search(path):
+        if _NODES.search(path):
             return "node"
         if any(is_below(path, folder) for folder in self.shared):
             return "shared"
@@ -57,13 +58,13 @@ class Tiers:
 
 
 def is_of_a_node(path: str) -> bool:
-    """Return whether a path is the temporary folder of an emulated node, or lies in it."""
-    return _NODES_TMP.search(f"{path}/") is not None
+    """Return whether a path is a folder that each emulated node has of its own, or lies in it."""
+    return _NODES.search(f"{path}/") is not None
 
 
 def without_node(path: str) -> str:
-    """Return a path in the temporary folder of a node as it is in that of any."""
-    found = _NODES_TMP.search(path)
+    """Return a path in a folder of one node as it is in that of any."""
+    found = _NODES.search(path)
     return path if found is None else f"/{path[found.end() :]}"
 
 
