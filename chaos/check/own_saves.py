@@ -1,10 +1,13 @@
 """The saves of a job's own that an attempt could resume from, and whether it took the newest."""
 
 import math
+import re
+from bisect import bisect
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
+from operator import itemgetter
 from pathlib import PurePath
 
 from chaos.check.analysis import RunAnalysis, RunTables
@@ -12,13 +15,14 @@ from chaos.check.attempt import Attempt
 from chaos.check.files import SAVERS, Save, is_own, place_of, series_of
 from chaos.check.restarts import Restart
 from chaos.model.event import FileCopied, FileLoaded, FileSaved, StateSeen, WroteOutside
-from chaos.model.places import START, Place, RankName
+from chaos.model.places import START, AttemptRank, Place, RankName
 from chaos.model.tiers import Tiers
 from chaos.model.trigger import DRAWN_NAME
 from chaos.model.verdict import Anomaly
 from chaos.words import plural
 
 FIRST_SAVES = 2
+ROUNDING = 5e-7  # of a norm in 32 bits: some units in its last place
 
 
 def own_files(analysis: RunAnalysis, restart: Restart) -> Iterator[Anomaly]:
@@ -206,8 +210,14 @@ class _Sources:
 
     @cached_property
     def _with_model(self) -> frozenset[str]:
-        """The names of files in which the model was seen: they hold numbers of its very norm."""
-        return frozenset(name for tables in self._compared for name in _files_with_model(tables))
+        """The names of files in which the model was seen: they hold numbers of its very norm.
+
+        Where some hold more than it, the others are for use elsewhere: no training goes on from
+        a model alone, if it is kept with its optimizer as well.
+        """
+        found = {one for tables in self._compared for one in _files_with_model(tables)}
+        more = {name for name, is_alone in found if not is_alone}
+        return frozenset(more or {name for name, _ in found})
 
     @cached_property
     def _compared(self) -> tuple[RunTables, ...]:
@@ -345,19 +355,51 @@ class _Sources:
         return len({place for place in places if save.place < place <= places[-1]})
 
 
-def _files_with_model(tables: RunTables) -> Iterator[str]:
-    norms = {
-        _rounded(float(part.size))
-        for _, seen in tables.history.of(StateSeen)
-        for part in seen.components
-        if part.name.startswith("model") and part.size
-    }
+def _files_with_model(tables: RunTables) -> Iterator[tuple[str, bool]]:
+    """Yield the names of files in which the model is, and whether it is all that is in it."""
+    models = _Models(tables)
     names = {save.number: save.name for save in tables.files.saves}
     for number, saved in tables.history.of(FileSaved):
-        sizes = [float(p.size) for p in saved.parts if p.kind == "numbers" and p.size is not None]
-        known = {_rounded(size) for size in (*sizes, math.hypot(*sizes))}
-        if known & norms and number in names:
-            yield series_of(PurePath(names[number]).name)
+        groups = _numbers_of(saved)
+        if number in names and any(models.are_in(of, number, saved) for of in groups.values()):
+            is_alone = models.are_in(groups[""], number, saved)
+            yield series_of(PurePath(names[number]).name), is_alone
+
+
+class _Models:
+    """The norms of a job's models, as they were seen at places between its steps."""
+
+    def __init__(self, tables: RunTables) -> None:
+        self._norms = set[str]()
+        self._seen = defaultdict[AttemptRank, list[tuple[int, list[float]]]](list)
+        for number, seen in tables.history.of(StateSeen):
+            models = (p for p in seen.components if p.name.startswith("model"))
+            sizes = [float(part.size) for part in models if part.size]
+            self._norms |= set(map(_rounded, sizes))
+            self._seen[AttemptRank(seen.attempt, seen.rank)].append((number, sizes))
+
+    def are_in(self, sizes: list[float], number: int, saved: FileSaved) -> bool:
+        """Return whether numbers of a file, by the norms of their parts, are a model's."""
+        norm = math.hypot(*sizes)
+        if _rounded(norm) in self._norms:
+            return True
+        # That of several parts is rounded elsewhere than the model's own. So near, only the states
+        # just before and after the save are compared: a run has many.
+        seen = self._seen[AttemptRank(saved.attempt, saved.rank)]
+        at = bisect(seen, number, key=itemgetter(0))
+        near = (size for _, of in seen[max(0, at - 1) : at + 1] for size in of)
+        return len(sizes) > 1 and any(math.isclose(norm, size, rel_tol=ROUNDING) for size in near)
+
+
+def _numbers_of(saved: FileSaved) -> dict[str, list[float]]:
+    """Return the norms of a file's parts: each, those whose names begin alike, and all, as ``."""
+    # A file of arrays alone has the model's and the optimizer's side by side, as `net/0.weight`.
+    groups = defaultdict[str, list[float]](list)
+    for part in saved.parts:
+        if part.kind == "numbers" and part.size is not None:
+            for name in {"", re.split(r"[./]", part.name)[0] + "/", part.name}:
+                groups[name].append(float(part.size))
+    return groups
 
 
 def _rounded(norm: float) -> str:

@@ -1,5 +1,10 @@
 """Jobs that keep files of their own, and what storage holds."""
 
+from functools import partial
+from itertools import starmap
+from typing import Any
+
+import msgspec
 import pytest
 
 from chaos.check.analysis import RunTables
@@ -71,6 +76,70 @@ def test_a_job_that_reads_none_of_its_files_started_from_scratch() -> None:
     assert "attempt 1 started from scratch, although f_2 of epoch 1, step 1 was there" in (
         found.headline
     )
+
+
+def with_parts(history: History, **parts: dict[str, float]) -> History:
+    """Tell what is in files, of which the model is the numbers 3 and 4: its norm is 5."""
+    model = ev.Component(name="model", digest="m", size=5.000001, count=2)
+    at: dict[str, Any] = {"attempt": 0, "rank": 0, "epoch": 0, "step": 0}
+    seen = ev.StateSeen(**at, moment="entered", components=(model,))
+    for name, sizes in parts.items():
+        mine = partial(_begins_with, name)
+        history = changed(history, ev.FileSaved, mine, parts=tuple(starmap(_part, sizes.items())))
+    first = rows(history, ev.StepDone)[0]
+    entry = msgspec.structs.replace(history[first], what=seen)
+    return History([*history.entries[:first], entry, *history.entries[first:]])
+
+
+def _begins_with(name: str, saved: ev.FileSaved) -> bool:
+    return saved.path.startswith(name)
+
+
+def _part(name: str, size: float) -> ev.SavedPart:
+    return ev.SavedPart(name=name, digest=name, kind="numbers", size=size)
+
+
+ANEW = "g s w:{0} s r c- s w:{0} s r c- s x g q:{0} s s r c- s s r c- ."
+
+
+@pytest.mark.parametrize(
+    ("held", "is_blamed"),
+    [
+        ({"net/0.weight": 3.0, "net/0.bias": 4.0, "adam/0/exp_avg": 2.0}, True),
+        ({"net": 5.000001, "adam": 2.0}, True),
+        ({"net.weight": 3.0, "adam.exp_avg": 4.1}, False),
+    ],
+)
+def test_a_save_of_no_known_saver_is_known_by_the_model_in_it(
+    held: dict[str, float], is_blamed: bool
+) -> None:
+    line = ANEW.format("a")
+    run, clean = (
+        changed(with_parts(told_in(one), a=held), ev.FileSaveBegun, saver="npz")
+        for one in (line, "g s w:a s r c- s w:a s r c- s s r c- s s r c- .")
+    )
+
+    found = judge(plan_of(line), run, clean)
+
+    assert ("started from scratch, although a of" in found.headline) is is_blamed
+
+
+@pytest.mark.parametrize(
+    ("whole", "is_blamed"), [({"net": 5.000001, "adam": 2.0}, False), ({}, True)]
+)
+def test_a_model_alone_is_no_checkpoint_where_it_is_kept_with_more(
+    whole: dict[str, float], is_blamed: bool
+) -> None:
+    """The restart finds an export of the model; the first checkpoint was not due yet."""
+    line = "g s w:export_1 s r c- s x g q:export_1 s s r c- s w:ckpt_2 s r c- ."
+    clean = "g s w:export_1 s r c- s w:ckpt_2 s r c- ."
+    parts = {"export": {"w": 3.0, "b": 4.0}, "ckpt": whole}
+
+    found = judge(
+        plan_of(line), with_parts(told_in(line), **parts), with_parts(told_in(clean), **parts)
+    )
+
+    assert ("started from scratch, although export_1 of" in found.headline) is is_blamed
 
 
 @pytest.mark.parametrize("folder", ["", "sub/tmpijklmnop/"])

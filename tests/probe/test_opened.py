@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import safetensors.numpy
 import torch
 import torch.distributed.checkpoint as dcp
 
@@ -459,6 +460,30 @@ def test_files_are_read_without_running_anything_of_them(tmp_path: Path) -> None
     assert read(tmp_path / "d.pkl") is None
     assert read(tmp_path / "e.json") is None
     assert [is_text(tmp_path / name) for name in ("c.json", "d.pkl")] == [True, False]
+
+
+def test_arrays_are_known_by_their_beginning_before_they_have_their_name(tmp_path: Path) -> None:
+    for name in ("a.npy", "b.npz", "m.safetensors", "t.pt", "cut.npz", "text.json"):
+        written = tmp_path / name
+        match written.suffix:
+            case ".npy":
+                np.save(written, np.array([1.5, 2.5]))
+            case ".npz":
+                np.savez(written, w=np.ones(2))
+            case ".safetensors":
+                safetensors.numpy.save_file({"w": np.ones(2)}, written)
+            case ".pt":
+                torch.save({"w": torch.ones(2)}, written)
+            case _:
+                written.write_text('        {"w": [1, 2]}')
+        raw = written.read_bytes()
+        (tmp_path / f"{name}.new").write_bytes(raw[:-30] if name.startswith("cut") else raw)
+
+    assert read(tmp_path / "a.npy.new").tolist() == [1.5, 2.5]
+    assert read(tmp_path / "b.npz.new")["w"].tolist() == [1.0, 1.0]
+    assert read(tmp_path / "m.safetensors.new")["w"].tolist() == [1.0, 1.0]
+    others = ("t.pt", "cut.npz", "text.json")
+    assert [read(tmp_path / f"{name}.new") for name in others] == [None] * 3
 
 
 def test_a_temporary_file_that_is_gone_when_it_is_read_is_no_failure(

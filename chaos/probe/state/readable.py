@@ -4,6 +4,7 @@ import codecs
 import csv
 import json
 import struct
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,18 +14,42 @@ READ_MAX = 64 << 20
 TABLE_MAX = 4 << 20  # read line by line, each time that it is written
 _START = 4096
 _PREFIX = 8  # of a file of safetensors: the length of its heading
+_UNREADABLE = (
+    ValueError,
+    KeyError,
+    TypeError,
+    EOFError,
+    struct.error,
+    csv.Error,
+    zipfile.BadZipFile,
+)
 
 
 def read(path: Path) -> Any:  # whatever is in it
-    """Return the content of a file of JSON, CSV, numpy or safetensors; None of any other."""
-    reader = _READERS.get(path.suffix)
-    if reader is None or path.stat().st_size > READ_MAX:
+    """Return the content of a file of JSON, CSV, numpy or safetensors; None of any other.
+
+    Arrays are known by how the file begins as well: what is renamed once it is whole has no such
+    name before.
+    """
+    if path.stat().st_size > READ_MAX:
         return None
     try:
-        return reader(path)
-    except (ValueError, KeyError, EOFError, struct.error, csv.Error):
-        # Its content does not fit its name, or is cut off.
+        reader = _READERS.get(path.suffix) or _reader_of(path)
+        return None if reader is None else reader(path)
+    except _UNREADABLE:  # its content does not fit its name, or is cut off
         return None
+
+
+def _reader_of(path: Path) -> Callable[[Path], Any] | None:
+    """Return what reads a file of arrays, by its first bytes."""
+    with path.open("rb") as file:
+        start = file.read(_PREFIX + 1)
+    if start.startswith(b"PK\x03\x04"):  # a zip archive, as `torch.save` writes as well
+        with zipfile.ZipFile(path) as archive:
+            return _numpy if all(name.endswith(".npy") for name in archive.namelist()) else None
+    if start.startswith(b"\x93NUMPY"):
+        return _numpy
+    return _safetensors if start.endswith(b"{") and len(start) > _PREFIX else None
 
 
 def is_text(path: Path) -> bool:
