@@ -20,7 +20,7 @@ from chaos.model.event import (
 )
 from chaos.model.history import History
 from chaos.model.places import AttemptRank, Place
-from chaos.model.tiers import is_below, without_node
+from chaos.model.tiers import SESSION, is_below, without_node
 
 SAVERS = ("torch", "shards", "safetensors", "pkl", "pickle")  # of files that are mostly checkpoints
 
@@ -273,7 +273,7 @@ def outside_storage(files: Files) -> Iterator[str]:
         if load.saved_attempt is not None and load.saved_attempt < load.attempt
     }
     for path in sorted(read & written):
-        if not path.startswith(f"{storage}/") or path.startswith(f"{storage}/.session/"):
+        if not path.startswith(f"{storage}/") or path.startswith(f"{storage}/{SESSION}/"):
             yield path
 
 

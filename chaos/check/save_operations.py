@@ -1,12 +1,11 @@
 """The operations of a job's saves at which a fault can be injected, as a run has shown them."""
 
 from collections.abc import Iterator, Mapping
-from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from chaos.model.event import FileRenamed, FileSaveBegun, FileTouched
 from chaos.model.history import History
-from chaos.model.trigger import AtMoment, Moment, path_patterns
+from chaos.model.trigger import AtMoment, Moment, path_end, path_patterns
 
 _WORDS: Mapping[Moment, str] = {
     "saving": "half of {} is written",
@@ -56,12 +55,8 @@ def save_with(at: AtMoment, clean: History) -> list[tuple[str, bool]]:
     mine = [one for one in operations_of(clean) if (one.what.epoch, one.what.rank) == here]
     marked = next((o for o in mine if o.moment == at.moment and at.is_of(o.what.path)), None)
     patterns = path_patterns([{one.what.path for one in mine}])
-    told = [_end(one.what.path, parts=patterns[one.what.path].count("/") + 1) for one in mine]
+    told = [path_end(one.what.path, patterns[one.what.path].count("/") + 1) for one in mine]
     return [
         (operation_in_words(one.moment, path), one is marked)
         for one, path in zip(mine, told, strict=True)
     ]
-
-
-def _end(path: str, *, parts: int) -> str:
-    return "/".join(PurePosixPath(path).parts[-parts:])

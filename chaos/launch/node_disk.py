@@ -31,7 +31,6 @@ LONGEST = "node-new-999"  # see `ProcessWorld`: this name decides for all nodes 
 SOCKET_PATH_MAX = 107
 IN_TMP = len("/torch-shm-dir-XXXXXX/manager.sock") + 10  # the longest that torch and Python bind
 INDUCTOR_ENV = "TORCHINDUCTOR_CACHE_DIR"
-SESSION = ".session"
 OURS = ("journals", "logs", "saves", "storage-faults", "trials", "nodes")
 
 

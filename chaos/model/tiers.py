@@ -9,9 +9,10 @@ from typing import Self
 from chaos.model.plan import Plan
 from chaos.model.scenario import Tier
 
+SESSION = ".session"  # of a forked run's storage
 # The temporary folder of an emulated node, see `NodeDisk`, and Ray's session, of which each node
 # has one: a worker's working directory lies in it (2.60: `StorageContext.local_working_directory`).
-_NODES = re.compile(r"/nodes/[^/]+/tmp/|/chaos-[^/]+\.held/[^/]+/|/storage/\.session/")
+_NODES = re.compile(rf"/nodes/[^/]+/tmp/|/chaos-[^/]+\.held/[^/]+/|/storage/{re.escape(SESSION)}/")
 HOSTS = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - nothing is made there
 
 

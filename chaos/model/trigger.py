@@ -199,7 +199,7 @@ def path_pattern(path: str, parts: int = 2) -> str:
 
     Its numbers, and a name that was drawn, are `*`. By itself it is the name in its folder.
     """
-    name = DRAWN_NAME.sub("/tmp*", _end(path, parts))  # noqa: S108 - a pattern
+    name = DRAWN_NAME.sub("/tmp*", f"/{path_end(path, parts)}")  # noqa: S108 - a pattern
     return re.sub(r"\d+", "*", re.sub(r"[][?]", "?", name)).lstrip("/")
 
 
@@ -209,36 +209,41 @@ def path_patterns(runs: Sequence[Collection[str]]) -> dict[str, str]:
     Two files of one name, in folders of one name, get longer patterns, which tell them apart: if
     every run has the same. Folders that have another name in each run tell nothing apart.
     """
-    short = {path_pattern(path) for run in runs for path in run}
     return {
         path: pattern
-        for one in short
-        for path, pattern in _told_apart(_of_pattern(one, runs, 2), 2)
+        for alike in _by_pattern(runs, 2).values()
+        for path, pattern in _told_apart(alike, 2)
     }
 
 
 def _told_apart(runs: Sequence[Collection[str]], parts: int) -> Iterator[tuple[str, str]]:
     """Yield paths of one pattern, each with one of so many parts or more."""
     for more in range(parts + 1, PARTS_MAX + 1):
-        longer = [{path_pattern(path, more) for path in run} for run in runs]
-        if len(longer[0]) > 1 and all(one == longer[0] for one in longer):
-            for one in longer[0]:
-                yield from _told_apart(_of_pattern(one, runs, more), more)
+        longer = _by_pattern(runs, more).values()
+        if len(longer) > 1 and all(map(all, longer)):
+            for alike in longer:
+                yield from _told_apart(alike, more)
             return
     yield from ((path, path_pattern(path, parts)) for run in runs for path in run)
 
 
-def _of_pattern(pattern: str, runs: Sequence[Collection[str]], parts: int) -> list[Collection[str]]:
-    return [[path for path in run if path_pattern(path, parts) == pattern] for run in runs]
+def _by_pattern(runs: Sequence[Collection[str]], parts: int) -> dict[str, list[list[str]]]:
+    """Return the paths of each run, by their patterns."""
+    found: dict[str, list[list[str]]] = {}
+    for number, run in enumerate(runs):
+        for path in run:
+            found.setdefault(path_pattern(path, parts), [[] for _ in runs])[number].append(path)
+    return found
 
 
 def has_drawn_name(path: str) -> bool:
     """Return whether the name of a file, or of its folder, is one that `tempfile` drew."""
-    return DRAWN_NAME.search(_end(path, 2)) is not None
+    return DRAWN_NAME.search(f"/{path_end(path, 2)}") is not None
 
 
-def _end(path: str, parts: int) -> str:
-    return "/" + "/".join(PurePosixPath(path).parts[-parts:]).lstrip("/")
+def path_end(path: str, parts: int) -> str:
+    """Return the last parts of a path."""
+    return "/".join(PurePosixPath(path).parts[-parts:]).lstrip("/")
 
 
 def only_attempt(at: "Trigger") -> int | None:

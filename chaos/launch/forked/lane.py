@@ -23,8 +23,9 @@ from chaos.launch.forked import compat, core
 from chaos.launch.forked.cluster import ForkCluster
 from chaos.launch.forked.messages import Spawn, StartRun, Stuck, WorkerEnding, WorkerKilled
 from chaos.launch.forked.worker import live_as_worker
-from chaos.launch.node_disk import HEAD, SESSION, NodeDisk, confines_of
+from chaos.launch.node_disk import HEAD, NodeDisk, confines_of
 from chaos.launch.raytrain.fit import RunPart
+from chaos.model.tiers import SESSION
 from chaos.processes.child import die_with_parent, ended_children, write_to
 from chaos.processes.forks import Exited, Started
 from chaos.processes.wire import Wire
