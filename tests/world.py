@@ -1,7 +1,7 @@
 """A world of memory that faults strike: two workers on two nodes, and what was done to them."""
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from chaos.faults.order import Order
@@ -97,10 +97,13 @@ class FakeWorld:
         self.deadline.wait(10)
         return not self.over
 
-    def lose_node(self, node_id: str, *, raylet_only: bool = False) -> None:
+    def lose_node(
+        self, node_id: str, *, raylet_only: bool = False, unsynced: bool = False
+    ) -> Sequence[str]:
         self.done.append(f"lose {'raylet of ' if raylet_only else ''}{node_id}")
         if not self.hardy:
             self._lose(node_id)
+        return ("ckpt/model.pt",) if unsynced else ()
 
     def reclaim_node(self, node_id: str, *, notice_s: float, release: Release) -> bool | None:
         if self.platform is None:

@@ -9,11 +9,13 @@ from chaos.audit.determinism import Repetition
 from chaos.audit.group import GROUPS, needs, needs_nodes
 from chaos.audit.job_profile import JobProfile
 from chaos.check.ending import ending
-from chaos.model.event import FileRenamed, FitCalled, WroteOutside
+from chaos.check.save_operations import operations_of
+from chaos.model.event import FileRenamed, FilesUnsynced, FitCalled, WroteOutside
 from chaos.model.history import History
 from chaos.model.launcher import FACTS, launcher_named
 from chaos.model.plan import Plan
 from chaos.model.tiers import is_below
+from chaos.model.trigger import path_pattern
 from chaos.record import Record
 from chaos.run.modules import parsed
 from chaos.words import plural
@@ -252,7 +254,21 @@ def in_passing(history: History) -> list[Note]:
         found.append(warning(text))
     if kept:
         found.append(note(f"the job also wrote, and it was left: {_some(kept)}"))
-    return found
+    return found + [note(text) for text in _unsynced(history)]
+
+
+def _unsynced(history: History) -> Iterator[str]:
+    """Yield in words the files of saves whose content a loss of power may take."""
+    saved = {one.what.path for one in operations_of(history)}
+    saved |= {event.to for _, event in history.of(FileRenamed)}
+    for _, event in history.of(FilesUnsynced):
+        paths = dict.fromkeys(path_pattern(path) for path in event.paths if path in saved)
+        if paths:
+            yield (
+                f"written, and not synced (`os.fsync`): {_some([*paths])}. The loss of a machine's "
+                "power may leave them empty; a scenario with `kill_node: {lose_unsynced: true}` "
+                "shows what the job does then"
+            )
 
 
 def _some(paths: Sequence[str]) -> str:

@@ -3,19 +3,21 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.attempt import Attempt, Commit
 from chaos.check.file_contents import FileContents, contents_of
-from chaos.check.files import is_own
+from chaos.check.files import Save, is_own
 from chaos.check.result import conclude, inconclusive, nothing_due, own_check
 from chaos.check.storage import StoredCheckpoints, is_elsewhere, kept_at_the_end, stored_checkpoints
 from chaos.check.values import as_number, flat
+from chaos.faults.kill_node import emptied_in
 from chaos.model.causes import causes, is_own_error
 from chaos.model.event import (
     CheckpointDeleted,
     Committed,
+    FaultEnded,
     FileLoaded,
     FileRenamed,
     FitCalled,
@@ -216,24 +218,37 @@ def _unreadable(analysis: RunAnalysis) -> Iterator[Anomaly]:
         if made_good or index in analysis.hits or not was_saved or load.path in named:
             continue
         named.add(load.path)
-        cut = "" if torn is None else f", whose writing by rank {torn.rank} was cut off"
+        why = _why_unreadable(analysis, load, torn, before=number)
         yield Anomaly(
-            message=f"rank {rank} could not read {load.path}{cut}, and attempt {index} ended on "
-            f"it ({_first_words(load.error or '')}){_how_to_read(load, is_torn=torn is not None)}",
+            message=f"rank {rank} could not read {load.path}{why.state}, and attempt {index} ended "
+            f"on it ({_first_words(load.error or '')}){why.remedy}",
             events=(*((torn.number,) if torn else ()), number),
         )
 
 
-def _how_to_read(load: FileLoaded, *, is_torn: bool) -> str:
-    """Return the remedy that the error and the writing of the file support."""
-    if is_torn:
-        return ": write to a temporary name, then rename"
+class _Unreadable(NamedTuple):
+    """A file that cannot be read: a clause on its state, and the remedy that this supports."""
+
+    state: str
+    remedy: str
+
+
+def _why_unreadable(
+    analysis: RunAnalysis, load: FileLoaded, torn: Save | None, *, before: int
+) -> _Unreadable:
+    if torn is not None:
+        cut = f", whose writing by rank {torn.rank} was cut off"
+        return _Unreadable(cut, ": write to a temporary name, then rename")
+    ended = (event for number, event in analysis.history.of(FaultEnded) if number < before)
+    if any(load.path in emptied_in(event.detail) for event in ended):
+        state = ", which was not synced as its machine lost its power"
+        return _Unreadable(state, ": flush the file and `os.fsync` it before it is renamed")
     if _REFUSED.search(load.error or ""):
-        return (
-            "; the file is whole: save tensors and plain values alone, or read it with "
-            "`torch.load(..., weights_only=False)`"
+        remedy = "save tensors and plain values alone, or read it with"
+        return _Unreadable(
+            "", f"; the file is whole: {remedy} `torch.load(..., weights_only=False)`"
         )
-    return "; its writing was seen to end"
+    return _Unreadable("", "; its writing was seen to end")
 
 
 def _raised_after_a_load(analysis: RunAnalysis) -> Iterator[Anomaly]:

@@ -140,6 +140,11 @@ class Fault(Record):
         return None
 
     @property
+    def needs_disks(self) -> bool:
+        """Whether it needs nodes with disks of their own: emulated ones."""
+        return False
+
+    @property
     def needs_worker(self) -> bool:
         """Whether its target is a worker."""
         return self.family not in {"capacity", "control"}

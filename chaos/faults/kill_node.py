@@ -8,6 +8,7 @@ from chaos.faults.base import PLATFORMS, Fault, Part, SharedCluster
 from chaos.faults.world import Outcome, Release, Target, World
 
 PROOF_WITHIN_S = 30.0
+_EMPTIED = "not synced, and empty now: "
 
 
 class KillNode(Fault):
@@ -40,10 +41,19 @@ class KillNode(Fault):
         "ever does (the embedded backend has no raylet, and ends the workers)",
     )
 
+    lose_unsynced: bool = Field(
+        default=False,
+        description="empty, on disks that outlive the node, what its processes had written and "
+        "not synced (`os.fsync`), as the loss of power may: of files whose names differ in numbers "
+        "alone, the newest (emulated nodes alone)",
+    )
+
     @model_validator(mode="after")
     def _names_targets_once(self) -> Self:
         if self.ranks and self.rank is not None:
             raise ValueError("kill_node has either rank or ranks")
+        if self.raylet_only and self.lose_unsynced:
+            raise ValueError("kill_node has either raylet_only or lose_unsynced")
         return self
 
     @property
@@ -58,29 +68,45 @@ class KillNode(Fault):
 
     @property
     def refused_elsewhere(self) -> str | None:
-        """The reason against `raylet_only`: the end of the workers could not be seen."""
+        """The reason against settings of nodes whose processes, or writes, are not seen there."""
+        if self.lose_unsynced:
+            return "with lose_unsynced: what its processes write is not seen"
         if not self.raylet_only:
             return None
         return "not without its workers: with the raylet gone, nothing shows that they ended"
 
+    @property
+    def needs_disks(self) -> bool:
+        """Whether what its node's processes write has to be known."""
+        return self.lose_unsynced
+
     def in_words(self, rank: int | None, place: str) -> str:
         """Return the injection in words, with the nodes named by their ranks."""
         ranks = sorted(set(self.ranks)) if self.ranks else [rank]
+        unsynced = ", with what was not synced" if self.lose_unsynced else ""
         if len(ranks) == 1:
-            return f"the node of rank {ranks[0]} was lost {place}"
-        return f"the nodes of ranks {', '.join(map(str, ranks))} were lost {place}"
+            return f"the node of rank {ranks[0]} was lost {place}{unsynced}"
+        return f"the nodes of ranks {', '.join(map(str, ranks))} were lost {place}{unsynced}"
 
     def inject(self, world: World, target: Target, release: Release) -> Outcome:
         del release  # the gate goes down with the node
         # The targets are read before the first node goes: their workers are of the group that was
         # there, and of two on one node, which is lost once, each is a proof of its own.
         targets = self._targets(world) or [target]
+        emptied: list[str] = []
         for node_id in dict.fromkeys(v.node_id for v in targets):
-            world.lose_node(node_id, raylet_only=self.raylet_only)
+            emptied += world.lose_node(
+                node_id, raylet_only=self.raylet_only, unsynced=self.lose_unsynced
+            )
         proof = dead if self.raylet_only else lost
         outcomes = [proof(world, v) for v in targets]
         failed = [outcome for outcome in outcomes if outcome.status != "ok"]
-        return failed[0] if failed else Outcome("ok", "; ".join(o.detail for o in outcomes))
+        if failed:
+            return failed[0]
+        told = [outcome.detail for outcome in outcomes]
+        if self.lose_unsynced:
+            told.append(f"{_EMPTIED}{', '.join(emptied) or 'nothing'}")
+        return Outcome("ok", "; ".join(told))
 
     def _targets(self, world: World) -> list[Target]:
         group = world.group()
@@ -91,7 +117,13 @@ class KillNode(Fault):
 
     def __str__(self) -> str:
         what = "kill_node (raylet only)" if self.raylet_only else "kill_node"
+        what = "kill_node (unsynced files too)" if self.lose_unsynced else what
         return f"{what} of ranks {', '.join(map(str, self.ranks))}" if self.ranks else what
+
+
+def emptied_in(detail: str) -> list[str]:
+    """Return the files that an outcome says are empty."""
+    return detail.partition(_EMPTIED)[2].split(", ")
 
 
 def dead(world: World, target: Target) -> Outcome:

@@ -1,6 +1,6 @@
 """The means by which faults act on a cluster, and the outcomes that they report."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
@@ -104,8 +104,14 @@ class World(Protocol):
     def wait_until(self, deadline_ns: int) -> bool:
         """Let time pass until a deadline (monotonic ns); return False if the run ended before."""
 
-    def lose_node(self, node_id: str, *, raylet_only: bool = False) -> None:
-        """End a node at once: its raylet and, but for `raylet_only`, all that it started."""
+    def lose_node(
+        self, node_id: str, *, raylet_only: bool = False, unsynced: bool = False
+    ) -> Sequence[str]:
+        """End a node at once: its raylet and, but for `raylet_only`, all that it started.
+
+        Returns the files that are empty then: with `unsynced`, those on disks that outlive the
+        node which its processes had written and not synced.
+        """
 
     def reclaim_node(self, node_id: str, *, notice_s: float, release: Release) -> bool | None:
         """Announce the loss of a node and take it, by its platform; return whether it is gone.

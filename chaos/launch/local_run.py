@@ -13,10 +13,10 @@ import psutil
 from chaos.launch.files_outside import settle
 from chaos.launch.frame import Driver, LaunchedRun
 from chaos.launch.gate_server import GateServer
-from chaos.launch.node_disk import NodeDisk, make_room, remove_disks
+from chaos.launch.node_disk import NodeDisk, disks, make_room, remove_disks
 from chaos.launch.process_world import ProcessWorld
 from chaos.launch.world import metadata_of
-from chaos.model.event import Leftover, LeftoversSearched, StackTaken, StorageSeen
+from chaos.model.event import FilesUnsynced, Leftover, LeftoversSearched, StackTaken, StorageSeen
 from chaos.model.tiers import Tiers
 from chaos.probe.address import RunAddress
 from chaos.probe.written import Confines
@@ -44,8 +44,8 @@ class LocalRun(LaunchedRun[Driver], Generic[Driver, World]):
         self.address = RunAddress(self.directory.path, token, f"unix:chaos-gates-{token}")
         make_room(self.address)
         armed = ArmedFaults(self.directory.storage_faults)
-        tiers = Tiers.of(self.plan, str(self.directory.path), real=os.path.realpath)
-        self.world = self.make_world(armed, partial(NodeDisk, self.address, tiers=tiers))
+        self.tiers = Tiers.of(self.plan, str(self.directory.path), real=os.path.realpath)
+        self.world = self.make_world(armed, partial(NodeDisk, self.address, tiers=self.tiers))
 
     @contextlib.contextmanager
     def controller(self) -> Iterator[None]:
@@ -98,6 +98,9 @@ class LocalRun(LaunchedRun[Driver], Generic[Driver, World]):
                 closing.callback(end)
             self._search_leftovers()
             if (confines := self.confines) is not None:  # no process is left that could write
+                at_risk = {path for d in disks(self.address, self.tiers) for path in d.unsynced()}
+                if at_risk:
+                    self.journal.add(FilesUnsynced(paths=tuple(sorted(at_risk))))
                 settle(self.address, confines, self.journal)
 
     def _search_leftovers(self) -> None:

@@ -11,18 +11,29 @@ it made elsewhere on its disk; the rest is removed at the end of the run.
 
 import os
 import shutil
+import stat
 import tempfile
-from dataclasses import dataclass, field
-from functools import partial
+from contextlib import suppress
+from dataclasses import dataclass
 from multiprocessing import process
 from pathlib import Path
 
+from chaos.launch.unsynced import an_epoch_ago_ns, at_risk, written_anew
 from chaos.model.plan import Plan
 from chaos.model.tiers import Tiers, is_below, is_of_a_node
 from chaos.probe.address import RunAddress
-from chaos.probe.written import Confines, WriteLedger, Written, read_ledger, record
+from chaos.probe.written import (
+    Confines,
+    FileState,
+    WriteLedger,
+    Written,
+    file_state,
+    read_ledger,
+    record,
+)
 from chaos.run import leavings
 from chaos.run.directory import RunDirectory
+from chaos.run.journal import read_history
 
 HEAD, START, LEDGER = "head", "start", "written.jsonl"
 LONGEST = "node-new-999"  # see `ProcessWorld`: this name decides for all nodes of a run
@@ -31,6 +42,7 @@ LONGEST = "node-new-999"  # see `ProcessWorld`: this name decides for all nodes 
 SOCKET_PATH_MAX = 107
 IN_TMP = len("/torch-shm-dir-XXXXXX/manager.sock") + 10  # the longest that torch and Python bind
 INDUCTOR_ENV = "TORCHINDUCTOR_CACHE_DIR"
+NO_TIERS = Tiers({}, ())
 OURS = ("journals", "logs", "saves", "storage-faults", "trials", "nodes")
 
 
@@ -42,7 +54,7 @@ class NodeDisk:
     node_id: str
     #: those of the run's processes, None for none
     confines: Confines | None = None
-    tiers: Tiers = field(default_factory=partial(Tiers, {}, ()))
+    tiers: Tiers = NO_TIERS
 
     @property
     def tmp(self) -> Path:
@@ -68,12 +80,17 @@ class NodeDisk:
         ours = [self.run.directory / name for name in OURS]
         record(WriteLedger(self._ledger, [*ours, self.tmp], self.confines))
 
-    def lose(self) -> None:
+    def lose(self, *, unsynced: bool = False) -> list[str]:
         """Remove the files that were on the node's own disk, as far as that is known.
 
         They are its temporary folder, and files that only this node's processes made: output
         below the host's temporary folders, and all below a folder that is the node's by name.
+        With `unsynced`, files on disks that outlive it are emptied; returns these.
         """
+        emptied = self.unsynced() if unsynced else []
+        for path in emptied:
+            with suppress(OSError):
+                os.truncate(path, 0)
         shutil.rmtree(self.tmp, ignore_errors=True)
         others = [disk for disk in disks(self.run) if disk.node_id != self.node_id]
         theirs = {line.path for disk in others for line in disk.written()}
@@ -85,6 +102,26 @@ class NodeDisk:
             elif line.how == "folder" and not any(is_below(path, line.path) for path in theirs):
                 # With what other programs have put into it.
                 shutil.rmtree(line.path, ignore_errors=True)
+        return emptied
+
+    def unsynced(self) -> list[str]:
+        """Return the files that its power's loss may leave empty, on disks that outlive it."""
+        lines = self.written()
+        states = {path: self._state_if_it_outlives(path) for path in written_anew(lines)}
+        there = {path: state for path, state in states.items() if state is not None}
+        if not there:
+            return []
+        history = read_history(self.run.directory / "journals")
+        return at_risk(there, lines, since_ns=an_epoch_ago_ns(history))
+
+    def _state_if_it_outlives(self, path: str) -> FileState | None:
+        """Return the state of a regular file on a disk that outlives the node."""
+        if self.tiers.of_file(os.path.realpath(path)) == "node":
+            return None
+        with suppress(OSError):
+            found = os.lstat(path)
+            return file_state(found) if stat.S_ISREG(found.st_mode) else None
+        return None
 
     def _is_lost(self, line: Written) -> bool:
         path = os.path.realpath(line.path)
@@ -123,10 +160,10 @@ def record_start(directory: RunDirectory, plan: Plan) -> None:
     record(WriteLedger(ledger, [directory.path / name for name in OURS], confines_of(plan)))
 
 
-def disks(run: RunAddress) -> list[NodeDisk]:
+def disks(run: RunAddress, tiers: Tiers = NO_TIERS) -> list[NodeDisk]:
     """Return the disks of all nodes that had a process of a run, and that of the script's start."""
     folders = sorted((run.directory / "nodes").glob(f"*/{LEDGER}"))
-    return [NodeDisk(run, folder.parent.name) for folder in folders]
+    return [NodeDisk(run, folder.parent.name, tiers=tiers) for folder in folders]
 
 
 def make_room(run: RunAddress) -> None:

@@ -3,7 +3,7 @@
 import os
 import signal
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import psutil
 
@@ -108,7 +108,9 @@ class ProcessWorld(RunWorld):
             self._deadlines[node_id] = unix_ms
         return self._clock.now_ns() + int(notice_s * 1e9)
 
-    def lose_node(self, node_id: str, *, raylet_only: bool = False) -> None:
+    def lose_node(
+        self, node_id: str, *, raylet_only: bool = False, unsynced: bool = False
+    ) -> Sequence[str]:
         """End every worker of the node, and place none there again; there is no raylet here.
 
         Removes the node's disk: its temporary folder, and what it wrote to the host's.
@@ -125,7 +127,8 @@ class ProcessWorld(RunWorld):
                 os.kill(pid, signal.SIGKILL)
         if self._disk_of is not None:  # removed only once no process is left that could write
             self._until(lambda: not any(map(is_running, struck)), END_S)
-            self._disk_of(node_id).lose()
+            return self._disk_of(node_id).lose(unsynced=unsynced)
+        return ()
 
     def freeze_node(self, node_id: str, *, within_s: float) -> int | None:
         with self._lock:

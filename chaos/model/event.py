@@ -37,6 +37,7 @@ from chaos.model.events.harness import (
     DeadlinePassed,
     Disturbed,
     DriverExited,
+    FilesUnsynced,
     JournalCut,
     JournalOpened,
     Leftover,

@@ -115,7 +115,8 @@ class Plan(Record):
     def needs_backend(self) -> BackendName | None:
         """The one backend that can show it; None: any. A cluster's nodes share this host's disk."""
         has_disks: BackendName | None = "fork" if self.job.facts.has_spare_nodes else None
-        return self.job.needs_backend or (has_disks if self.storage else None)
+        is_on_disks = self.storage or any(op.fault.needs_disks for op in self.ops)
+        return self.job.needs_backend or (has_disks if is_on_disks else None)
 
     @property
     def draws_nothing(self) -> bool:

@@ -13,11 +13,13 @@ of all processes:
     replaced  emptied, or another put there     extended  opened to append to
     opened    for reading and writing           removed   deleted or renamed
     refused   a file of the user that would have been replaced or removed
+    synced    on its disk for certain, as it was then: each time
 
 Every path is absolute; a process records each (path, how) once, and once more
 if it does so as it trains.
 """
 
+import functools
 import json
 import os
 import stat
@@ -32,10 +34,12 @@ from typing import Any, Literal, TypeAlias
 from chaos.errors import ForeignFileError
 from chaos.model.tiers import is_below
 from chaos.probe.native import wrap_native
+from chaos.run.clock import SystemClock
 
 How: TypeAlias = Literal[
-    "created", "folder", "replaced", "extended", "opened", "removed", "refused"
+    "created", "folder", "replaced", "extended", "opened", "removed", "refused", "synced"
 ]
+FileState: TypeAlias = tuple[int, int, int]  # inode, time of its content (unix, ns), bytes
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 _NO_FILES = ("/dev/", "/proc/", "/sys/")  # below these are devices and pipes
@@ -52,6 +56,9 @@ class Written:
     pid: int
     #: written after the job's first step, or as a model is
     is_output: bool
+    #: of a file that was synced, its `file_state`; empty for one that is synced by itself, as a
+    #: database is; for all files of the machine, the time (unix, ns)
+    state: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -126,6 +133,10 @@ class WriteLedger:
         if is_output:
             self.outputs.add(path)
 
+    def synced(self, path: str, state: Sequence[int]) -> None:
+        if self._fd >= 0 and not self._is_left_out(path):
+            self._append(path=path, how="synced", is_output=self.is_training, state=state)
+
     def made(self) -> frozenset[str]:
         """Return the files that this process, or one that it was forked from, has created."""
         return frozenset(path for path, how, _ in self._seen if how == "created")
@@ -139,9 +150,11 @@ class WriteLedger:
         if self._fd < 0:
             return
         self._seen.add((path, how, is_output))
-        fields = {"path": path, "how": how, "pid": os.getpid(), "is_output": is_output}
+        self._append(path=path, how=how, is_output=is_output)
+
+    def _append(self, **fields: Any) -> None:  # those of a line
         # One write to O_APPEND: the lines of several processes stay whole.
-        os.write(self._fd, f"{json.dumps(fields)}\n".encode())
+        os.write(self._fd, f"{json.dumps({'pid': os.getpid(), **fields})}\n".encode())
 
     def _is_left_out(self, path: str) -> bool:
         return path.startswith(_NO_FILES) or any(is_below(path, own) for own in self._left_out)
@@ -179,6 +192,7 @@ def _hook() -> None:
         _is_hooked = True
         sys.addaudithook(_on_audit_event)
         wrap_native(_told_by_native)
+        _wrap_syncs()
 
 
 def training_has_begun() -> None:
@@ -306,6 +320,12 @@ _EVENTS: dict[str, Callable[..., _Touched]] = {
 }
 
 
+def _syncs_itself(event: str, arguments: tuple[Any, ...]) -> bool:
+    if event == "sqlite3.connect":
+        return True
+    return event == "open" and bool(arguments[2] & os.O_DSYNC)  # O_SYNC has this bit, too
+
+
 def _on_audit_event(event: str, arguments: tuple[Any, ...], *, is_output: bool = False) -> None:
     """Record an audit event; only a refusal and an injected error may be raised here."""
     if event not in _EVENTS:
@@ -331,6 +351,8 @@ def _write_down(
         is_output = is_output or not ledger.outputs.isdisjoint(moved)
         for path, how, _ in touched:
             ledger.note(path, how, is_output=is_output)
+            if _syncs_itself(event, arguments):
+                ledger.synced(path, ())
     except ForeignFileError:
         raise
     except Exception:  # noqa: BLE001 - the job's own call is to fail by itself, if it does
@@ -340,6 +362,40 @@ def _write_down(
 def _told_by_native(path: Any) -> None:  # whatever a library is given
     if isinstance(path, str | bytes | os.PathLike):
         _on_audit_event("open", (path, None, _NEW_FILE), is_output=True)
+
+
+def _wrap_syncs() -> None:
+    """Record what is synced: Python has no audit event for it."""
+    for name in ("fsync", "fdatasync"):
+        setattr(os, name, _recorded(getattr(os, name)))
+    everything = os.sync
+
+    @functools.wraps(everything)
+    def sync() -> None:
+        now_ns = SystemClock().wall_ns()
+        everything()
+        if _ledger is not None:
+            _ledger.synced("/", (now_ns,))
+
+    os.sync = sync
+
+
+def _recorded(sync: Callable[[Any], None]) -> Callable[[Any], None]:
+    @functools.wraps(sync)
+    def synced(file: Any) -> None:  # a descriptor, or what has one
+        sync(file)
+        if _ledger is not None:
+            with suppress(OSError):
+                fd = file if isinstance(file, int) else file.fileno()
+                path = os.readlink(f"/proc/self/fd/{fd}")  # noqa: PTH115 - of a descriptor
+                _ledger.synced(path, file_state(os.fstat(fd)))
+
+    return synced
+
+
+def file_state(found: os.stat_result) -> FileState:
+    """Return what tells a file's content from an earlier or later one, whatever its name."""
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 # -- paths -------------------------------------------------------------------------------------

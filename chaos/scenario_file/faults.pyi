@@ -179,6 +179,7 @@ def kill_node(
     every: Every | Mapping[str, Any] | None = None,
     ranks: tuple[int, ...] = (),
     raylet_only: bool = False,
+    lose_unsynced: bool = False,
 ) -> FaultEntry: ...
 def freeze_node(
     *,

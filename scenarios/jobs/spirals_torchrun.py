@@ -116,6 +116,9 @@ def save(state, args):
     path = CHECKPOINT if args.in_place else CHECKPOINT + ".tmp"
     try:
         torch.save(state, path)
+        if args.sync:
+            with open(path, "rb+") as file:
+                os.fsync(file.fileno())
     except OSError as error:
         if args.on_save_error == "raise":
             raise
@@ -137,6 +140,7 @@ def main():
     parser.add_argument("--on-loader-error", choices=["raise", "begin-anew"], default="raise")
     parser.add_argument("--on-save-error", choices=["raise", "go-on"], default="raise")
     parser.add_argument("--in-place", action="store_true", help="save over the last checkpoint")
+    parser.add_argument("--sync", action="store_true", help="have it on the disk before the rename")
     parser.add_argument(
         "--forget", choices=["optimizer", "epoch", "other-sizes"], help="what is not restored"
     )

@@ -3,6 +3,7 @@
 import os
 import signal
 from abc import abstractmethod
+from collections.abc import Sequence
 
 import psutil
 
@@ -42,7 +43,9 @@ class MachineWorld(ProcessWorld):
             os.kill(pid, signal.SIGTERM)
         return self._clock.now_ns() + int(notice_s * 1e9)
 
-    def lose_node(self, node_id: str, *, raylet_only: bool = False) -> None:
+    def lose_node(
+        self, node_id: str, *, raylet_only: bool = False, unsynced: bool = False
+    ) -> Sequence[str]:
         """Kill everything on a node at once; one that was given notice may have ended before."""
         if raylet_only:
             raise RefusedError("a node without Ray has no raylet")
@@ -56,7 +59,7 @@ class MachineWorld(ProcessWorld):
         signal_all(struck, signal.SIGKILL)
         self._until(lambda: not any(is_running(process.pid) for process in struck), END_S)
         assert self._disk_of is not None
-        self._disk_of(node_id).lose()
+        return self._disk_of(node_id).lose(unsynced=unsynced)
 
     def freeze_node(self, node_id: str, *, within_s: float) -> int | None:
         self._running(node_id)

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from queue import Empty, Queue
 from typing import Any, Literal, TypeAlias
@@ -134,8 +135,11 @@ class RayWorld(RunWorld):
             raise RuntimeError(f"the drain was refused: {why}")
         return deadline_ns
 
-    def lose_node(self, node_id: str, *, raylet_only: bool = False) -> None:
+    def lose_node(
+        self, node_id: str, *, raylet_only: bool = False, unsynced: bool = False
+    ) -> Sequence[str]:
         """End the node, and its agent, through the agent."""
+        assert not unsynced, "a plan for nodes with disks of their own"  # see `Plan.needs_backend`
         # Noted before the harm: the harness looks at the cluster's processes all the time, and
         # would take the end of this one for a disturbance from outside.
         agent = self._agent_on(node_id)
@@ -145,6 +149,7 @@ class RayWorld(RunWorld):
         except ray.exceptions.RayError as error:
             raise ProcessLookupError(f"node {node_id[:8]} is dead already") from error
         agent.lose_node.remote(raylet_only=raylet_only)
+        return ()
 
     def terminate_node(self, node_id: str, *, drains_s: float) -> int:
         """Send SIGTERM to the node's `ray start`, and wait until the GCS knows of its drain."""

@@ -199,6 +199,19 @@ class WroteOutside(Event, frozen=True, kw_only=True):
         return f"the job wrote outside the audit's folder: {self.path} ({self.how}){then}"
 
 
+class FilesUnsynced(Event, frozen=True, kw_only=True):
+    """Files that the loss of a node's power may empty, as they were at the end of an audit's run.
+
+    Of files whose names differ in numbers alone, the newest: its node's processes have not synced
+    it, and it is on a disk that outlives the node.
+    """
+
+    paths: tuple[str, ...]
+
+    def _text(self) -> str:
+        return f"written, and not synced: {', '.join(self.paths)}"
+
+
 class RunEnded(Event, frozen=True, kw_only=True):
     """The harness has stopped watching; nothing of the run is recorded after this."""
 

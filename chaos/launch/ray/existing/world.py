@@ -4,6 +4,7 @@ import errno
 import os
 import signal
 import socket
+from collections.abc import Sequence
 
 import ray
 
@@ -70,18 +71,21 @@ class ExistingWorld(RayWorld):
         self._announced.add(node_id)
         return super().give_notice(node_id, notice_s=notice_s)
 
-    def lose_node(self, node_id: str, *, raylet_only: bool = False) -> None:
+    def lose_node(
+        self, node_id: str, *, raylet_only: bool = False, unsynced: bool = False
+    ) -> Sequence[str]:
         """End all on the node through its agent, note the loss, and then end the agent.
 
         Where the nodes have a platform, that takes the node instead.
         """
         self._refuse(node_id, costs_node=True)
+        assert not unsynced  # see `KillNode.refused_elsewhere`
         if raylet_only:
             raise RefusedError("with the raylet alone gone, nothing shows that its workers are")
         if self._machines is not None:
             self._agent_pool.collect(node_id)
             self._machines.take(node_id, nodes())
-            return
+            return ()
         agent = self._agents[node_id]
         try:
             gone = call(agent.end_workers.remote())
@@ -94,6 +98,7 @@ class ExistingWorld(RayWorld):
         if self._agent_pool.collect(node_id):
             self._agent_pool.is_all_there(node_id)
         agent.end_node.remote()
+        return ()
 
     def reclaim_node(self, node_id: str, *, notice_s: float, release: Release) -> bool | None:
         """Announce and take the node by its platform; look whether the cluster hears of it.
