@@ -2,36 +2,45 @@
 
 import functools
 import operator
+import os
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple, TypeAlias
 
 from chaos.probe.imported import once_imported
 
-Tell: TypeAlias = Callable[[Any], None]
+Tell: TypeAlias = Callable[[Any, int], None]  # with the flags that `open` would have
+_ANEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+# h5py 3: the default is to read.
+_BY_MODE = {"r": None, "r+": os.O_RDWR, "a": os.O_RDWR | os.O_CREAT}
 
 
 class Writer(NamedTuple):
-    """A function, dotted below its module, and its argument that is the file's path."""
+    """A function, dotted below its module, and its argument that is the file's path.
+
+    If it has one that is the mode, that is the next.
+    """
 
     function: str
     place: int
     argument: str
+    mode: str = ""
 
 
-# Read in torch 2.13, safetensors 0.6, xgboost 3.1 and lightgbm 4.6. torch.save with a path opens
-# its file in C++, always through this class.
+# Read in torch 2.13, safetensors 0.6, xgboost 3.1, lightgbm 4.6 and h5py 3.14. torch.save with a
+# path opens its file in C++, always through this class.
 NATIVE = {
     "torch.serialization": Writer("_open_zipfile_writer_file.__init__", 1, "name"),
     "safetensors.torch": Writer("serialize_file", 1, "filename"),
     "safetensors.numpy": Writer("serialize_file", 1, "filename"),
     "xgboost.core": Writer("Booster.save_model", 1, "fname"),
+    "h5py._hl.files": Writer("File.__init__", 1, "name", mode="mode"),
     "lightgbm.basic": Writer("Booster.save_model", 1, "filename"),
 }
 
 
 def wrap_native(tell: Tell) -> None:
-    """Call `tell` with the path before each of these writes, also of modules imported later."""
+    """Call `tell` before each of these writes, also of modules imported later."""
     once_imported(NATIVE, lambda module: _wrap(module, tell))
 
 
@@ -47,7 +56,13 @@ def _wrap(module: ModuleType, tell: Tell) -> None:
 
     @functools.wraps(original)
     def told(*args: Any, **kwargs: Any) -> Any:
-        tell(args[writer.place] if len(args) > writer.place else kwargs.get(writer.argument))
+        path, mode = (
+            args[place] if len(args) > place else kwargs.get(name)
+            for place, name in ((writer.place, writer.argument), (writer.place + 1, writer.mode))
+        )
+        flags = _BY_MODE.get(mode or "r", _ANEW) if writer.mode else _ANEW
+        if flags is not None:
+            tell(path, flags)
         return original(*args, **kwargs)
 
     setattr(owner, name, told)

@@ -41,7 +41,6 @@ How: TypeAlias = Literal[
 ]
 FileState: TypeAlias = tuple[int, int, int]  # inode, time of its content (unix, ns), bytes
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 _NO_FILES = ("/dev/", "/proc/", "/sys/")  # below these are devices and pipes
 TRAINS = "trains"  # beside a ledger: an empty file, as old as the training
 _HERE = -1  # the dir_fd of a path that is relative to the working directory
@@ -359,9 +358,9 @@ def _write_down(
         return
 
 
-def _told_by_native(path: Any) -> None:  # whatever a library is given
+def _told_by_native(path: Any, flags: int) -> None:  # whatever a library is given
     if isinstance(path, str | bytes | os.PathLike):
-        _on_audit_event("open", (path, None, _NEW_FILE), is_output=True)
+        _on_audit_event("open", (path, None, flags), is_output=True)
 
 
 def _wrap_syncs() -> None:

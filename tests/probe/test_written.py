@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import h5py
 import pytest
 import torch
 
@@ -53,6 +54,20 @@ def test_what_was_there_before_is_not_harmed(theirs: Path, way: str) -> None:
 
     assert kept.read_text() == "of last week"
     assert noted(theirs, "model.pt") == ["refused"]
+
+
+def test_a_file_of_h5py_is_written_by_its_mode(theirs: Path) -> None:
+    own = theirs / "own.h5"
+    for mode in ("w", "r", "r+", "a"):
+        with h5py.File(own, mode) as file:
+            file.attrs.keys()
+    h5py.File(name=own, mode="w").close()
+
+    assert noted(theirs, "own.h5") == ["created", "opened", "replaced"]
+    with pytest.raises(ForeignFileError, match=r"model\.pt, which was there before"):
+        h5py.File(theirs / "model.pt", "w")
+    with pytest.raises(OSError, match="Unable"):
+        h5py.File(theirs / "model.pt")
 
 
 def test_what_an_audit_has_made_it_may_replace_and_remove(theirs: Path) -> None:

@@ -35,6 +35,8 @@ if begun:
     )
 dist.barrier()
 both, saving = DistributedDataParallel(net), None
+# A save beside training must not meet training's own collectives in one group: both would wait.
+beside = dist.new_group()
 for epoch in range(begun, 5):
     rows = torch.rand(48, 4, generator=torch.Generator().manual_seed(epoch))
     for batch in rows[rank::ranks].split(4):
@@ -45,7 +47,7 @@ for epoch in range(begun, 5):
         saving.result()
     folder = str(SAVES / str(epoch + 1))
     if IS_BESIDE:
-        saving = dcp.async_save(state(), checkpoint_id=folder)
+        saving = dcp.async_save(state(), checkpoint_id=folder, process_group=beside)
     else:
         dcp.save(state(), checkpoint_id=folder)
     dist.barrier()
