@@ -39,6 +39,7 @@ from chaos.model.launcher import (
 )
 from chaos.model.places import START, EpochRank, Place, RankName
 from chaos.model.plan import Plan
+from chaos.model.scenario import Tier
 from chaos.model.tiers import Tiers
 from chaos.model.trigger import IN_A_SAVE, Moment, has_drawn_name, path_patterns
 
@@ -99,6 +100,8 @@ class SaveOperation:
     is_only: bool = True
     #: its files survive the loss of their node, on whose disk others of the job's saves lie
     outlives_node: bool = False
+    #: it is the writing of a file that is in its bucket as a whole, once it is closed
+    is_put: bool = False
 
     @property
     def asked(self) -> str | None:
@@ -106,7 +109,7 @@ class SaveOperation:
         return None if self.is_only else self.path
 
     def __str__(self) -> str:
-        return operation_in_words(self.moment, self.path)
+        return operation_in_words("putting" if self.is_put else self.moment, self.path)
 
 
 @dataclass(frozen=True)
@@ -434,7 +437,11 @@ def _operations(
     kinds = sorted(found, key=lambda kind: found[kind].get(longest, (late, 0)))  # type: ignore[arg-type]
     kinds = [kind for kind in kinds if _shows_more(kind, kinds)][:OPERATIONS_MAX]
     moments = Counter(moment for moment, _ in kinds)
-    outlive = _outliving(history, kinds, patterns, tiers) if tiers else frozenset()
+    of_tier = _by_tier(history, patterns, tiers) if tiers else dict[Tier, set[_Kind]]()
+    # Where all saves outlive it, the loss of the node leaves what the end of the process leaves.
+    outlive = set(kinds) - of_tier.get("node", set())
+    outlive = outlive if len(outlive) < len(kinds) else set()
+    in_buckets = of_tier.get("bucket", set())
     return tuple(
         SaveOperation(
             moment,
@@ -442,26 +449,18 @@ def _operations(
             {place: step for place, (_, step) in found[moment, path].items()},
             is_only=moments[moment] == 1,
             outlives_node=(moment, path) in outlive,
+            is_put=moment in ("opening", "saving") and (moment, path) in in_buckets,
         )
         for moment, path in kinds
     )
 
 
-def _outliving(
-    history: History, kinds: Sequence[_Kind], patterns: Mapping[str, str], tiers: Tiers
-) -> frozenset[_Kind]:
-    """Return the operations on files that outlive their node, where saves lie on its disk as well.
-
-    None where all of a job's saves outlive it: the loss of the node then leaves what the end of the
-    process leaves.
-    """
-    on_node = {
-        (moment, patterns[e.path])
-        for _, moment, e in operations_of(history)
-        if tiers.of_file(e.path) == "node"
-    }
-    outlive = frozenset(kinds) - on_node
-    return outlive if len(outlive) < len(kinds) else frozenset()
+def _by_tier(history: History, patterns: Mapping[str, str], tiers: Tiers) -> dict[Tier, set[_Kind]]:
+    """Return the operations on files of each tier."""
+    found = dict[Tier, set[_Kind]]()
+    for _, moment, e in operations_of(history):
+        found.setdefault(tiers.of_file(e.path), set()).add((moment, patterns[e.path]))
+    return found
 
 
 def _shows_more(kind: _Kind, kinds: Sequence[_Kind]) -> bool:

@@ -1,13 +1,14 @@
 """The operations of a job's saves at which a fault can be injected, as a run has shown them."""
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from chaos.model.event import FileRenamed, FileSaveBegun, FileTouched
 from chaos.model.history import History
 from chaos.model.trigger import AtMoment, Moment, path_end, path_patterns
 
-_WORDS: Mapping[Moment, str] = {
+_WORDS: Mapping[Moment | Literal["putting"], str] = {
+    "putting": "{} is to be in its bucket",
     "saving": "half of {} is written",
     "opening": "{} is empty",
     "renaming": "{} is to be renamed",
@@ -24,7 +25,7 @@ class SeenOperation(NamedTuple):
     what: FileSaveBegun | FileRenamed | FileTouched
 
 
-def operation_in_words(moment: Moment, path: str) -> str:
+def operation_in_words(moment: Moment | Literal["putting"], path: str) -> str:
     """Return how far a save has come at an operation on a file."""
     return _WORDS[moment].format(path)
 

@@ -197,9 +197,9 @@ TierOf = Annotated[
     list[str] | None,
     typer.Option(
         "--tier",
-        metavar="PATH=node|shared",
-        help="Files below PATH are lost with their node, or not. Default: temporary folders are "
-        "the node's, all else is shared. Repeatable.",
+        metavar="PATH=node|shared|bucket",
+        help="Files below PATH are lost with their node, or not, or lie in a mounted bucket. "
+        "Default: temporary folders are the node's, all else is shared. Repeatable.",
     ),
 ]
 AllowWrites = Annotated[

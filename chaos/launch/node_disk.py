@@ -13,6 +13,7 @@ import os
 import shutil
 import stat
 import tempfile
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import process
@@ -78,15 +79,40 @@ class NodeDisk:
         tempfile.tempdir = None
         process.current_process()._config.pop("tempdir", None)  # type: ignore[attr-defined]  # noqa: SLF001
         ours = [self.run.directory / name for name in OURS]
-        record(WriteLedger(self._ledger, [*ours, self.tmp], self.confines))
+        keep = self._keep_object if "bucket" in self.tiers.named.values() else None
+        record(WriteLedger(self._ledger, [*ours, self.tmp], self.confines, keep))
 
-    def lose(self, *, unsynced: bool = False) -> list[str]:
+    def _keep_object(self, path: str) -> None:
+        """Keep what a bucket has under a name, before a file is written there anew."""
+        if self.tiers.of_file(os.path.realpath(path)) == "bucket":
+            kept = self._kept(path)
+            kept.parent.mkdir(exist_ok=True)
+            kept.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                shutil.copyfile(path, kept)
+
+    def _put_back(self, path: str) -> None:
+        """Let a bucket have again what it had under the name of a file that was not closed."""
+        kept = self._kept(path)
+        if kept.exists():
+            shutil.copyfile(kept, path)
+        else:
+            Path(path).unlink(missing_ok=True)
+
+    def _kept(self, path: str) -> Path:
+        return self._folder / "objects" / path.replace("%", "%%").replace("/", "%")
+
+    def lose(self, *, unsynced: bool = False, unfinished: Collection[str] = ()) -> list[str]:
         """Remove the files that were on the node's own disk, as far as that is known.
 
         They are its temporary folder, and files that only this node's processes made: output
         below the host's temporary folders, and all below a folder that is the node's by name.
-        With `unsynced`, files on disks that outlive it are emptied; returns these.
+        With `unsynced`, files on disks that outlive it are emptied; returns these. Of `unfinished`
+        files, which its processes were writing, a bucket has what it had before.
         """
+        for path in unfinished:
+            if self.tiers.of_file(path) == "bucket":
+                self._put_back(path)
         emptied = self.unsynced() if unsynced else []
         for path in emptied:
             with suppress(OSError):
@@ -115,8 +141,8 @@ class NodeDisk:
         return at_risk(there, lines, since_ns=an_epoch_ago_ns(history))
 
     def _state_if_it_outlives(self, path: str) -> FileState | None:
-        """Return the state of a regular file on a disk that outlives the node."""
-        if self.tiers.of_file(os.path.realpath(path)) == "node":
+        """Return the state of a regular file on a disk that outlives the node; none in a bucket."""
+        if self.tiers.of_file(os.path.realpath(path)) != "shared":
             return None
         with suppress(OSError):
             found = os.lstat(path)
@@ -151,6 +177,12 @@ def confines_in(plan: Plan, run: Path) -> Confines:
     Outside of an audit they are those of all runs in one folder of reports.
     """
     return confines_of(plan) or Confines(run.parents[1])
+
+
+def disk_in(plan: Plan, run: RunAddress, node_id: str) -> NodeDisk:
+    """Return the disk of a node for a process of a command."""
+    tiers = Tiers.of(plan, real=os.path.realpath)
+    return NodeDisk(run, node_id, confines_in(plan, run.directory), tiers)
 
 
 def record_start(directory: RunDirectory, plan: Plan) -> None:

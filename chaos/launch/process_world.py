@@ -3,14 +3,14 @@
 import os
 import signal
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import psutil
 
 from chaos.faults.world import RefusedError, Target
 from chaos.launch.node_disk import NodeDisk
 from chaos.launch.world import RunWorld
-from chaos.processes.tree import is_running, pids_below, stands_still
+from chaos.processes.tree import all_of, is_running, pids_below, stands_still, written_by
 from chaos.run.armed import ArmedFaults
 from chaos.run.clock import Clock
 
@@ -122,12 +122,12 @@ class ProcessWorld(RunWorld):
             self._live.remove(node_id)
             struck = self._workers_on(node_id)
         self.signalled.update(struck)
-        for pid in struck:
-            if is_running(pid):
-                os.kill(pid, signal.SIGKILL)
+        _signal(struck, signal.SIGSTOP)  # so that no file is closed once it was looked at
+        unfinished = written_by(all_of(struck))
+        _signal(struck, signal.SIGKILL)
         if self._disk_of is not None:  # removed only once no process is left that could write
             self._until(lambda: not any(map(is_running, struck)), END_S)
-            return self._disk_of(node_id).lose(unsynced=unsynced)
+            return self._disk_of(node_id).lose(unsynced=unsynced, unfinished=unfinished)
         return ()
 
     def freeze_node(self, node_id: str, *, within_s: float) -> int | None:
@@ -200,6 +200,11 @@ class ProcessWorld(RunWorld):
     def _workers_on(self, node_id: str) -> list[int]:
         held = [target.pid for target in self.group().values() if target.node_id == node_id]
         return held + [pid for pid, node in self._placed.items() if node == node_id]
+
+
+def _signal(pids: Iterable[int], number: signal.Signals) -> None:
+    for pid in filter(is_running, pids):
+        os.kill(pid, number)
 
 
 def _is_stopped(pid: int) -> bool:

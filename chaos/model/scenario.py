@@ -192,8 +192,9 @@ class Job(Record):
         return self.script or self.module or self.train_loop or ""
 
 
-#: The disk on which files lie: the node's own, which is lost with it, or one that all nodes share.
-Tier: TypeAlias = Literal["node", "shared"]
+#: The place in which files lie: the node's own disk, which is lost with it, or one that all nodes
+#: share, or a bucket, in which a file appears as a whole once it is closed.
+Tier: TypeAlias = Literal["node", "shared", "bucket"]
 TIERS: tuple[Tier, ...] = get_args(Tier)
 
 
@@ -411,7 +412,8 @@ class Scenario(Record):
     storage: dict[str, Tier] = Field(
         default_factory=dict,
         description="what survives the loss of a node, by folder: a `node`'s own disk does not, a "
-        "`shared` one does; a relative folder lies where the job runs (left out: the temporary "
+        "`shared` one does, and so does a `bucket`, which never has half of a file of a lost node; "
+        "a relative folder lies where the job runs (left out: the temporary "
         "folders are the node's, all else is shared)",
     )
     faults: tuple[FaultEntry, ...] = ()

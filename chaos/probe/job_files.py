@@ -6,7 +6,7 @@ import itertools
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -346,12 +346,14 @@ class JobFiles:
         if place <= START or (arrive := self.stops(moment, place.epoch, path)) is None:
             return
         self._look_beside()  # what was written before is complete now
-        if moment == "opening":
-            _empty(path)
+        if moment != "opening":
+            arrive()
+            return
+        with _emptied(path):
             real = _real(path)  # of a writing that is cut off there is no other sign
             saver = real.suffix.lstrip(".") or "file"
             self._guarded("files", lambda: self._begun(real, place, saver))
-        arrive()
+            arrive()
 
     def _moved(self, path: str, to: str | None) -> None:
         """Follow a file that is renamed or removed, by whomever it was saved."""
@@ -563,10 +565,18 @@ def _beside(paths: Iterable[str]) -> set[str]:
     }
 
 
-def _empty(path: str) -> None:
+@contextlib.contextmanager
+def _emptied(path: str) -> Iterator[None]:
     """Do what opening a file anew does first; where it cannot be opened, the job's call says so."""
-    with contextlib.suppress(OSError):
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666))
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+    except OSError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        os.close(fd)
 
 
 def _bytes_of(path: Path) -> tuple[str, int]:

@@ -24,6 +24,7 @@ import json
 import os
 import stat
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -100,6 +101,8 @@ class WriteLedger:
     #: the folders whose files are not recorded
     left_out: Sequence[Path] = ()
     confines: Confines | None = None
+    #: called with each file before it is opened to be written anew
+    keep: Callable[[str], None] | None = None
     is_training: bool = False
     _fd: int = field(default=-1, init=False)
     _seen: set[tuple[str, How, bool]] = field(default_factory=set, init=False)
@@ -164,6 +167,7 @@ Listener: TypeAlias = Callable[[str, tuple[Any, ...]], None]
 _ledger: WriteLedger | None = None
 _listeners: list[Listener] = []
 _is_hooked = False
+_within = threading.local()
 
 
 def record(ledger: WriteLedger | None) -> None:
@@ -327,12 +331,25 @@ def _syncs_itself(event: str, arguments: tuple[Any, ...]) -> bool:
 
 def _on_audit_event(event: str, arguments: tuple[Any, ...], *, is_output: bool = False) -> None:
     """Record an audit event; only a refusal and an injected error may be raised here."""
-    if event not in _EVENTS:
+    if event not in _EVENTS or getattr(_within, "keeps", False):
         return
+    if event == "open" and _ledger is not None and _ledger.keep is not None:
+        _keep(_ledger.keep, *arguments)
     for tell in _listeners:
         tell(event, arguments)
     if _ledger is not None:
         _write_down(_ledger, event, arguments, is_output=is_output)
+
+
+def _keep(keep: Callable[[str], None], path: Any, _: Any, flags: int) -> None:  # of an event
+    if flags & os.O_TRUNC and not isinstance(path, int):
+        _within.keeps = True  # what it opens is not the job's
+        try:
+            keep(absolute(path))
+        except Exception:  # noqa: BLE001, S110 - the job's own call is to fail by itself
+            pass
+        finally:
+            _within.keeps = False
 
 
 def _write_down(

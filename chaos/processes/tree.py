@@ -16,6 +16,15 @@ def living(pid: int) -> list[psutil.Process]:
     return [p for p in found if _is_alive(p)]
 
 
+def written_by(processes: Iterable[psutil.Process]) -> set[str]:
+    """Return the files that processes hold open for writing."""
+    found: set[str] = set()
+    for process in processes:
+        with contextlib.suppress(psutil.Error, OSError):
+            found.update(file.path for file in process.open_files() if file.mode != "r")
+    return found
+
+
 def end_all(pid: int) -> None:
     """Kill a process, and then all below it, so that it cannot start more meanwhile."""
     below = living(pid)

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 from rich.console import Console, Group, RenderableType
 from rich.table import Column, Table
 from rich.text import Text
@@ -26,6 +26,7 @@ from chaos.errors import ChaosError, UsageError
 from chaos.launch.open import open_launcher
 from chaos.model.launcher import FACTS, USUAL, Launcher, Restart
 from chaos.model.plan import Confined, Plan
+from chaos.model.scenario import Tier
 from chaos.model.severity import Severity
 from chaos.record import Record
 from chaos.report.screen import bare_table, numbers
@@ -49,6 +50,8 @@ class CorpusJob(Record):
     name: str
     workers: int
     launcher: Launcher = USUAL
+    #: what `--tier` says, by folder
+    tier: dict[str, Tier] = Field(default_factory=dict)
     #: what `--restart` says
     restart: Restart | None = None
     #: the defect in one sentence; a right job has none
@@ -300,7 +303,8 @@ class CorpusAudits:
             seed=self.seed,
             workers=facts.usual_workers if facts.sizes_itself else job.workers,
         )
-        return begun_again_by(under_launcher(plan, job.launcher, job.args), job.restart, ())
+        plan = begun_again_by(under_launcher(plan, job.launcher, job.args), job.restart, ())
+        return plan.model_copy(update={"storage": job.tier})
 
 
 # -- in a terminal ------------------------------------------------------------------------------

@@ -62,6 +62,20 @@ def test_what_outlives_a_node_is_known_where_other_saves_do_not(near: str, outli
     assert len(operations) == 3
 
 
+def test_a_file_comes_into_a_bucket_as_a_whole() -> None:
+    store = "/home/me/store/last"
+    history = clean(saved("/tmp/near/last.pt"), touched("opening", store), saved(f"{store}.pt"))
+
+    plan = base_plan(Path(__file__), [], cwd=Path("/home/me"), seed=0, workers=1)
+    plan = plan.model_copy(update={"storage": {"store": "bucket"}})
+
+    assert [str(one) for one in job_profile(history, plan=plan).operations] == [
+        "half of near/last.pt is written",
+        "store/last is to be in its bucket",
+        "store/last.pt is to be in its bucket",
+    ]
+
+
 @pytest.mark.parametrize(
     ("path", "pattern"),
     [

@@ -19,6 +19,8 @@ SOME_STEPS = ("--max-runs", "60", "--places", STEPS)
 SHORT, LONG = 10, 60
 ANSWER = ("--max-runs", "17", "--jobs", "1")  # a place of every group and part of training
 ANSWERED = (4, 10, 40)  # epochs
+SAVERS = ("digits_ddp", "digits_lightning", "spirals_torchrun", "spirals_spawned")
+IN_SAVES = "inside a save"
 
 
 class Timed(NamedTuple):
@@ -36,20 +38,26 @@ class Timed(NamedTuple):
         return self.seconds / self.places
 
 
-def audit(folder: Path, *options: str, epochs: int, batch: int) -> Timed:
-    words = ["audit", JOB, *options, "--no-confirm", "--format", "json", "--reports", str(folder)]
-    job = ["--epochs", str(epochs), "--batch-size", str(batch)]
-    start = time.perf_counter()
+def audited(folder: Path, job: str, *words: str) -> dict[str, Any]:
+    """Return the card of an audit of a right job."""
+    options = ("--no-confirm", "--format", "json", "--reports", str(folder))
     done = subprocess.run(
-        [sys.executable, "-m", "chaos", *words, "--", *job],
-        cwd=ROOT,
+        [sys.executable, "-m", "chaos", "audit", str(ROOT / job), *options, *words],
+        cwd=folder,  # where a job by torchrun writes
         capture_output=True,
         check=False,
     )
-    seconds = time.perf_counter() - start
     assert done.returncode in (0, 2), done.stdout[-2000:] + done.stderr[-2000:]
     card: dict[str, Any] = json.loads(done.stdout)
     assert card["verdict"]["broken"] == 0
+    return card
+
+
+def audit(folder: Path, *options: str, epochs: int, batch: int) -> Timed:
+    job = ["--epochs", str(epochs), "--batch-size", str(batch)]
+    start = time.perf_counter()
+    card = audited(folder, JOB, *options, "--", *job)
+    seconds = time.perf_counter() - start
     runs_s = sum(run["seconds"] for run in card["runs"])
     tried = card["verdict"]["places"]["tried"]
     return Timed(seconds, tried, card["run_count"], runs_s, card["job"]["clean_s"])
@@ -74,6 +82,18 @@ def answered(folder: Path, epochs: int) -> None:
     )
 
 
+def with_saves(folder: Path, name: str) -> None:
+    """Print the runs of an answer that asks for every operation of a save, and of one without."""
+    job = f"scenarios/jobs/{name}.py"
+    card = audited(folder, job, *ANSWER)
+    others = [row["group"] for row in card["covered"] if row["group"] != IN_SAVES]
+    less = audited(folder, job, *ANSWER, "--places", ";".join(others))
+    print(
+        f"an answer, {name}: {card['run_count']} runs with {len(card['save_steps'])} operations of "
+        f"its saves, {less['run_count']} without: {card['run_count'] / less['run_count']:.2f}"
+    )
+
+
 def compared_on_ray(folder: Path) -> None:
     asked = ("--backend", "ray", "--max-runs", "10", "--places", STEPS)
     together = audit(folder, *asked, epochs=12, batch=96)
@@ -94,6 +114,8 @@ def main() -> None:
         )
         for epochs in ANSWERED:
             answered(folder, epochs)
+        for name in SAVERS:
+            with_saves(folder, name)
         if "--ray" in sys.argv:
             compared_on_ray(folder)
 

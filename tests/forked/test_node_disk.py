@@ -2,16 +2,19 @@
 
 import json
 import os
+import signal
 import tempfile
 from pathlib import Path
 
+import psutil
 import pytest
 
-from chaos.launch.node_disk import SOCKET_PATH_MAX, NodeDisk, make_room, remove_disks
+from chaos.launch.node_disk import SOCKET_PATH_MAX, NodeDisk, disk_in, make_room, remove_disks
 from chaos.model.scenario import Scenario
 from chaos.model.tiers import Tiers
 from chaos.plan.make import make_plan
 from chaos.probe.address import RunAddress
+from chaos.processes.tree import written_by
 from chaos.run import leavings
 from tests.forked.conftest import RunJob
 
@@ -143,3 +146,38 @@ def wrote(disk: NodeDisk, lines: list[tuple[str, bool]]) -> None:
     ledger = disk.run.directory / "nodes" / disk.node_id / "written.jsonl"
     ledger.parent.mkdir(parents=True)
     ledger.write_text("".join(f"{json.dumps(line)}\n" for line in fields))
+
+
+def test_a_bucket_has_a_file_of_a_lost_node_as_a_whole_or_as_it_was_before(tmp_path: Path) -> None:
+    run = address(tmp_path / "run")
+    made = {
+        "scenario": "s",
+        "storage": {"bucket": "bucket"},
+        "job": {"script": "t.py", "workers": 1},
+    }
+    told = Scenario.model_validate(made)
+    plan = make_plan(told, file=tmp_path / "s.chaos.yaml", seed=0, cwd=tmp_path)
+    (tmp_path / "bucket").mkdir()
+    new, newer, shared = (tmp_path / name for name in ("bucket/1", "bucket/2", "shared"))
+    make_room(run)
+    child = os.fork()
+    if not child:
+        disk_in(plan, run, "node-0").use()
+        new.write_text("of the first save")
+        shared.write_text("of the first save")
+        with new.open("w") as one, newer.open("w") as other, shared.open("w") as third:
+            for file in (one, other, third):
+                file.write("of the second")
+                file.flush()
+            os.kill(os.getpid(), signal.SIGSTOP)
+    os.waitpid(child, os.WUNTRACED)
+    unfinished = written_by([psutil.Process(child)])
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+
+    disk_in(plan, run, "node-0").lose(unfinished=unfinished)
+    remove_disks(run)
+
+    assert new.read_text() == "of the first save"
+    assert not newer.exists()
+    assert shared.read_text() == "of the second"

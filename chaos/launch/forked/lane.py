@@ -25,7 +25,7 @@ from chaos.launch.forked.messages import Spawn, StartRun, Stuck, WorkerEnding, W
 from chaos.launch.forked.worker import live_as_worker
 from chaos.launch.node_disk import HEAD, NodeDisk, confines_of
 from chaos.launch.raytrain.fit import RunPart
-from chaos.model.tiers import SESSION
+from chaos.model.tiers import SESSION, Tiers
 from chaos.processes.child import die_with_parent, ended_children, write_to
 from chaos.processes.forks import Exited, Started
 from chaos.processes.wire import Wire
@@ -169,14 +169,15 @@ def _begin_run(request: StartRun, lane: Wire) -> RunPart:
     write_to(log)
     plan = directory.load_plan()
     confines = confines_of(plan)
-    NodeDisk(request.address, HEAD, confines).use()
+    tiers = Tiers.of(plan, real=os.path.realpath)
+    NodeDisk(request.address, HEAD, confines, tiers).use()
     answer_with_stacks(directory.logs / DRIVER_STACKS)
     journal = driver_journal(directory.journals, SystemClock())
     core.Context.session = str(directory.storage / SESSION)
     cluster = ForkCluster(
         lane,
         request.address.connect(),
-        lambda node_id: NodeDisk(request.address, node_id, confines),
+        lambda node_id: NodeDisk(request.address, node_id, confines, tiers),
         plan=plan,
         log=str(log),
         failed=journal.add,

@@ -21,7 +21,7 @@ from chaos.faults.world import Target
 from chaos.launch.commands.worker import complain, opened
 from chaos.launch.environment import NODE_ENV, this_start
 from chaos.launch.job import is_clean_exit
-from chaos.launch.node_disk import NodeDisk, confines_in
+from chaos.launch.node_disk import disk_in
 from chaos.probe import written
 from chaos.probe.address import DIRECTORY_ENV, RunAddress
 from chaos.probe.imported import once_imported
@@ -202,7 +202,7 @@ def watch_child() -> None:
 
 def _watched(address: RunAddress) -> Process:
     plan, node = RunDirectory(address.directory).load_plan(), os.environ[NODE_ENV]
-    NodeDisk(address, node, confines_in(plan, address.directory)).use()
+    disk_in(plan, address, node).use()
     process = Process(address)
     process.watch()
     return process

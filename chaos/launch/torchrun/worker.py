@@ -14,7 +14,7 @@ if __name__ == "__main__":
 from chaos.launch.commands.worker import complain, opened, run_watched
 from chaos.launch.environment import NODE_ENV
 from chaos.launch.job import run_script
-from chaos.launch.node_disk import NodeDisk, confines_in
+from chaos.launch.node_disk import disk_in
 from chaos.launch.torchrun.settings import ATTEMPT_ENV
 from chaos.probe.address import RunAddress
 from chaos.probe.probe import Probe, Worker
@@ -39,7 +39,7 @@ def main(words: Sequence[str]) -> None:
 
 def _probe(address: RunAddress) -> Probe:
     plan, node = RunDirectory(address.directory).load_plan(), os.environ[NODE_ENV]
-    NodeDisk(address, node, confines_in(plan, address.directory)).use()
+    disk_in(plan, address, node).use()
     worker = Worker(
         attempt=int(os.environ[ATTEMPT_ENV]),
         rank=int(os.environ["RANK"]),
