@@ -10,9 +10,19 @@ from chaos.check.divergence import difference, divergence
 from chaos.check.injections import Injection
 from chaos.check.restarts import Restart
 from chaos.check.resumes import in_words, is_resumed, nothing_was_left, untested
+from chaos.check.save_operations import file_at
 from chaos.check.trajectory import TRAJECTORY
+from chaos.model.history import History
 from chaos.model.scenario import VerdictStatus
-from chaos.model.trigger import AtMoment, AtRecovery, AtStart, AtState, AtStep
+from chaos.model.trigger import (
+    IN_A_SAVE,
+    AtMoment,
+    AtRecovery,
+    AtStart,
+    AtState,
+    AtStep,
+    path_pattern,
+)
 from chaos.model.verdict import CheckResult
 from chaos.words import begun, plural
 
@@ -71,22 +81,21 @@ def faults(analysis: RunAnalysis) -> str:
         return "nothing was done to the job; "
     times = Counter(injection.op.index for injection in landed)
     firsts = {injection.op.index: injection for injection in reversed(landed)}
-    names = [_fault(firsts[index], times[index]) for index in dict.fromkeys(times)]
+    names = [_fault(analysis, firsts[index], times[index]) for index in dict.fromkeys(times)]
     if len(names) > FAULTS_NAMED:
         return f"{names[0]}, and {len(names) - 1} more faults were injected into the run; "
     *others, last = names
     return f"{', '.join(others)} and {last}; " if others else f"{last}; "
 
 
-def _fault(injection: Injection, times: int) -> str:
+def _fault(analysis: RunAnalysis, injection: Injection, times: int) -> str:
     at, fault = injection.op.at, injection.op.fault
     if injection.is_in_storage:  # in the words of storage; the place where it was armed is left out
         details = "; ".join(event.detail for _, event in injection.effects[:1])
         return f"{fault.in_words(injection.rank, '')}: storage {details}"
     match at:
         case AtMoment():
-            file = "" if at.path is None else f" ({at.path})"
-            place = _PLACES[at.moment].format(epoch=at.epoch) + file
+            place = _PLACES[at.moment].format(epoch=at.epoch) + _file(at, analysis.baseline)
         case AtStep():
             place = f"at epoch {at.epoch}, step {at.step}"
         case AtRecovery():
@@ -99,6 +108,15 @@ def _fault(injection: Injection, times: int) -> str:
             place = f"{at.seconds:g} s after the start"
     again = f" in {times} attempts" if times > 1 else ""
     return f"{fault.in_words(injection.rank, place)}{again}"
+
+
+def _file(at: AtMoment, clean: History | None) -> str:
+    """Return the file of a place, as the place or a clean run names it, in brackets."""
+    name = at.path
+    if name is None and at.moment in IN_A_SAVE and clean is not None:
+        path = file_at(at, clean)
+        name = None if path is None else path_pattern(path)
+    return "" if name is None else f" ({name})"
 
 
 def _good(analysis: RunAnalysis, *, accepted: int) -> str:

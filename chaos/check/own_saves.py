@@ -14,10 +14,11 @@ from chaos.check.analysis import RunAnalysis, RunTables
 from chaos.check.attempt import Attempt
 from chaos.check.files import SAVERS, Save, is_own, place_of, series_of
 from chaos.check.restarts import Restart
+from chaos.check.save_operations import left_by
 from chaos.model.event import FileCopied, FileLoaded, FileSaved, StateSeen, WroteOutside
 from chaos.model.places import START, AttemptRank, Place, RankName
 from chaos.model.tiers import Tiers
-from chaos.model.trigger import DRAWN_NAME
+from chaos.model.trigger import DRAWN_NAME, IN_A_SAVE, AtMoment
 from chaos.model.verdict import Anomaly
 from chaos.words import plural
 
@@ -33,7 +34,20 @@ def own_files(analysis: RunAnalysis, restart: Restart) -> Iterator[Anomaly]:
     if resumes_from_own_files(analysis) and restart.attempt.first_steps:
         sources = _Sources(analysis, restart)
         found = next(sources.older(), None) if sources.loads else sources.from_scratch()
-        yield from () if found is None else (found,)
+        if found is not None:
+            why = _how_it_stopped(analysis, restart)
+            yield found.model_copy(update={"message": f"{found.message}{why}"})
+
+
+def _how_it_stopped(analysis: RunAnalysis, restart: Restart) -> str:
+    """Return, as the end of a sentence, what a death inside a save has left, before a restart."""
+    clean, before = analysis.baseline, restart.attempt.index - 1
+    for injection in analysis.injections if clean is not None else ():
+        at = injection.op.at
+        if isinstance(at, AtMoment) and at.moment in IN_A_SAVE and before in injection.hits:
+            assert clean is not None
+            return left_by(at, analysis.history, clean)
+    return ""
 
 
 def resumes_from_own_files(analysis: RunAnalysis) -> bool:

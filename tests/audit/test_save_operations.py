@@ -11,12 +11,13 @@ from chaos.audit.job_profile import SaveOperation, job_profile
 from chaos.audit.place_groups import place_groups
 from chaos.audit.places import coverage
 from chaos.audit.plans import base_plan
-from chaos.check.save_operations import save_with
+from chaos.check.save_operations import left_by, save_with
 from chaos.model import event as ev
 from chaos.model.history import Entry, History
 from chaos.model.trigger import AtMoment, path_pattern, path_patterns
 
 STEP: dict[str, Any] = {"attempt": 0, "rank": 0, "epoch": 0, "step": 4}
+RELINK = "and not linked anew: link another name, then `os.replace` it"
 LATER = {**STEP, "epoch": 1}
 
 
@@ -60,6 +61,36 @@ def test_what_outlives_a_node_is_known_where_other_saves_do_not(near: str, outli
     due = ["store/last.new is empty", "store/last.new is to be renamed"][:outlive]
     assert [str(one) for one in operations if one.outlives_node] == due
     assert len(operations) == 3
+
+
+@pytest.mark.parametrize(
+    ("moment", "left"),
+    [
+        ("saving", "; half of e/in_place.pt was written: write to a temporary name, then rename"),
+        ("opening", "; nothing of e/pointer was written: write to a temporary name, then rename"),
+        ("linking", f"; e/latest was removed, {RELINK}"),
+        ("renaming", ""),
+        ("removing", ""),
+    ],
+)
+def test_what_a_death_in_a_save_has_left_is_said_with_the_remedy(moment: Any, left: str) -> None:
+    save = (
+        saved("/e/in_place.pt"),
+        touched("opening", "/e/pointer"),
+        renamed("/e/next.pt.part", "/e/next.pt"),
+        touched("removing", "/e/latest"),
+        touched("linking", "/e/latest"),
+    )
+    at = AtMoment(epoch=0, moment=moment, rank=0)
+
+    assert left_by(at, clean(*save[:4]), clean(*save)) == left
+
+
+def test_no_remedy_is_said_where_the_job_has_it() -> None:
+    drafts = clean(saved("/e/a.part"), renamed("/e/a.part", "/e/a"), touched("linking", "/e/b"))
+    for moment in ("saving", "renaming", "linking", "opening"):
+        at = AtMoment(epoch=0, moment=moment, rank=0)
+        assert left_by(at, drafts, drafts) == ""
 
 
 def test_a_file_comes_into_a_bucket_as_a_whole() -> None:
