@@ -466,13 +466,16 @@ def _by_tier(history: History, patterns: Mapping[str, str], tiers: Tiers) -> dic
 def _shows_more(kind: _Kind, kinds: Sequence[_Kind]) -> bool:
     """Return whether a death at an operation may leave what it leaves at none of the others.
 
-    Half of a file shows as much as an empty one. Of the files of a folder that is removed as a
+    Half of a file shows as much as an empty one, and what is in a folder that is renamed once it
+    is whole as much as the folder alone. Of the files of a folder that is removed as a
     whole, the second is enough: one is gone then, and another is there.
     """
     moment, path = kind
     folder = path.rpartition("/")[0]
     if moment == "opening":
         return ("saving", path) not in kinds
+    if moment == "making":
+        return ("renaming", path) not in kinds
     if moment != "removing" or all(
         other.rpartition("/")[2] != folder for of, other in kinds if of == "removing"
     ):

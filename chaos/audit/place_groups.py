@@ -135,6 +135,7 @@ _THRICE = 3
 _MOMENTS: dict[Moment, Group] = {
     "validating": "during validation",
     "saving": "inside a save",
+    "making": "inside a save",
     "renaming": "inside a save",
     "linking": "inside a save",
     "opening": "inside a save",

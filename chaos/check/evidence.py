@@ -53,6 +53,7 @@ _MOMENTS: Mapping[Moment, tuple[type[_OfReport], str]] = {
     "validating": (ValidationBegun, "its validation"),
     "saving": (FileSaveBegun, "the middle of a save"),
     "renaming": (FileRenamed, "the renaming of a file"),
+    "making": (FileTouched, "the making of a folder"),
     "opening": (FileTouched, "the opening of a file"),
     "linking": (FileTouched, "the making of a link"),
     "removing": (FileTouched, "the removal of a file"),

@@ -30,6 +30,7 @@ FAULTS_NAMED = 3  # of a run with more, the first alone: the rest are in its rep
 _PLACES = {
     "validating": "in the validation of epoch {epoch}",
     "saving": "in the middle of a save of epoch {epoch}",
+    "making": "as it had made a folder in epoch {epoch}",
     "opening": "as it began to write a file anew in epoch {epoch}",
     "renaming": "as it was to rename a file of epoch {epoch}",
     "linking": "as it was to make a link in epoch {epoch}",

@@ -10,6 +10,7 @@ from chaos.model.trigger import AtMoment, Moment, path_end, path_pattern, path_p
 _WORDS: Mapping[Moment | Literal["putting"], str] = {
     "putting": "{} is to be in its bucket",
     "saving": "half of {} is written",
+    "making": "{} is made, and empty",
     "opening": "{} is empty",
     "renaming": "{} is to be renamed",
     "linking": "{} is to be linked",

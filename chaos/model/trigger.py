@@ -17,6 +17,7 @@ from chaos.record import Record
 Moment: TypeAlias = Literal[
     "validating",
     "saving",
+    "making",
     "opening",
     "renaming",
     "linking",
@@ -29,7 +30,14 @@ Moment: TypeAlias = Literal[
 MOMENTS: tuple[Moment, ...] = get_args(Moment)
 PARTS_MAX = 6  # of the end of a path that is compared with others
 # Those inside a save of the job's own.
-IN_A_SAVE: tuple[Moment, ...] = ("saving", "opening", "renaming", "linking", "removing")
+IN_A_SAVE: tuple[Moment, ...] = (
+    "saving",
+    "making",
+    "opening",
+    "renaming",
+    "linking",
+    "removing",
+)
 
 
 # The key that distinguishes one kind of place from the others.
@@ -88,7 +96,8 @@ class AtMoment(Record):
 
     `validating`: after a step of that epoch, the trained model is about to be called for the first
     time in evaluation mode and without gradients. `saving`: the first half of the first file that
-    `torch.save` writes in that epoch is on disk, and the rest is not. `opening`: the first file
+    `torch.save` writes in that epoch is on disk, and the rest is not. `making`: the first folder
+    that the job makes in that epoch is there, and empty. `opening`: the first file
     that the job opens in that epoch to write it anew is there, and empty. `renaming`: the first
     file or folder that the job renames in that epoch has its old name, and the new one is not
     there. `linking`: the first link that the job makes in that epoch, symbolic or hard, is not

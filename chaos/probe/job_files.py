@@ -347,7 +347,8 @@ class JobFiles:
             return
         self._look_beside()  # what was written before is complete now
         if moment != "opening":
-            arrive()
+            with _made(path) if moment == "making" else contextlib.nullcontext():
+                arrive()
             return
         with _emptied(path):
             real = _real(path)  # of a writing that is cut off there is no other sign
@@ -563,6 +564,16 @@ def _beside(paths: Iterable[str]) -> set[str]:
         for file in itertools.islice(sorted(folder.iterdir()), BESIDE_MAX)
         if file.is_file()
     }
+
+
+@contextlib.contextmanager
+def _made(path: str) -> Iterator[None]:
+    """Make a folder, which the job's own call is to make once this is over."""
+    with contextlib.suppress(OSError):
+        os.mkdir(path)  # noqa: PTH102 - of a string
+    yield
+    with contextlib.suppress(OSError):
+        os.rmdir(path)  # noqa: PTH106
 
 
 @contextlib.contextmanager

@@ -52,9 +52,9 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A renaming, a link, a removal, or a file that is written anew."""
+    """A renaming, a link, a removal, a new folder, or a file that is written anew."""
 
-    moment: Literal["opening", "renaming", "linking", "removing"]
+    moment: Literal["making", "opening", "renaming", "linking", "removing"]
     path: str
     place: Place
     #: the new name, or what a link leads to
@@ -97,6 +97,15 @@ class Opened:
         self._forgotten: set[str] = set()
         self._done: list[Operation] = []
         self._turn = threading.RLock()
+        self._acts: dict[str, Callable[..., None]] = {
+            "open": self._opens,
+            "os.mkdir": self._makes,
+            "os.rename": self._renames,
+            "os.symlink": self._links,
+            "os.link": self._links,
+            "os.remove": lambda *name: self._removes("os.remove", absolute(*name)),
+            "os.rmdir": lambda *name: self._removes("os.rmdir", absolute(*name)),
+        }
         self.is_reading = False
         self.moved: Callable[[str, str | None], None] = lambda *_: None
 
@@ -194,14 +203,8 @@ class Opened:
             return
         with self.quietly():
             try:
-                if event == "open":
-                    self._opens(*arguments)
-                elif event == "os.rename":
-                    self._renames(*arguments[:2])
-                elif event in ("os.symlink", "os.link"):
-                    self._links(*arguments[:2])
-                elif event in ("os.remove", "os.rmdir"):
-                    self._removes(event, absolute(*arguments))
+                if event in self._acts:
+                    self._acts[event](*arguments)
             except InjectedError:
                 raise  # an injected error is meant for the job
             except Exception as error:  # noqa: BLE001 - recorded; must not fail the job's call
@@ -225,7 +228,7 @@ class Opened:
             with self._turn:
                 self._written[target] = opening
 
-    def _renames(self, source: Any, to: Any) -> None:
+    def _renames(self, source: Any, to: Any, *_: int) -> None:
         path, target = absolute(source), absolute(to)
         if self._is_the_jobs(path):
             with self._turn:
@@ -238,11 +241,16 @@ class Opened:
                 moved = target + name.removeprefix(path)
                 self._kept_open[moved] = replace(was, path=moved)
 
-    def _links(self, to: Any, path: Any) -> None:
+    def _links(self, to: Any, path: Any, *_: int) -> None:
         link = absolute(path)
         if self._is_the_jobs(link):
             self._look()  # what it leads to may be complete now, and a fault may follow at once
             self._operates(Operation("linking", link, self._place(), os.fsdecode(to)))
+
+    def _makes(self, folder: Any, _: int, *dir_fd: int) -> None:
+        path = absolute(folder, *dir_fd)
+        if self._is_the_jobs(path) and not os.path.lexists(path):
+            self._operates(Operation("making", path, self._place()))
 
     def _removes(self, event: str, path: str) -> None:
         if self._is_the_jobs(path):

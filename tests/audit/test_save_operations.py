@@ -93,6 +93,14 @@ def test_no_remedy_is_said_where_the_job_has_it() -> None:
         assert left_by(at, drafts, drafts) == ""
 
 
+def test_a_folder_is_a_place_unless_it_is_renamed_once_it_is_whole() -> None:
+    numbered = (touched("making", "/e/step_3"), saved("/e/step_3/a.pt"))
+    drafts = (touched("making", "/e/draft"), saved("/e/draft/a.pt"), renamed("/e/draft", "/e/3"))
+
+    assert told(clean(*numbered))[0] == "e/step_* is made, and empty"
+    assert told(clean(*drafts)) == ["half of draft/a.pt is written", "e/draft is to be renamed"]
+
+
 def test_a_file_comes_into_a_bucket_as_a_whole() -> None:
     store = "/home/me/store/last"
     history = clean(saved("/tmp/near/last.pt"), touched("opening", store), saved(f"{store}.pt"))
@@ -176,7 +184,7 @@ def test_a_copy_of_the_same_name_elsewhere_is_a_place_of_its_own() -> None:
 
 
 def test_a_path_is_of_a_place_in_a_save_alone() -> None:
-    with pytest.raises(ValueError, match="path is for the moments saving, opening, renaming"):
+    with pytest.raises(ValueError, match="path is for the moments saving, making, opening"):
         AtMoment(epoch=0, moment="reported", path="latest")
 
 

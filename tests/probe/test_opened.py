@@ -602,7 +602,14 @@ def test_a_rank_stops_before_each_operation_on_a_name(new: New, own: Path) -> No
     shutil.rmtree(own / "e1")
 
     rank.files.look()
-    assert found[:3] == [
+    (own / "e1").mkdir()
+    (own / "e1").mkdir(exist_ok=True)  # it is there: nothing is done
+    assert (own / "e1").is_dir()
+
+    rank.files.look()
+    assert found[-1] == ("making", ["e1", "last.pt", "latest"])
+    assert found[:4] == [
+        ("making", ["e1", "latest"]),
         ("removing", ["e1", "latest"]),
         ("linking", ["e1"]),
         ("linking", ["e1", "latest"]),
@@ -610,6 +617,7 @@ def test_a_rank_stops_before_each_operation_on_a_name(new: New, own: Path) -> No
     told = [(e.how, Path(e.path).name) for e in rank.of(FileTouched)]
     assert told == [
         ("linking", "latest"),
+        ("making", "e1"),
         ("removing", "latest"),
         ("linking", "latest"),
         ("linking", "last.pt"),

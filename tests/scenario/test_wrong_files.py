@@ -266,7 +266,7 @@ ENTRIES = {
         "  - kill_node: {}\n    at: {epoch: 1}\n",
         (
             "5: at needs step or moment. Write `at: {epoch: 2, step: 5}`, "
-            "or one of the moments validating, saving, opening, renaming, linking, "
+            "or one of the moments validating, saving, making, opening, renaming, linking, "
             "removing, upload_begin, upload_end, reported, committed."
         ),
     ),
@@ -344,7 +344,7 @@ ENTRIES = {
     "misspelt moment": (
         "  - at:\n      epoch: 1\n      moment: reportd\n    kill_node: {}\n",
         (
-            "6: moment must be one of validating, saving, opening, renaming, linking, "
+            "6: moment must be one of validating, saving, making, opening, renaming, linking, "
             "removing, upload_begin, upload_end, reported, committed, got 'reportd'. "
             "Did you mean reported?"
         ),

@@ -62,21 +62,24 @@ class FileRenamed(StepEvent, frozen=True, kw_only=True):
         return f"{self.who}: renamed {self.path} to {self.to}"
 
 
+_VERBS = {"making": "made", "opening": "opened anew", "linking": "linked", "removing": "removed"}
+
+
 class FileTouched(StepEvent, frozen=True, kw_only=True):
     """A rank was about to change what a name stands for: the first such file of a step.
 
     Files whose names differ in their numbers alone count as one.
     """
 
-    #: `opening` empties the file, or makes it; a link is symbolic or hard
-    how: Literal["opening", "linking", "removing"]
+    #: `making` is of a folder; `opening` empties the file, or makes it; a link is symbolic or hard
+    how: Literal["making", "opening", "linking", "removing"]
     path: str
     #: what a link leads to
     to: str = ""
 
     def _text(self) -> str:
         to = f" to {self.to}" if self.to else ""
-        verb = {"opening": "opened anew", "linking": "linked", "removing": "removed"}[self.how]
+        verb = _VERBS[self.how]
         return f"{self.who}: {verb} {self.path}{to}"
 
 
