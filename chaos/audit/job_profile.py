@@ -497,7 +497,7 @@ def _by_kind(history: History, patterns: Mapping[str, str]) -> _ByKind:
             continue
         path = patterns[e.path]
         if moment != "renaming" and has_drawn_name(e.path):
-            drawn = drawn or path
+            drawn = drawn or (path if moment == "saving" else "")
             if moment != "saving" or path != drawn:
                 continue
         place = EpochRank(e.epoch, e.rank)

@@ -266,8 +266,8 @@ def _unsynced(history: History) -> Iterator[str]:
         if paths:
             yield (
                 f"written, and not synced (`os.fsync`): {_some([*paths])}. The loss of a machine's "
-                "power may leave them empty; a scenario with `kill_node: {lose_unsynced: true}` "
-                "shows what the job does then"
+                "power may leave such a file empty; a scenario with `kill_node: {lose_unsynced: "
+                "true}` shows what the job does then"
             )
 
 

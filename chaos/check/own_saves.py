@@ -42,10 +42,11 @@ def own_files(analysis: RunAnalysis, restart: Restart) -> Iterator[Anomaly]:
 def _how_it_stopped(analysis: RunAnalysis, restart: Restart) -> str:
     """Return, as the end of a sentence, what a death inside a save has left, before a restart."""
     clean, before = analysis.baseline, restart.attempt.index - 1
-    for injection in analysis.injections if clean is not None else ():
+    if clean is None or "bucket" in analysis.plan.storage.values():
+        return ""  # in a bucket a file is whole without a name of its own, and a link is none
+    for injection in analysis.injections:
         at = injection.op.at
         if isinstance(at, AtMoment) and at.moment in IN_A_SAVE and before in injection.hits:
-            assert clean is not None
             return left_by(at, analysis.history, clean)
     return ""
 

@@ -98,10 +98,14 @@ class LocalRun(LaunchedRun[Driver], Generic[Driver, World]):
                 closing.callback(end)
             self._search_leftovers()
             if (confines := self.confines) is not None:  # no process is left that could write
-                at_risk = {path for d in disks(self.address, self.tiers) for path in d.unsynced()}
-                if at_risk:
-                    self.journal.add(FilesUnsynced(paths=tuple(sorted(at_risk))))
+                if not self.plan.ops:
+                    self._tell_unsynced()
                 settle(self.address, confines, self.journal)
+
+    def _tell_unsynced(self) -> None:
+        found = {path for disk in disks(self.address, self.tiers) for path in disk.unsynced()}
+        if found:
+            self.journal.add(FilesUnsynced(paths=tuple(sorted(found))))
 
     def _search_leftovers(self) -> None:
         """Wait a little for the run's processes to end, record those that do not, end them."""

@@ -9,6 +9,7 @@ ends, however it ends (see `leavings`). The loss of a node removes its TMPDIR an
 it made elsewhere on its disk; the rest is removed at the end of the run.
 """
 
+import hashlib
 import os
 import shutil
 import stat
@@ -83,9 +84,10 @@ class NodeDisk:
         record(WriteLedger(self._ledger, [*ours, self.tmp], self.confines, keep))
 
     def _keep_object(self, path: str) -> None:
-        """Keep what a bucket has under a name, before a file is written there anew."""
-        if self.tiers.of_file(os.path.realpath(path)) == "bucket":
-            kept = self._kept(path)
+        """Keep what a bucket has under a name, before a file is written there."""
+        real = os.path.realpath(path)
+        if self.tiers.of_file(real) == "bucket":
+            kept = self._kept(real)
             kept.parent.mkdir(exist_ok=True)
             kept.unlink(missing_ok=True)
             with suppress(FileNotFoundError):
@@ -100,7 +102,7 @@ class NodeDisk:
             Path(path).unlink(missing_ok=True)
 
     def _kept(self, path: str) -> Path:
-        return self._folder / "objects" / path.replace("%", "%%").replace("/", "%")
+        return self._folder / "objects" / hashlib.sha256(path.encode()).hexdigest()
 
     def lose(self, *, unsynced: bool = False, unfinished: Collection[str] = ()) -> list[str]:
         """Remove the files that were on the node's own disk, as far as that is known.

@@ -101,7 +101,7 @@ class WriteLedger:
     #: the folders whose files are not recorded
     left_out: Sequence[Path] = ()
     confines: Confines | None = None
-    #: called with each file before it is opened to be written anew
+    #: called with each file before it is opened to be written
     keep: Callable[[str], None] | None = None
     is_training: bool = False
     _fd: int = field(default=-1, init=False)
@@ -342,7 +342,7 @@ def _on_audit_event(event: str, arguments: tuple[Any, ...], *, is_output: bool =
 
 
 def _keep(keep: Callable[[str], None], path: Any, _: Any, flags: int) -> None:  # of an event
-    if flags & os.O_TRUNC and not isinstance(path, int):
+    if flags & _WRITES and not isinstance(path, int):
         _within.keeps = True  # what it opens is not the job's
         try:
             keep(absolute(path))

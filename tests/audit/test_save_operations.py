@@ -93,6 +93,13 @@ def test_no_remedy_is_said_where_the_job_has_it() -> None:
         assert left_by(at, drafts, drafts) == ""
 
 
+def test_of_folders_with_a_drawn_name_the_first_save_is_a_place() -> None:
+    folders = ("/tmp/tmpab12cd_9", "/tmp/tmpzz12cd_9")
+    saves = [(touched("making", at), saved(f"{at}/a.pt"), saved(f"{at}/b.pt")) for at in folders]
+
+    assert told(clean(*saves[0], *saves[1])) == ["half of tmp*/a.pt is written"]
+
+
 def test_a_folder_is_a_place_unless_it_is_renamed_once_it_is_whole() -> None:
     numbered = (touched("making", "/e/step_3"), saved("/e/step_3/a.pt"))
     drafts = (touched("making", "/e/draft"), saved("/e/draft/a.pt"), renamed("/e/draft", "/e/3"))

@@ -148,6 +148,25 @@ def wrote(disk: NodeDisk, lines: list[tuple[str, bool]]) -> None:
     ledger.write_text("".join(f"{json.dumps(line)}\n" for line in fields))
 
 
+def cut_off(disk: NodeDisk, files: list[Path], log: Path) -> set[str]:
+    """Return the files that a process of a node was writing when it was killed."""
+    child = os.fork()
+    if not child:
+        disk.use()
+        for path in (files[0], files[-1], log):
+            path.write_text("of the first save")
+        held = [*(path.open("w") for path in files), log.open("a")]
+        for file in held:
+            file.write("of the second")
+            file.flush()
+        os.kill(os.getpid(), signal.SIGSTOP)
+    os.waitpid(child, os.WUNTRACED)
+    unfinished = written_by([psutil.Process(child)])
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return unfinished
+
+
 def test_a_bucket_has_a_file_of_a_lost_node_as_a_whole_or_as_it_was_before(tmp_path: Path) -> None:
     run = address(tmp_path / "run")
     made = {
@@ -159,25 +178,14 @@ def test_a_bucket_has_a_file_of_a_lost_node_as_a_whole_or_as_it_was_before(tmp_p
     plan = make_plan(told, file=tmp_path / "s.chaos.yaml", seed=0, cwd=tmp_path)
     (tmp_path / "bucket").mkdir()
     new, newer, shared = (tmp_path / name for name in ("bucket/1", "bucket/2", "shared"))
+    log = tmp_path / "link/log"
+    log.parent.symlink_to("bucket")
     make_room(run)
-    child = os.fork()
-    if not child:
-        disk_in(plan, run, "node-0").use()
-        new.write_text("of the first save")
-        shared.write_text("of the first save")
-        with new.open("w") as one, newer.open("w") as other, shared.open("w") as third:
-            for file in (one, other, third):
-                file.write("of the second")
-                file.flush()
-            os.kill(os.getpid(), signal.SIGSTOP)
-    os.waitpid(child, os.WUNTRACED)
-    unfinished = written_by([psutil.Process(child)])
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
+    unfinished = cut_off(disk_in(plan, run, "node-0"), [new, newer, shared], log)
 
     disk_in(plan, run, "node-0").lose(unfinished=unfinished)
     remove_disks(run)
 
-    assert new.read_text() == "of the first save"
+    assert new.read_text() == log.read_text() == "of the first save"
     assert not newer.exists()
     assert shared.read_text() == "of the second"

@@ -200,7 +200,7 @@ class WroteOutside(Event, frozen=True, kw_only=True):
 
 
 class FilesUnsynced(Event, frozen=True, kw_only=True):
-    """Files that the loss of a node's power may empty, as they were at the end of an audit's run.
+    """Files that the loss of a node's power may empty, as they were at the end of a clean run.
 
     Of files whose names differ in numbers alone, the newest: its node's processes have not synced
     it, and it is on a disk that outlives the node.
