@@ -488,12 +488,15 @@ def _by_kind(history: History, patterns: Mapping[str, str]) -> _ByKind:
     """Return the first of each operation in each rank's epoch.
 
     What is written before any training is left out: it may be there in the next run. So is what
-    happens to a file that no later process finds, as its name is drawn; but for the first.
+    happens to a file that no later process finds, as its name is drawn; but for the first. A folder
+    that several ranks may make is made by another one in the next run.
     """
     train = {step.rank for _, step in history.of(StepDone)}
     found, drawn = _ByKind(), ""
     for number, moment, e in operations_of(history):
         if (e.epoch, e.step) == START and not (moment == "saving" and e.rank not in train):
+            continue
+        if moment == "making" and len(train) > 1:
             continue
         path = patterns[e.path]
         if moment != "renaming" and has_drawn_name(e.path):

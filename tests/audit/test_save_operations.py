@@ -106,6 +106,8 @@ def test_a_folder_is_a_place_unless_it_is_renamed_once_it_is_whole() -> None:
 
     assert told(clean(*numbered))[0] == "e/step_* is made, and empty"
     assert told(clean(*drafts)) == ["half of draft/a.pt is written", "e/draft is to be renamed"]
+    other = ev.StepDone(**{**STEP, "rank": 1}, losses=())
+    assert told(clean(other, *numbered)) == ["half of step_*/a.pt is written"]
 
 
 def test_a_file_comes_into_a_bucket_as_a_whole() -> None:
