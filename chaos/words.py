@@ -2,12 +2,18 @@
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 def plural(count: int, noun: str, many: str = "") -> str:
     """Return a count with its noun: `1 step`, `2 steps`, `2 losses`."""
     return f"{count} {noun}" if count == 1 else f"{count} {many or noun + 's'}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names as a list in a sentence: "a, b and c"."""
+    *before, last = names
+    return f"{', '.join(before)} and {last}" if before else last
 
 
 def begun(text: str) -> str:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import PurePath
 
+from chaos.check import census
 from chaos.check.analysis import RunAnalysis
 from chaos.check.diagnosis import cause
 from chaos.check.divergence import difference, divergence
@@ -193,8 +194,9 @@ def _bad(analysis: RunAnalysis, results: Sequence[CheckResult]) -> str:
     place = f"epoch {first.epoch}" + ("" if first.step is None else f", step {first.step}")
     what = "loss" if first.what == "loss" else f"`{first.what}`"
     fell = f"from {place} on its {what} differs from the baseline's: {difference(first)}"
+    held = census.in_words(census.candidates(analysis))
     went = "resumed, but" if analysis.restarts else "finished, but"
-    return f"the job {went} {fell}{_right(analysis, results)}"
+    return f"the job {went} {fell}{_right(analysis, results)}{held}"
 
 
 def _right(analysis: RunAnalysis, results: Sequence[CheckResult]) -> str:

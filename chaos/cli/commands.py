@@ -54,6 +54,9 @@ COMMANDS = (
     CommandEntry("report", "report:report", RESULTS, "List runs, open a report or convert it."),
     CommandEntry("compare", "compare:compare", RESULTS, "Compare two runs or suites."),
     CommandEntry("replay", "replay:replay", RESULTS, "Execute the plan of a recorded run again."),
+    CommandEntry(
+        "explain", "explain:explain", RESULTS, "Give values back to a run until it comes out right."
+    ),
     CommandEntry("rejudge", "replay:rejudge", RESULTS, "Judge recorded runs again."),
     CommandEntry("preflight", "preflight:preflight", CLUSTER, "Forecast a job on a spot market."),
     CommandEntry(

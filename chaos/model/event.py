@@ -73,12 +73,14 @@ from chaos.model.events.probe import (
     WorkerStarted,
 )
 from chaos.model.events.state import (
+    CensusTaken,
     CheckpointDeleted,
     Component,
     Declared,
     FileLoaded,
     FileSaveBegun,
     FileSaved,
+    Held,
     Inputs,
     ParametersNamed,
     PartUploaded,

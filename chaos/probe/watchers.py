@@ -23,6 +23,7 @@ from chaos.probe.cursor import Recorder
 from chaos.probe.job_files import JobFiles, Stops
 from chaos.probe.saves import Saves
 from chaos.probe.state.files import sharded_part, watch_files, watch_libraries
+from chaos.probe.state.give_back import FOLDER, Orders
 from chaos.probe.state.gradients import mark_of, waiting
 from chaos.probe.state.inputs import Call, Given, InputWindow
 from chaos.probe.state.roots import Owner, Roots
@@ -83,6 +84,9 @@ class Watchers:
         except ImportError:  # a boosting job has no state that is known here
             return
         self._install_modules()
+        if self._state is not None and (orders := saves.parent / FOLDER).is_dir():
+            who = self._cursor
+            self._state.orders = Orders(orders, attempt=who.attempt, rank=who.rank)
         if self._watch.files or strike_in_load is not None or stops is not None:
             may_move = was_handed_none and self._cursor.attempt > 0
             files = self._install_files(Saves(saves), ranks=ranks, may_move=may_move)
@@ -308,6 +312,10 @@ class Watchers:
         # step, what all of them have read is recorded.
         if self._files is not None:
             self._files.look()
+        if self._state is not None and self._watch.entries == "epochs":
+            files = self._files
+            with self.cost.watching:
+                self._state.called(lambda: files is not None and files.may_resume_here())
         if self._inputs is None:
             return None
         with self.cost.watching:

@@ -80,6 +80,30 @@ class ParametersNamed(StepEvent, frozen=True, kw_only=True):
         return f"{self.who}: trains {len(self.names)} parameters"
 
 
+class Held(msgspec.Struct, frozen=True, kw_only=True):
+    """A plain value that the job's own code holds."""
+
+    #: from a variable of the job's, such as `trainer.kl_ctl.value`
+    path: str
+    digest: str
+    #: a number, or a few; empty for any other value
+    text: str = ""
+
+
+class CensusTaken(StepEvent, frozen=True, kw_only=True):
+    """The plain values that the job's own code held before the first forward call of an epoch.
+
+    At the places at which an attempt may resume, as `StateSeen` has them. Nothing is judged by it.
+    """
+
+    held: tuple[Held, ...]
+    #: paths of what was too large to be read
+    left_out: tuple[str, ...] = ()
+
+    def _text(self) -> str:
+        return f"{self.who}: {len(self.held)} plain values of the job's at {self.place}"
+
+
 class Inputs(msgspec.Struct, frozen=True, kw_only=True):
     """The inputs of the model for one optimizer step, all micro-batches together."""
 

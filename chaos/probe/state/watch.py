@@ -15,19 +15,25 @@ making, which a job repeats in every attempt.
 """
 
 import functools
+import sys
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any, Literal, TypeAlias
 
 from chaos import declared
 from chaos.check.resume_place import state_keys
-from chaos.model.event import ParametersNamed, StateSeen
+from chaos.model.event import CensusTaken, ParametersNamed, StateSeen
+from chaos.model.places import Place
 from chaos.probe.cursor import Recorder
 from chaos.probe.state import components
+from chaos.probe.state.census import Census
+from chaos.probe.state.give_back import Orders
 from chaos.probe.state.keras_parts import keras_parts
 from chaos.probe.state.part import UnreadPart
 from chaos.probe.state.roots import Roots
+from chaos.run.clock import SystemClock
 
 
 def kind_of(stepped: Any) -> str:  # whatever begins a step
@@ -135,6 +141,9 @@ class StateWatch:
         self._pending: list[_Taken] = []
         self._told: set[str] = set()
         self._are_named = False
+        self._census: Census | None = None
+        self._counted: tuple[int, int] | None = None
+        self.orders: Orders | None = None
 
     def install(self, roots: Roots) -> None:
         """Find, from now on, the objects that hold state as they are made."""
@@ -158,6 +167,7 @@ class StateWatch:
         if self._entered == self._cursor.epoch and not may_be_entered:
             return
         self._entered = self._cursor.epoch
+        self._write_census()
         with self._cost.watching, self._cost.on_state:
             # The optimizer is the first that is seen of a step, and usually the modules were called
             # before it. Where it takes a closure they are called within it: the state is taken now,
@@ -169,6 +179,25 @@ class StateWatch:
             else:
                 self._keep(taken)
         self._name_parameters()
+
+    def called(self, may_resume: Callable[[], bool]) -> None:
+        """Take a census before the first call of a model since the last step, where that is due.
+
+        `may_resume`: whether an attempt may resume at this place.
+        """
+        here = (self._cursor.epoch, self._cursor.step)
+        is_first = self._counted is None
+        if here == self._counted or not (is_first or self._cursor.step == 0 or may_resume()):
+            return
+        self._counted = here
+        with self._cost.on_state:
+            try:
+                self._census = self._taken_census(sys._getframe(1))  # noqa: SLF001
+                orders = self.orders
+                if orders is not None and orders.reached(self._census.reached):
+                    self._census = self._taken_census(sys._getframe(1))  # noqa: SLF001
+            except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
+                self._failed("state: census", error)
 
     def gradients_due(self) -> None:
         """Take the gradients accumulated so far, for the next snapshot at an entry."""
@@ -208,6 +237,7 @@ class StateWatch:
 
     def step_done(self) -> None:
         """Take a sample, if one is due at this step."""
+        self._census = None
         if self._roots is not None and self._roots.is_searching:
             self._roots.searched_a_step(self.optimizers())
         if self._waiting is not None:  # no module was called in the step
@@ -239,6 +269,25 @@ class StateWatch:
 
     def optimizers(self) -> list[Any]:
         return self.found.optimizers(self._cursor.epoch)
+
+    def _taken_census(self, frame: FrameType) -> Census:
+        """Take a census from a frame outwards."""
+        wanted = frozenset[str]() if self.orders is None else self.orders.wanted
+        census = Census(SystemClock().now_ns, wanted)
+        census.of_frames(frame)
+        census.of(("model", root) for root in self._known_roots())
+        for kind in ("optimizer", "schedule", "scaler"):
+            census.of((kind, found) for found in self.found.all(kind))
+        return census
+
+    def _write_census(self) -> None:
+        """Write the census that was taken, with the place that is known now."""
+        census, self._census = self._census, None
+        if census is not None:
+            if self.orders is not None:
+                self.orders.at(Place(self._cursor.epoch, self._cursor.step))
+            held, left_out = census.entries, tuple(census.left_out)
+            self._write(CensusTaken(**self._cursor.place(), held=held, left_out=left_out))
 
     def _keep(self, taken: _Taken) -> None:
         if not taken.is_late:

@@ -1,0 +1,115 @@
+"""The plain values of the job that differ from the baseline's as an attempt begins to train.
+
+Where training comes out otherwise although the state that is compared came back, one of them may
+be the reason. That they differ is a fact; that one is the reason is not shown by it.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple, TypeAlias
+
+from chaos.check.analysis import RunAnalysis
+from chaos.check.divergence import divergence
+from chaos.model.event import CensusTaken, Held
+from chaos.model.history import History
+from chaos.model.places import Place
+from chaos.words import plural
+
+NAMED_MAX = 3
+_Values: TypeAlias = Mapping[str, Held]
+_Taken: TypeAlias = Mapping[Place, _Values]
+
+
+class Candidate(NamedTuple):
+    """A value that differs."""
+
+    path: str
+    #: numbers in words; empty where they have none
+    ours: str
+    due: str
+    #: it is what the job began with
+    is_first: bool
+
+    def __str__(self) -> str:
+        if self.ours and self.due:
+            first = ", its first value," if self.is_first else ""
+            return f"`{self.path}` was {self.ours}{first} and {self.due} in the baseline"
+        what = "at its first value, and not at" if self.is_first else "not"
+        return f"`{self.path}` was {what} the baseline's"
+
+
+def candidates(analysis: RunAnalysis) -> tuple[Candidate, ...]:
+    """Return what differs at the resume before the first number that does, the likeliest first.
+
+    A value counts if it was the baseline's at each place before the first fault, moves in the
+    baseline, and is another one at the resume. Values at which the job began come first, and of
+    them numbers.
+    """
+    first, counterpart = divergence(analysis), analysis.counterpart
+    if first is None or counterpart is None or first.attempt == 0:
+        return ()
+    rank = first.rank or 0
+    theirs = _taken(counterpart, 0, rank)
+    ours = next(iter(_taken(analysis.history, first.attempt, rank).items()), None)
+    if ours is None or ours[0] not in theirs:
+        return ()
+    place, mine = ours
+    due, began = theirs[place], next(iter(theirs.values()))
+    repeated = _repeated(_taken(analysis.history, 0, rank, until=analysis.began), theirs)
+    found = [
+        Candidate(path, held.text, due[path].text, _is(began, held))
+        for path, held in mine.items()
+        if path in repeated and path in due and not _is(due, held) and _moves(path, theirs)
+    ]
+    return tuple(sorted(found, key=lambda c: (not c.is_first, not c.ours, c.path.count("."))))
+
+
+def resumes(analysis: RunAnalysis) -> dict[int, Place]:
+    """Return the place of each resume from the first on that training did not survive."""
+    first = divergence(analysis)
+    since = 1 if first is None else max(1, first.attempt)
+    found: dict[int, Place] = {}
+    for _, event in analysis.history.of(CensusTaken):
+        if event.attempt >= since:
+            found.setdefault(event.attempt, Place(event.epoch, event.step))
+    return found
+
+
+def in_words(found: tuple[Candidate, ...]) -> str:
+    """Return the values as the end of a sentence; an empty text for none."""
+    if not found:
+        return ""
+    more = len(found) - NAMED_MAX
+    named = [*map(str, found[:NAMED_MAX])]
+    named += [f"so were {plural(more, 'more value')}"] if more > 0 else []
+    return f"; at the resume {', '.join(named)}"
+
+
+def _taken(
+    history: History, attempt: int, rank: int, until: int | None = None
+) -> dict[Place, _Values]:
+    """Return the censuses of a rank in an attempt, oldest first."""
+    return {
+        Place(event.epoch, event.step): {held.path: held for held in event.held}
+        for number, event in history.of(CensusTaken)
+        if (event.attempt, event.rank) == (attempt, rank) and (until is None or number < until)
+    }
+
+
+def _repeated(before: _Taken, theirs: _Taken) -> frozenset[str]:
+    """Return the values that are the baseline's wherever both were seen before the first fault."""
+    paths = {path for values in before.values() for path in values}
+    both = [(values, theirs[place]) for place, values in before.items() if place in theirs]
+    return frozenset(
+        path
+        for path in paths
+        if any(path in mine and path in due for mine, due in both)
+        and all(_is(due, mine[path]) for mine, due in both if path in mine and path in due)
+    )
+
+
+def _is(values: _Values, held: Held) -> bool:
+    return held.path in values and values[held.path].digest == held.digest
+
+
+def _moves(path: str, taken: _Taken) -> bool:
+    return len({values[path].digest for values in taken.values() if path in values}) > 1

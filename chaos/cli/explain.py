@@ -1,0 +1,75 @@
+"""`chaos explain`: the cause of a run that came out otherwise, proven by giving it back."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from chaos import __version__
+from chaos.check.analysis import RunAnalysis
+from chaos.check.divergence import divergence
+from chaos.cli.commands import EXIT_INCONCLUSIVE, EXIT_PASS
+from chaos.cli.options import REPORTS, Reports
+from chaos.cli.replay import Yes, ask
+from chaos.errors import UsageError
+from chaos.harness import recorded
+from chaos.launch.open import open_backend
+from chaos.plan.permitted import Permissions
+from chaos.report.screen import screen
+from chaos.run.clock import SystemClock, stamp
+from chaos.run.directory import RunDirectory, fresh, in_reports
+from chaos.run.environment import environment
+from chaos.run.shown import shown
+from chaos.search.explain import GivingBack
+
+
+def explain(
+    directory: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")],
+    reports: Reports = REPORTS,
+    yes: Yes = False,  # noqa: FBT002 - a flag on the command line
+) -> None:
+    """Find which value of the job did not come back, by setting it to the baseline's.
+
+    The plan of the run is executed again, several times, with values of the job's code set to what
+    they are in a clean run: first all that differ at the resume, then fewer, until none can be
+    left out. chaos shows what will run, and asks.
+
+    Exit codes: 0 the cause is shown, 2 it is not.
+
+    Example: chaos explain reports/audits/train-20261121T014500/runs/2
+    """
+    console, folder = screen(), RunDirectory(directory.resolve())
+    plan, baseline = folder.load_plan(), folder.load_baseline()
+    if baseline is None:
+        raise UsageError(
+            "there is no baseline beside the run",
+            "Give the run of a finding.",
+            place=str(directory),
+        )
+    analysis = RunAnalysis(plan, recorded(folder), baseline)
+    if divergence(analysis) is None:
+        raise UsageError(
+            "no loss and no metric of this run is known to differ from the baseline's",
+            "Give a run that fails `trajectory`.",
+            place=str(directory),
+        )
+    console.print(f"chaos {__version__}, seed {plan.seed}, {directory}", soft_wrap=True)
+    ask(console, plan, directory.resolve(), is_answered=yes)
+    clock = SystemClock()
+    into = fresh(in_reports(reports, "explained"), f"{plan.slug}-{stamp(clock.wall_ns())}")
+    name = plan.backend if plan.job.facts.extra == "ray" else plan.job.launcher
+    with open_backend(name, console, Permissions()) as backend:
+        giving = GivingBack(
+            backend,
+            clock,
+            into,
+            plan,
+            baseline,
+            environment(Path(plan.cwd)),
+            tell=lambda line: console.print(Text(line, style="dim"), soft_wrap=True),
+        )
+        found = giving.explained(analysis)
+    console.print(Text(found.sentence), soft_wrap=True)
+    console.print(f"runs: {shown(into)}", soft_wrap=True)
+    raise typer.Exit(EXIT_PASS if found.cause else EXIT_INCONCLUSIVE)

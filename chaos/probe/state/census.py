@@ -1,0 +1,326 @@
+"""A census of the plain values that a job's own code holds: what lies in no part of its state.
+
+A number of Python in an optimizer, the value of a controller, a buffer that is not saved, the
+history of a class: where training comes out otherwise although all that is compared came back, one
+of them is the reason. They are reached from the variables of the job's own functions that are
+running, the globals of its files and the modules and optimizers that are known, at most `DEPTH_MAX`
+objects deep, and each has the path by which it was reached (`trainer.kl_ctl.value`).
+
+No code of the job is called: only values of exact built-in types, tensors, arrays and generators
+are read, and attributes where they are stored. The text of a string is not kept: it may be a
+password.
+"""
+
+import random
+import sys
+import sysconfig
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache, partial
+from itertools import islice
+from pathlib import Path
+from types import (
+    CellType,
+    FrameType,
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodType,
+    SimpleNamespace,
+)
+from typing import Any, TypeAlias
+
+from chaos.model.event import Held
+from chaos.probe.state.canonical import Encoding
+from chaos.probe.state.give_back import Reached
+
+ENTRIES_MAX = 1024
+DEPTH_MAX = 3
+MEMBERS_MAX = 64  # of a container whose members are looked at one by one
+LEAVES_MAX = 4096  # of a container of plain values
+ELEMENTS_MAX = 65_536  # of a tensor or an array
+TIME_MAX_NS = 100_000_000
+_TEXT_MAX = 40
+
+_NUMBERS = frozenset({int, float, bool, complex, type(None)})
+_PLAIN = _NUMBERS | {str, bytes}
+_SEQUENCES = frozenset({list, tuple, deque, set, frozenset})
+_MAPPINGS = frozenset({dict, OrderedDict, defaultdict})
+_FRAME_READERS = frozenset({"locals", "vars", "eval", "exec"})
+_OPTIMIZED = 0x1  # inspect.CO_OPTIMIZED
+# Of libraries whose objects hold nothing of training: locks, files, processes, bars.
+_FOREIGN = frozenset(sys.stdlib_module_names - {"__main__", "argparse", "types", "collections"}) | {
+    "chaos",
+    "ray",
+    "tqdm",
+    "pyarrow",
+}
+_OWN_OF_OPTIMIZERS = frozenset({"state", "param_groups", "defaults"})
+Named: TypeAlias = Iterable[tuple[str, Any]]
+
+
+class Census:
+    """One census; `entries` are in the order in which they were reached."""
+
+    def __init__(self, now_ns: Callable[[], int], wanted: frozenset[str] = frozenset()) -> None:
+        self._wanted = wanted
+        #: of the wanted paths
+        self.reached: dict[str, Reached] = {}
+        self._now_ns = now_ns
+        self._ends_ns = now_ns() + TIME_MAX_NS
+        self._seen: set[int] = set()
+        self._found: dict[str, Held] = {}
+        #: paths of what is too large to be read
+        self.left_out: list[str] = []
+
+    @property
+    def entries(self) -> tuple[Held, ...]:
+        return tuple(self._found.values())
+
+    def of_frames(self, frame: FrameType | None) -> None:
+        """Look at the job's functions from a frame outwards, the innermost first, and its files."""
+        files: dict[int, dict[str, Any]] = {}
+        while frame is not None:
+            if _is_of_the_job(frame.f_code.co_filename):
+                files[id(frame.f_globals)] = frame.f_globals
+                if frame.f_code.co_flags & _OPTIMIZED:
+                    self._of_function(frame)
+            frame = frame.f_back
+        for names in files.values():
+            shown = [(n, v) for n, v in list(names.items()) if not n.startswith("__")]
+            self.of(shown, names)
+
+    def of(self, named: Named, holder: Any = None) -> None:  # what has them by these names
+        """Look at values by their names."""
+        for name, value in named:
+            if name not in self._found:
+                self._reach(name, value, holder, name)
+                self._look(name, value, 0)
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _of_function(self, frame: FrameType) -> None:
+        # Up to Python 3.12 `f_locals` fills the dictionary that `locals()` has given to the
+        # function, which may still have it. It also keeps what the function lets go of.
+        if not _FRAME_READERS.isdisjoint(frame.f_code.co_names):
+            return
+        held = frame.f_locals
+        self.of(list(held.items()), frame)
+        if type(held) is dict:
+            held.clear()
+
+    def _reach(self, path: str, value: Any, holder: Any, name: Any) -> None:  # any values
+        if path in self._wanted:
+            self.reached[path] = Reached(value, holder, name)
+
+    def _look(self, path: str, value: Any, depth: int) -> None:  # any value
+        kind = type(value)
+        if len(self._found) >= ENTRIES_MAX or self._now_ns() > self._ends_ns:
+            return
+        if kind in _PLAIN:
+            self._add(path, value, repr(value) if kind in _NUMBERS else "")
+        elif kind in _SEQUENCES or kind in _MAPPINGS:
+            self._container(path, value, depth)
+        elif (read := _reader(kind)) is not None:
+            self._readable(path, value, read)
+        elif depth < DEPTH_MAX and id(value) not in self._seen:
+            self._seen.add(id(value))
+            for name, member in _members(value):
+                within = f"{path}.{name}"
+                self._reach(within, member, value, name)
+                self._look(within, member, depth + 1)
+
+    def _container(self, path: str, value: Any, depth: int) -> None:
+        if (leaves := _leaves(value, LEAVES_MAX)) is not None:
+            if leaves > LEAVES_MAX:
+                self.left_out.append(path)
+                return
+            text = repr(value) if leaves <= _TEXT_MAX and _is_numbers(value) else ""
+            self._add(path, list(value) if type(value) is deque else value, text)
+            return
+        if id(value) in self._seen or depth >= DEPTH_MAX or type(value) in (set, frozenset):
+            return
+        self._seen.add(id(value))
+        is_listed = type(value) in _SEQUENCES
+        items: Iterable[Any] = enumerate(value) if is_listed else list(value.items())
+        for key, member in islice(items, MEMBERS_MAX):
+            if type(key) in _PLAIN:
+                within = f"{path}[{key!r}]"
+                self._reach(within, member, value, key)
+                self._look(within, member, depth + 1)
+
+    def _readable(self, path: str, value: Any, read: Callable[[Any], Any]) -> None:
+        content = read(value)
+        if content is None:
+            self.left_out.append(path)
+            return
+        is_one = type(content) in _NUMBERS
+        self._add(path, content, repr(content) if is_one else "")
+
+    def _add(self, path: str, value: Any, text: str) -> None:
+        encoding = Encoding()
+        encoding.add(value)
+        text = text if len(text) <= _TEXT_MAX else ""
+        self._found[path] = Held(path=path, digest=encoding.digest(), text=text)
+
+
+# -- what an object holds ----------------------------------------------------------------------
+
+
+def _members(value: Any) -> Iterator[tuple[str, Any]]:  # any object
+    """Yield what an object stores, by name; nothing of what no census looks into."""
+    kind = type(value)
+    if kind is MethodType:
+        yield "__self__", value.__self__
+    elif kind is FunctionType:
+        yield from _closure(value)
+    elif kind is type:
+        if _is_of_the_job(_file_of(value.__module__)):
+            yield from ((n, v) for n, v in vars(value).items() if not n.startswith("__"))
+    elif issubclass(kind, type) or kind.__module__.partition(".")[0] in _FOREIGN - {"types"}:
+        if kind is SimpleNamespace:
+            yield from vars(value).items()
+    else:
+        yield from _stored(value, kind)
+
+
+def _closure(function: FunctionType) -> Iterator[tuple[str, Any]]:
+    if not _is_of_the_job(function.__code__.co_filename):
+        return
+    cells: tuple[CellType, ...] = function.__closure__ or ()
+    for name, cell in zip(function.__code__.co_freevars, cells, strict=False):
+        try:
+            held = cell.cell_contents
+        except ValueError:  # an empty cell
+            continue
+        yield name, held
+
+
+def _stored(value: Any, kind: type) -> Iterator[tuple[str, Any]]:  # any object
+    """Yield the attributes of an object as they are stored: no code of its class is called."""
+    names = vars_of(value, kind)
+    skipped: frozenset[str] = frozenset()
+    torch = sys.modules.get("torch")
+    if torch is not None and issubclass(kind, torch.nn.Module):
+        skipped = _own_of_modules()
+        kept = names.get("_non_persistent_buffers_set", ())
+        yield from ((n, b) for n, b in names.get("_buffers", {}).items() if n in kept)
+        yield from names.get("_modules", {}).items()
+    elif torch is not None and issubclass(kind, torch.optim.Optimizer):
+        skipped = _OWN_OF_OPTIMIZERS
+    yield from ((n, v) for n, v in list(names.items()) if n not in skipped)
+
+
+def vars_of(value: Any, kind: type) -> dict[str, Any]:  # any object
+    """Return the attributes that an object stores, in `__dict__` and in slots."""
+    found: dict[str, Any] = {}
+    for cls in type.__dict__["__mro__"].__get__(kind):
+        for name, own in list(type.__dict__["__dict__"].__get__(cls).items()):
+            if name == "__dict__" and type(own) is not GetSetDescriptorType:
+                return {}  # a property of the job's
+            if type(own) is MemberDescriptorType:
+                try:
+                    found[name] = own.__get__(value, kind)
+                except (AttributeError, TypeError):  # nothing is there, or it is not Python's
+                    continue
+    try:
+        held = object.__getattribute__(value, "__dict__")
+    except (AttributeError, TypeError):
+        return found
+    return found | held if type(held) is dict else found
+
+
+@cache
+def _own_of_modules() -> frozenset[str]:
+    from torch import nn
+
+    return frozenset(vars(nn.Module())) - {"training"}
+
+
+# -- values ------------------------------------------------------------------------------------
+
+
+def _leaves(value: Any, most: int) -> int | None:
+    """Return how many plain values a container has, counted to `most` + 1; None if any is other."""
+    count, waiting = 0, [value]
+    while waiting:
+        kind = type(one := waiting.pop())
+        if kind in _PLAIN:
+            count += 1
+        elif kind in _SEQUENCES:
+            waiting.extend(islice(one, most + 1 - count))
+        elif kind in _MAPPINGS:
+            for key, member in islice(one.items(), most + 1 - count):
+                waiting += [key, member]
+        else:
+            return None
+        if count > most:
+            return count
+    return count
+
+
+def _is_numbers(value: Any) -> bool:
+    members = value if type(value) in _SEQUENCES else value.values()
+    return all(type(member) in _NUMBERS for member in members)
+
+
+def _reader(kind: type) -> Callable[[Any], Any] | None:
+    """Return what reads a tensor, an array or a generator; None for any other type."""
+    if kind is random.Random:
+        return random.Random.getstate
+    if (torch := sys.modules.get("torch")) is not None and kind in (
+        known := _readers_of_torch(torch)
+    ):
+        return known[kind]
+    if (numpy := sys.modules.get("numpy")) is None:
+        return None
+    if issubclass(kind, numpy.generic) and kind.__module__ == "numpy":
+        return lambda scalar: scalar.item()
+    return _readers_of_numpy(numpy).get(kind)
+
+
+@cache
+def _readers_of_torch(torch: Any) -> dict[type, Callable[[Any], Any]]:  # the module
+    return {
+        torch.Tensor: partial(_tensor, torch),
+        torch.nn.Parameter: lambda _: (),  # a part of the state that is compared
+        torch.Generator: lambda generator: generator.get_state(),
+    }
+
+
+@cache
+def _readers_of_numpy(numpy: Any) -> dict[type, Callable[[Any], Any]]:  # the module
+    return {
+        numpy.ndarray: _array,
+        numpy.random.Generator: lambda generator: generator.bit_generator.state,
+        numpy.random.RandomState: lambda generator: generator.get_state(legacy=False),
+    }
+
+
+def _tensor(torch: Any, tensor: Any) -> Any:  # the module, and a torch.Tensor
+    """Return what a tensor holds; None for what is large, or on an accelerator."""
+    is_near = tensor.device.type == "cpu" and tensor.layout is torch.strided
+    if not is_near or tensor.numel() > ELEMENTS_MAX:
+        return None
+    return tensor.item() if tensor.numel() == 1 else tensor.detach()
+
+
+def _array(array: Any) -> Any:  # a numpy.ndarray
+    return None if array.dtype.hasobject or array.size > ELEMENTS_MAX else array
+
+
+# -- the job's own files -----------------------------------------------------------------------
+
+
+@cache
+def _is_of_the_job(file: str) -> bool:
+    """Return whether a file of code is neither a library's, nor Python's, nor chaos's."""
+    if file.startswith("<") or not file:
+        return False
+    installed = (sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
+    libraries = (*installed, str(Path(__file__).parents[2]))
+    return not any(file.startswith(f"{folder}/") for folder in libraries)
+
+
+def _file_of(module: str) -> str:
+    return getattr(sys.modules.get(module), "__file__", None) or ""

@@ -1,0 +1,149 @@
+"""Values of a clean run that are kept at a place, and given to another run as it resumes there.
+
+`chaos explain` writes an order into a run's folder, before the run:
+
+    keep.json  the places, and the paths whose values are kept there, in a file for each rank
+    give.json  the attempts, each with its place, and the paths that get what another folder keeps
+
+A path is one of a census. A container, a tensor, an array and a generator get their content where
+they are, since other objects may hold them; any other value is put in its place.
+"""
+
+import ctypes
+import json
+import pickle
+import random
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import FrameType, FunctionType
+from typing import Any, NamedTuple
+
+from chaos.model.places import Place
+
+FOLDER = "census"  # in the folder of a run
+KEEP, GIVE = "keep.json", "give.json"
+
+
+class Reached(NamedTuple):
+    """A value of a census, what holds it, and by which name."""
+
+    value: Any
+    holder: Any
+    name: Any
+
+
+class Orders:
+    """The orders of a run, for one rank of one attempt; usually none."""
+
+    def __init__(self, folder: Path, *, attempt: int, rank: int) -> None:
+        self._folder, self._rank = folder, rank
+        keep, give = _read(folder / KEEP), _read(folder / GIVE)
+        self._places = {Place(*place) for place in keep.get("places", ())}
+        due = give.get("attempts", {}).get(str(attempt))
+        self._source = None if due is None else _kept(Path(give["from"]), rank, Place(*due))
+        is_due = bool(self._places) or self._source is not None
+        self.wanted = frozenset((keep or give)["paths"]) if is_due else frozenset()
+        self._held: bytes | None = None
+
+    def reached(self, reached: Mapping[str, Reached]) -> bool:
+        """Hold the values, or give those that are due; return whether any was given."""
+        if self._places:
+            self._held = pickle.dumps({path: _content(one.value) for path, one in reached.items()})
+        if self._source is None:
+            return False
+        # The file is one that `chaos explain` has let the same job write.
+        source, self._source = self._source.read_bytes(), None
+        values: dict[str, Any] = pickle.loads(source)  # noqa: S301
+        both = self.wanted & reached.keys() & values.keys()
+        given = [path for path in sorted(both) if put(reached[path], values[path])]
+        return bool(given)
+
+    def at(self, place: Place) -> None:
+        """Write the values that are held, if they are those of a place that is asked for."""
+        if self._held is not None and place in self._places:
+            _kept(self._folder, self._rank, place).write_bytes(self._held)
+        self._held = None
+
+
+def _kept(folder: Path, rank: int, place: Place) -> Path:
+    return folder / f"kept-{rank}-{place.epoch}-{place.step}.pkl"
+
+
+def put(reached: Reached, new: Any) -> bool:  # what `_content` returned
+    """Set a value to another one; return whether it could be set."""
+    old, holder, name = reached
+    fill = _filler(old)
+    if fill is not None and _is_alike(old, new):
+        fill(old, new)
+        return True
+    if type(holder) is FrameType:
+        holder.f_locals[name] = new
+        if sys.version_info < (3, 13):  # from then on it writes through (PEP 667)
+            ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(holder), ctypes.c_int(0))
+        return True
+    if type(holder) is FunctionType:
+        cells = dict(zip(holder.__code__.co_freevars, holder.__closure__ or (), strict=False))
+        cells[name].cell_contents = new
+    elif isinstance(holder, dict | list | deque):
+        holder[name] = new
+    elif isinstance(holder, type):
+        setattr(holder, name, new)
+    elif isinstance(holder, tuple):
+        return False
+    else:
+        object.__setattr__(holder, name, new)
+    return True
+
+
+def _content(value: Any) -> Any:  # a value of a census
+    """Return what is kept of a value: the state of a generator, else the value."""
+    torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
+    if torch is not None and type(value) is torch.Generator:
+        return value.get_state()
+    if numpy is not None and type(value) is numpy.random.Generator:
+        return value.bit_generator.state
+    if numpy is not None and type(value) is numpy.random.RandomState:
+        return value.get_state()
+    return random.Random.getstate(value) if type(value) is random.Random else value
+
+
+def _is_alike(old: Any, new: Any) -> bool:
+    """Return whether content of one fits into the other; True where that is no question."""
+    return getattr(old, "shape", None) == getattr(new, "shape", None) or not hasattr(old, "shape")
+
+
+def _filler(old: Any) -> Callable[[Any, Any], object] | None:
+    """Return what gives an object new content; None for one that has to be replaced."""
+    for kinds, fill in _fillers():
+        if type(old) in kinds:
+            return fill
+    return None
+
+
+def _fillers() -> list[tuple[tuple[Any, ...], Callable[[Any, Any], object]]]:
+    found: list[tuple[tuple[Any, ...], Callable[[Any, Any], object]]] = [
+        ((list,), lambda old, new: old.__setitem__(slice(None), new)),
+        ((dict, set), lambda old, new: (old.clear(), old.update(new))),
+        ((deque,), lambda old, new: (old.clear(), old.extend(new))),
+        ((random.Random,), random.Random.setstate),
+    ]
+    if (torch := sys.modules.get("torch")) is not None:
+        found.append(((torch.Tensor,), lambda old, new: old.detach().copy_(new)))
+        found.append(((torch.Generator,), lambda old, new: old.set_state(new)))
+    if (numpy := sys.modules.get("numpy")) is not None:
+        found.append(((numpy.ndarray,), lambda old, new: old.__setitem__(..., new)))
+        found.append(((numpy.random.RandomState,), lambda old, new: old.set_state(new)))
+        found.append(
+            ((numpy.random.Generator,), lambda old, new: setattr(old.bit_generator, "state", new))
+        )
+    return found
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        order: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    return order

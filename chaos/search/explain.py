@@ -1,0 +1,156 @@
+"""The cause of a run that came out otherwise, proven by giving it back.
+
+The plan of the run is executed again, and values of the job that differ at its resumes are set to
+what they are in a clean run. If training is the baseline's then, they are halved until none can be
+left out (delta debugging: Zeller and Hildebrandt, *Simplifying and isolating failure-inducing
+input*, 2002, there `ddmin`).
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+from chaos import runner
+from chaos.check import census
+from chaos.check.analysis import RunAnalysis
+from chaos.check.census import Candidate
+from chaos.check.trajectory import TRAJECTORY
+from chaos.model.history import Baseline
+from chaos.model.places import Place
+from chaos.model.plan import Plan
+from chaos.probe.state.give_back import FOLDER, GIVE, KEEP
+from chaos.report.outcome import FinishedRun
+from chaos.run.clock import Clock, seconds_since
+from chaos.run.directory import RunDirectory, create
+from chaos.run.journal import read_history
+from chaos.run.ports import Backend
+from chaos.words import listed, plural
+
+Paths: TypeAlias = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Explained:
+    """What giving back has shown of a run."""
+
+    #: what differed at the resume, the likeliest first
+    candidates: tuple[Candidate, ...]
+    #: of them those without any of which training is not the baseline's; None if it is not with all
+    cause: tuple[Candidate, ...] | None
+    #: runs with faults
+    runs: int
+
+    @property
+    def sentence(self) -> str:
+        """The outcome in words."""
+        if not self.candidates:
+            return (
+                "No plain value that the job's code holds, moves in training and repeats in clean "
+                "runs differs at the resume: nothing could be given back."
+            )
+        if self.cause is None:
+            named = listed([f"`{one.path}`" for one in self.candidates])
+            return f"With {named} set to the baseline's, training still is not the baseline's."
+        named = listed(
+            [f"`{one.path}`{f' set to {one.due}' * bool(one.due)}" for one in self.cause]
+        )
+        verb = "it did" if len(self.cause) == 1 else "they did"
+        return (
+            f"With {named} at the resume, as in the baseline, training is the baseline's to the "
+            f"last bit: {verb} not come back."
+        )
+
+
+def fewest(paths: Paths, is_right: Callable[[Paths], bool]) -> Paths | None:
+    """Return a part of the paths that is right, and without any one of which it is not.
+
+    None if all of them together are not right.
+    """
+    if not paths or not is_right(paths):
+        return None
+    count = 2
+    while len(paths) > 1:
+        size = -(-len(paths) // count)
+        parts = [paths[at : at + size] for at in range(0, len(paths), size)]
+        rests = [tuple(path for path in paths if path not in part) for part in parts]
+        found = next((part for part in dict.fromkeys([*parts, *rests]) if is_right(part)), None)
+        if found is not None:
+            count = 2 if found in parts else max(count - 1, 2)
+            paths = found
+        elif count >= len(paths):
+            break
+        else:
+            count = min(2 * count, len(paths))
+    return paths
+
+
+@dataclass
+class GivingBack:
+    """The runs by which a recorded run is explained, in folders below `folder`."""
+
+    backend: Backend
+    clock: Clock
+    folder: Path
+    plan: Plan
+    baseline: Baseline
+    env: dict[str, object]
+    tell: Callable[[str], None] = lambda _: None
+    runs: int = field(default=0, init=False)
+
+    def explained(self, analysis: RunAnalysis) -> Explained:
+        """Return what differs as training goes on, and which of it is the cause."""
+        found = census.candidates(analysis)
+        places = census.resumes(analysis)
+        if not found or not places:
+            return Explained(found, None, 0)
+        by_path = {one.path: one for one in found}
+        kept = self._keep(tuple(by_path), places)
+        cause = fewest(tuple(by_path), lambda paths: self._is_right(paths, places, kept))
+        named = None if cause is None else tuple(by_path[path] for path in cause)
+        return Explained(found, named, self.runs)
+
+    def _keep(self, paths: Paths, places: Mapping[int, Place]) -> Path:
+        """Run the job without faults, and return the folder in which it keeps the values."""
+        directory = self._directory("clean", self.plan.baseline())
+        order = {"paths": paths, "places": sorted(set(places.values()))}
+        kept = _ordered(directory, KEEP, order)
+        self._execute(directory, None)
+        return kept
+
+    def _is_right(self, paths: Paths, places: Mapping[int, Place], kept: Path) -> bool:
+        self.runs += 1
+        directory = self._directory(f"given-{self.runs}", self.plan)
+        _ordered(directory, GIVE, {"paths": paths, "attempts": places, "from": str(kept)})
+        run = self._execute(directory, self.baseline)
+        results = {result.check: result.status for result in run.verdict.results}
+        is_right = results.get(TRAJECTORY) == "pass"
+        named = listed([f"`{path}`" for path in paths])
+        self.tell(f"{named} given back: training {'is' if is_right else 'is not'} the baseline's")
+        return is_right
+
+    def _directory(self, name: str, plan: Plan) -> RunDirectory:
+        # An audited job writes to the folder of its audit alone: here to that of these runs.
+        if plan.confined is not None:
+            confined = plan.confined.model_copy(update={"folder": str(self.folder)})
+            plan = plan.model_copy(update={"confined": confined})
+        return create(self.folder, name, plan, self.env)
+
+    def _execute(self, directory: RunDirectory, baseline: Baseline | None) -> FinishedRun:
+        start, plan = self.clock.now_ns(), directory.load_plan()
+        runner.execute(self.backend, plan, directory, baseline)
+        history = read_history(directory.journals)
+        directory.save_history(history)
+        seconds = seconds_since(start, self.clock)
+        run = runner.judged(directory, plan, history, baseline, duration_s=seconds)
+        directory.save_verdict(run.verdict)
+        directory.remove_storage()
+        return run
+
+
+def _ordered(directory: RunDirectory, name: str, order: Mapping[str, object]) -> Path:
+    folder = directory.path / FOLDER
+    folder.mkdir()
+    (folder / name).write_text(json.dumps(order), encoding="utf-8")
+    return folder
