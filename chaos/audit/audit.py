@@ -1,7 +1,8 @@
 """An audit from beginning to end: clean runs, kill map, runs with faults, findings, card."""
 
+import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,7 @@ from chaos.audit.continuation import Continuation, EarlierAudit, basis_of
 from chaos.audit.finding import size
 from chaos.audit.first_fault import begun_again
 from chaos.audit.folder import AuditFolder
+from chaos.audit.giving_back import GivingBack
 from chaos.audit.group import GROUPS, Group, Question, needs_nodes
 from chaos.audit.job_profile import JobProfile
 from chaos.audit.lanes import side_by_side
@@ -36,11 +38,16 @@ from chaos.audit.repro import Confirm, confirmation
 from chaos.audit.retries import Retries
 from chaos.audit.run_row import Defect, RunRow, run_rows
 from chaos.audit.write_card import CardWriter
+from chaos.check.analysis import RunAnalysis
+from chaos.check.trajectory import TRAJECTORY
 from chaos.errors import UsageError
 from chaos.model.plan import Plan
 from chaos.run.clock import Clock, seconds_since
 from chaos.run.ports import Backend, ScriptBackend
 
+EXPLANATION = "giving values back: finding"
+# Of the time that the audit took; or so many clean runs, as a short audit has none to spare.
+EXPLAINING, EXPLAINED_IN = 0.2, 8
 FAULTS, CONFIRMATION = "faults", "confirming on Ray: finding"
 UNCONFIRMED = note(
     "no finding was tried on a Ray cluster: the job writes outside of its run's folder, or to "
@@ -103,6 +110,8 @@ class Audit:
     #: called with the result of the clean runs, before any fault
     tell: Callable[[Sequence[Note]], None] = lambda _: None
     confirm: Confirm | None = None
+    #: a cause that no check names is looked for by giving values back
+    explains: bool = True
     #: the plan's number of workers is a guess, replaced by that of the script
     follows_script: bool = True
     #: the command line that repeats it
@@ -154,7 +163,7 @@ class Audit:
                 ended = self._inject_all(clean, queue, start, backends, fits=fits)
             finally:
                 card = self._card(writer, queue, start, ended)
-        return self._confirmed(card, writer, clean)
+        return self._confirmed(self._explained(card, writer, clean), writer, clean)
 
     # -- inside ----------------------------------------------------------------------------
 
@@ -335,6 +344,37 @@ class Audit:
             self.folder.prune(self.folder.run(before.number))
         self._kept[row.defects] = row
         return True
+
+    def _explained(self, card: Card, writer: CardWriter, clean: Clean) -> Card:
+        """Give values back to the runs whose cause no check names, in a part of the time so far.
+
+        Returns the card with what that has shown.
+        """
+        if not self.explains or self.ray is not None:
+            return card
+        found = list(card.findings)
+        most_s = max(EXPLAINING * card.seconds, EXPLAINED_IN * clean.work_s)
+        ends_ns = self.clock.now_ns() + 1e9 * most_s
+        for number, finding in enumerate(found):
+            if finding.defect.check != TRAJECTORY:
+                continue
+            self.show(AuditProgress(EXPLANATION, number, len(found)))
+            run = self.folder.run(finding.smallest.number)
+            baseline, plan = self._looks.baseline, run.load_plan()
+            analysis = RunAnalysis(plan, run.load_history(), baseline)
+            folder = self.folder.path / "given" / finding.name
+            giving = GivingBack(
+                self.backend, self.clock, folder, plan, baseline, self.folder.env, ends_ns=ends_ns
+            )
+            with suppress(TimeoutError):
+                shown = giving.explained(analysis)
+                if shown.cause:
+                    found[number] = finding.model_copy(update={"proof": shown.sentence})
+            shutil.rmtree(folder, ignore_errors=True)
+        if found != list(card.findings):
+            card = card.model_copy(update={"findings": tuple(found)})
+            writer.write(card)
+        return card
 
     def _confirmed(self, card: Card, writer: CardWriter, clean: Clean) -> Card:
         """Run each finding's reproduction by `confirm`; return the card with the results."""

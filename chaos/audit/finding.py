@@ -6,6 +6,7 @@ from collections.abc import Callable, Container, Sequence
 
 from chaos.audit.group import GROUPS, Group
 from chaos.audit.run_row import Defect, RunRow, without_names
+from chaos.check.census import AT_RESUME
 from chaos.check.epochs import CURSOR, EPOCHS
 from chaos.check.headline import as_sentence
 from chaos.check.samples import SAMPLE_ORDER, SAMPLES
@@ -57,6 +58,8 @@ class Finding(Record):
     confirmation: Confirmation | None = None
     #: the resumes that alone show it, in a sentence
     note: str = ""
+    #: what was shown to be the cause by giving it back, in a sentence
+    proof: str = ""
 
     @property
     def severity(self) -> Severity:
@@ -68,7 +71,9 @@ class Finding(Record):
         run, headline = self.smallest, self.smallest.headline
         if run.defects[:1] != (self.defect,) and self._own:
             headline = as_sentence(f"{run.faults}{self._own}")
-        return f"{headline} {self.note}" if self.note else headline
+        if self.proof:  # instead of all that differs at the resume
+            headline = as_sentence(headline.partition(AT_RESUME)[0])
+        return " ".join(filter(None, (headline, self.proof, self.note)))
 
     @property
     def brief(self) -> str:

@@ -15,6 +15,7 @@ from chaos.model.places import Place
 from chaos.words import plural
 
 NAMED_MAX = 3
+AT_RESUME = "; at the resume "
 _Values: TypeAlias = Mapping[str, Held]
 _Taken: TypeAlias = Mapping[Place, _Values]
 
@@ -60,7 +61,12 @@ def candidates(analysis: RunAnalysis) -> tuple[Candidate, ...]:
         for path, held in mine.items()
         if path in repeated and path in due and not _is(due, held) and _moves(path, theirs)
     ]
-    return tuple(sorted(found, key=lambda c: (not c.is_first, not c.ours, c.path.count("."))))
+    return tuple(sorted(found, key=_unlikely))
+
+
+def _unlikely(one: Candidate) -> tuple[bool, bool, bool]:
+    # An object's attribute stays from step to step, where a variable may be set before its use.
+    return not one.is_first, not (one.ours and one.due), "." not in one.path
 
 
 def resumes(analysis: RunAnalysis) -> dict[int, Place]:
@@ -81,7 +87,7 @@ def in_words(found: tuple[Candidate, ...]) -> str:
     more = len(found) - NAMED_MAX
     named = [*map(str, found[:NAMED_MAX])]
     named += [f"so were {plural(more, 'more value')}"] if more > 0 else []
-    return f"; at the resume {', '.join(named)}"
+    return AT_RESUME + ", ".join(named)
 
 
 def _taken(

@@ -217,6 +217,15 @@ Confirm = Annotated[
         help="Reproduce each finding on a local Ray cluster, which takes about a minute each.",
     ),
 ]
+Explain = Annotated[
+    bool,
+    typer.Option(
+        "--explain/--no-explain",
+        help="Where training comes out otherwise and no check names the cause, set values of the "
+        "job to the baseline's at the resume until it comes out right; a fifth of the audit's time "
+        "at most.",
+    ),
+]
 Lanes = Annotated[
     str | None,
     typer.Option(
@@ -283,6 +292,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
     sampling: Sampled = "exactly_once",
     tolerance: Within = None,
     confirm: Confirm = False,
+    explain: Explain = True,
     launcher: StartedBy = None,
     workers: Workers = None,
     retries: Retries = None,
@@ -341,6 +351,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
             display.show,
             display.tell,
             _on_ray_if(confirm and not is_on_ray, facts, reports),
+            explain,
             follows_script=workers is None and facts.sizes_itself,
             retries=retries,
             command=shlex.join(["chaos", *map(str, masked_words(words_of(context)))]),

@@ -7,6 +7,7 @@ import typer
 from rich.text import Text
 
 from chaos import __version__
+from chaos.audit.giving_back import GivingBack
 from chaos.check.analysis import RunAnalysis
 from chaos.check.divergence import divergence
 from chaos.cli.commands import EXIT_INCONCLUSIVE, EXIT_PASS
@@ -21,7 +22,6 @@ from chaos.run.clock import SystemClock, stamp
 from chaos.run.directory import RunDirectory, fresh, in_reports
 from chaos.run.environment import environment
 from chaos.run.shown import shown
-from chaos.search.explain import GivingBack
 
 
 def explain(

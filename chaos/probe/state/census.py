@@ -150,12 +150,14 @@ class Census:
                 self._look(within, member, depth + 1)
 
     def _readable(self, path: str, value: Any, read: Callable[[Any], Any]) -> None:
-        content = read(value)
-        if content is None:
-            self.left_out.append(path)
-            return
-        is_one = type(content) in _NUMBERS
-        self._add(path, content, repr(content) if is_one else "")
+        try:
+            content = read(value)
+            if content is not None:
+                self._add(path, content, repr(content) if type(content) in _NUMBERS else "")
+                return
+        except Exception:  # noqa: BLE001, S110 - a tensor without storage, and the like
+            pass
+        self.left_out.append(path)
 
     def _add(self, path: str, value: Any, text: str) -> None:
         encoding = Encoding()
@@ -300,7 +302,9 @@ def _readers_of_numpy(numpy: Any) -> dict[type, Callable[[Any], Any]]:  # the mo
 def _tensor(torch: Any, tensor: Any) -> Any:  # the module, and a torch.Tensor
     """Return what a tensor holds; None for what is large, or on an accelerator."""
     is_near = tensor.device.type == "cpu" and tensor.layout is torch.strided
-    if not is_near or tensor.numel() > ELEMENTS_MAX:
+    # torch 2.13: within `torch.func` a tensor stands for others, and has no storage.
+    is_one = torch._C._functorch.is_functorch_wrapped_tensor(tensor)  # noqa: SLF001
+    if not is_near or is_one or tensor.numel() > ELEMENTS_MAX:
         return None
     return tensor.item() if tensor.numel() == 1 else tensor.detach()
 

@@ -7,6 +7,7 @@ input*, 2002, there `ddmin`).
 """
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,8 +27,9 @@ from chaos.run.clock import Clock, seconds_since
 from chaos.run.directory import RunDirectory, create
 from chaos.run.journal import read_history
 from chaos.run.ports import Backend
-from chaos.words import listed, plural
+from chaos.words import listed
 
+ALONE = 2  # the likeliest, each tried alone before all together
 Paths: TypeAlias = tuple[str, ...]
 
 
@@ -68,7 +70,10 @@ def fewest(paths: Paths, is_right: Callable[[Paths], bool]) -> Paths | None:
 
     None if all of them together are not right.
     """
-    if not paths or not is_right(paths):
+    alone = next((path for path in paths[:ALONE] if is_right((path,))), None)
+    if alone is not None:
+        return (alone,)
+    if len(paths) <= 1 or not is_right(paths):
         return None
     count = 2
     while len(paths) > 1:
@@ -88,7 +93,10 @@ def fewest(paths: Paths, is_right: Callable[[Paths], bool]) -> Paths | None:
 
 @dataclass
 class GivingBack:
-    """The runs by which a recorded run is explained, in folders below `folder`."""
+    """The runs by which a recorded run is explained, in folders below `folder`.
+
+    None begins after `ends_ns` (monotonic).
+    """
 
     backend: Backend
     clock: Clock
@@ -97,10 +105,14 @@ class GivingBack:
     baseline: Baseline
     env: dict[str, object]
     tell: Callable[[str], None] = lambda _: None
+    ends_ns: float = math.inf
     runs: int = field(default=0, init=False)
 
     def explained(self, analysis: RunAnalysis) -> Explained:
-        """Return what differs as training goes on, and which of it is the cause."""
+        """Return what differs at the resume, and which of it is the cause.
+
+        Raises `TimeoutError` where time ends before that is known.
+        """
         found = census.candidates(analysis)
         places = census.resumes(analysis)
         if not found or not places:
@@ -131,6 +143,8 @@ class GivingBack:
         return is_right
 
     def _directory(self, name: str, plan: Plan) -> RunDirectory:
+        if self.clock.now_ns() > self.ends_ns:
+            raise TimeoutError
         # An audited job writes to the folder of its audit alone: here to that of these runs.
         if plan.confined is not None:
             confined = plan.confined.model_copy(update={"folder": str(self.folder)})
