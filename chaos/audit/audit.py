@@ -39,7 +39,6 @@ from chaos.audit.retries import Retries
 from chaos.audit.run_row import Defect, RunRow, run_rows
 from chaos.audit.write_card import CardWriter
 from chaos.check.analysis import RunAnalysis
-from chaos.check.trajectory import TRAJECTORY
 from chaos.errors import UsageError
 from chaos.model.plan import Plan
 from chaos.run.clock import Clock, seconds_since
@@ -356,7 +355,7 @@ class Audit:
         most_s = max(EXPLAINING * card.seconds, EXPLAINED_IN * clean.work_s)
         ends_ns = self.clock.now_ns() + 1e9 * most_s
         for number, finding in enumerate(found):
-            if finding.defect.check != TRAJECTORY:
+            if not finding.is_open:
                 continue
             self.show(AuditProgress(EXPLANATION, number, len(found)))
             run = self.folder.run(finding.smallest.number)

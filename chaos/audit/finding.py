@@ -71,9 +71,20 @@ class Finding(Record):
         run, headline = self.smallest, self.smallest.headline
         if run.defects[:1] != (self.defect,) and self._own:
             headline = as_sentence(f"{run.faults}{self._own}")
-        if self.proof:  # instead of all that differs at the resume
-            headline = as_sentence(headline.partition(AT_RESUME)[0])
+        if self.proof:  # instead of what differs besides, and of its usual reasons
+            told = dict(zip((d.check for d in run.defects), run.sentences, strict=False))
+            apart = told.get(TRAJECTORY, "").partition(AT_RESUME)[0]
+            headline = as_sentence(f"{run.faults}{apart or self._own}")
         return " ".join(filter(None, (headline, self.proof, self.note)))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether no check names the cause for certain.
+
+        Buffers that a forward call moves may differ for what moves them.
+        """
+        is_moved = all(part.startswith("model.buffers") for part in self.defect.parts)
+        return self.defect.check == TRAJECTORY or (self.defect.check == STATE and is_moved)
 
     @property
     def brief(self) -> str:

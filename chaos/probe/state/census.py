@@ -37,8 +37,8 @@ from chaos.probe.state.give_back import Reached
 ENTRIES_MAX = 1024
 DEPTH_MAX = 3
 MEMBERS_MAX = 64  # of a container whose members are looked at one by one
-LEAVES_MAX = 4096  # of a container of plain values
-ELEMENTS_MAX = 65_536  # of a tensor or an array
+ELEMENTS_MAX = 65_536  # of a tensor, an array or a container
+_LEAF = 16  # elements as which a plain value of a container counts
 TIME_MAX_NS = 100_000_000
 _TEXT_MAX = 40
 
@@ -121,6 +121,8 @@ class Census:
             self._add(path, value, repr(value) if kind in _NUMBERS else "")
         elif kind in _SEQUENCES or kind in _MAPPINGS:
             self._container(path, value, depth)
+        elif _is_parameter(kind):  # a part of the state that is compared
+            return
         elif (read := _reader(kind)) is not None:
             self._readable(path, value, read)
         elif depth < DEPTH_MAX and id(value) not in self._seen:
@@ -131,12 +133,12 @@ class Census:
                 self._look(within, member, depth + 1)
 
     def _container(self, path: str, value: Any, depth: int) -> None:
-        if (leaves := _leaves(value, LEAVES_MAX)) is not None:
-            if leaves > LEAVES_MAX:
+        if (size := _size(value)) is not None:
+            if size > ELEMENTS_MAX:
                 self.left_out.append(path)
                 return
-            text = repr(value) if leaves <= _TEXT_MAX and _is_numbers(value) else ""
-            self._add(path, list(value) if type(value) is deque else value, text)
+            text = repr(value) if size <= _TEXT_MAX * _LEAF and _is_numbers(value) else ""
+            self._readable(path, value, lambda held: held, text)
             return
         if id(value) in self._seen or depth >= DEPTH_MAX or type(value) in (set, frozenset):
             return
@@ -149,11 +151,11 @@ class Census:
                 self._reach(within, member, value, key)
                 self._look(within, member, depth + 1)
 
-    def _readable(self, path: str, value: Any, read: Callable[[Any], Any]) -> None:
+    def _readable(self, path: str, value: Any, read: Callable[[Any], Any], text: str = "") -> None:
         try:
             content = read(value)
             if content is not None:
-                self._add(path, content, repr(content) if type(content) in _NUMBERS else "")
+                self._add(path, content, repr(content) if type(content) in _NUMBERS else text)
                 return
         except Exception:  # noqa: BLE001, S110 - a tensor without storage, and the like
             pass
@@ -210,7 +212,11 @@ def _stored(value: Any, kind: type) -> Iterator[tuple[str, Any]]:  # any object
         yield from names.get("_modules", {}).items()
     elif torch is not None and issubclass(kind, torch.optim.Optimizer):
         skipped = _OWN_OF_OPTIMIZERS
-    yield from ((n, v) for n, v in list(names.items()) if n not in skipped)
+    # torch's own private attributes are of its machinery, such as DDP's buckets.
+    hides = kind.__module__.partition(".")[0] == "torch"
+    for name, held in list(names.items()):
+        if name not in skipped and not (hides and name.startswith("_")):
+            yield name, held
 
 
 def vars_of(value: Any, kind: type) -> dict[str, Any]:  # any object
@@ -242,23 +248,41 @@ def _own_of_modules() -> frozenset[str]:
 # -- values ------------------------------------------------------------------------------------
 
 
-def _leaves(value: Any, most: int) -> int | None:
-    """Return how many plain values a container has, counted to `most` + 1; None if any is other."""
+def _size(value: Any) -> int | None:  # a container
+    """Return the elements of a container of plain values, tensors and arrays, each value as some.
+
+    None if it has any other; what is too large is counted until that is known.
+    """
     count, waiting = 0, [value]
-    while waiting:
+    while waiting and count <= ELEMENTS_MAX:
         kind = type(one := waiting.pop())
         if kind in _PLAIN:
-            count += 1
+            count += _LEAF
         elif kind in _SEQUENCES:
-            waiting.extend(islice(one, most + 1 - count))
+            waiting.extend(islice(one, ELEMENTS_MAX // _LEAF + 1))
         elif kind in _MAPPINGS:
-            for key, member in islice(one.items(), most + 1 - count):
+            for key, member in islice(one.items(), ELEMENTS_MAX // _LEAF + 1):
                 waiting += [key, member]
+        elif (elements := _elements(kind, one)) is not None:
+            count += elements
         else:
             return None
-        if count > most:
-            return count
     return count
+
+
+def _elements(kind: type, value: Any) -> int | None:  # any value
+    """Return the elements of a tensor or an array: too many of what is not read; None of others."""
+    torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
+    if torch is not None and kind is torch.Tensor:
+        return int(value.numel()) if _is_read(torch, value) else ELEMENTS_MAX + 1
+    if numpy is not None and kind is numpy.ndarray:
+        return ELEMENTS_MAX + 1 if value.dtype.hasobject else int(value.size)
+    return None
+
+
+def _is_parameter(kind: type) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and issubclass(kind, torch.nn.Parameter)
 
 
 def _is_numbers(value: Any) -> bool:
@@ -285,7 +309,6 @@ def _reader(kind: type) -> Callable[[Any], Any] | None:
 def _readers_of_torch(torch: Any) -> dict[type, Callable[[Any], Any]]:  # the module
     return {
         torch.Tensor: partial(_tensor, torch),
-        torch.nn.Parameter: lambda _: (),  # a part of the state that is compared
         torch.Generator: lambda generator: generator.get_state(),
     }
 
@@ -301,12 +324,16 @@ def _readers_of_numpy(numpy: Any) -> dict[type, Callable[[Any], Any]]:  # the mo
 
 def _tensor(torch: Any, tensor: Any) -> Any:  # the module, and a torch.Tensor
     """Return what a tensor holds; None for what is large, or on an accelerator."""
-    is_near = tensor.device.type == "cpu" and tensor.layout is torch.strided
-    # torch 2.13: within `torch.func` a tensor stands for others, and has no storage.
-    is_one = torch._C._functorch.is_functorch_wrapped_tensor(tensor)  # noqa: SLF001
-    if not is_near or is_one or tensor.numel() > ELEMENTS_MAX:
+    if not _is_read(torch, tensor) or tensor.numel() > ELEMENTS_MAX:
         return None
     return tensor.item() if tensor.numel() == 1 else tensor.detach()
+
+
+def _is_read(torch: Any, tensor: Any) -> bool:  # likewise
+    # torch 2.13: within `torch.func` a tensor stands for others, and has no storage.
+    is_one_of_many = torch._C._functorch.is_functorch_wrapped_tensor(tensor)  # noqa: SLF001
+    is_near = tensor.device.type == "cpu" and tensor.layout is torch.strided
+    return bool(is_near and not is_one_of_many)
 
 
 def _array(array: Any) -> Any:  # a numpy.ndarray

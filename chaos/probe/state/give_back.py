@@ -14,7 +14,7 @@ import json
 import pickle
 import random
 import sys
-from collections import deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType, FunctionType
@@ -125,7 +125,7 @@ def _filler(old: Any) -> Callable[[Any, Any], object] | None:
 def _fillers() -> list[tuple[tuple[Any, ...], Callable[[Any, Any], object]]]:
     found: list[tuple[tuple[Any, ...], Callable[[Any, Any], object]]] = [
         ((list,), lambda old, new: old.__setitem__(slice(None), new)),
-        ((dict, set), lambda old, new: (old.clear(), old.update(new))),
+        ((dict, OrderedDict, defaultdict, set), lambda old, new: (old.clear(), old.update(new))),
         ((deque,), lambda old, new: (old.clear(), old.extend(new))),
         ((random.Random,), random.Random.setstate),
     ]
