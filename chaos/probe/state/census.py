@@ -14,6 +14,7 @@ password.
 import random
 import sys
 import sysconfig
+from argparse import Namespace
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
@@ -44,12 +45,13 @@ _TEXT_MAX = 40
 
 _NUMBERS = frozenset({int, float, bool, complex, type(None)})
 _PLAIN = _NUMBERS | {str, bytes}
+_SIZES = _PLAIN - {float} | {tuple}
 _SEQUENCES = frozenset({list, tuple, deque, set, frozenset})
 _MAPPINGS = frozenset({dict, OrderedDict, defaultdict})
 _FRAME_READERS = frozenset({"locals", "vars", "eval", "exec"})
 _OPTIMIZED = 0x1  # inspect.CO_OPTIMIZED
 # Of libraries whose objects hold nothing of training: locks, files, processes, bars.
-_FOREIGN = frozenset(sys.stdlib_module_names - {"__main__", "argparse", "types", "collections"}) | {
+_FOREIGN = frozenset(sys.stdlib_module_names - {"__main__"}) | {
     "chaos",
     "ray",
     "tqdm",
@@ -69,6 +71,7 @@ class Census:
         self._now_ns = now_ns
         self._ends_ns = now_ns() + TIME_MAX_NS
         self._seen: set[int] = set()
+        self._waiting: deque[tuple[str, Any, int]] = deque()
         self._found: dict[str, Held] = {}
         #: paths of what is too large to be read
         self.left_out: list[str] = []
@@ -76,6 +79,14 @@ class Census:
     @property
     def entries(self) -> tuple[Held, ...]:
         return tuple(self._found.values())
+
+    def look_into_all(self) -> None:
+        """Look into the objects that were reached, and into those that they hold."""
+        # The nearest first: an object that is reached by several paths has the shortest, which is
+        # the same in a resumed run, whatever that still has of what it loaded.
+        while self._waiting:
+            path, value, depth = self._waiting.popleft()
+            self._look_into(path, value, depth)
 
     def of_frames(self, frame: FrameType | None) -> None:
         """Look at the job's functions from a frame outwards, the innermost first, and its files."""
@@ -125,12 +136,25 @@ class Census:
             return
         elif (read := _reader(kind)) is not None:
             self._readable(path, value, read)
-        elif depth < DEPTH_MAX and id(value) not in self._seen:
+        else:
+            self._wait(path, value, depth)
+
+    def _wait(self, path: str, value: Any, depth: int) -> None:  # any object
+        if depth < DEPTH_MAX and id(value) not in self._seen:
             self._seen.add(id(value))
-            for name, member in _members(value):
-                within = f"{path}.{name}"
-                self._reach(within, member, value, name)
-                self._look(within, member, depth + 1)
+            self._waiting.append((path, value, depth + 1))
+
+    def _look_into(self, path: str, value: Any, depth: int) -> None:  # an object, or a container
+        if type(value) in _SEQUENCES or type(value) in _MAPPINGS:
+            is_listed = type(value) in _SEQUENCES
+            items: Iterable[Any] = enumerate(value) if is_listed else list(value.items())
+            plain = ((key, one) for key, one in islice(items, MEMBERS_MAX) if type(key) in _PLAIN)
+            named = ((f"{path}[{key!r}]", key, one) for key, one in plain)
+        else:
+            named = ((f"{path}.{name}", name, one) for name, one in _members(value))
+        for within, name, member in named:
+            self._reach(within, member, value, name)
+            self._look(within, member, depth)
 
     def _container(self, path: str, value: Any, depth: int) -> None:
         if (size := _size(value)) is not None:
@@ -140,16 +164,8 @@ class Census:
             text = repr(value) if size <= _TEXT_MAX * _LEAF and _is_numbers(value) else ""
             self._readable(path, value, lambda held: held, text)
             return
-        if id(value) in self._seen or depth >= DEPTH_MAX or type(value) in (set, frozenset):
-            return
-        self._seen.add(id(value))
-        is_listed = type(value) in _SEQUENCES
-        items: Iterable[Any] = enumerate(value) if is_listed else list(value.items())
-        for key, member in islice(items, MEMBERS_MAX):
-            if type(key) in _PLAIN:
-                within = f"{path}[{key!r}]"
-                self._reach(within, member, value, key)
-                self._look(within, member, depth + 1)
+        if type(value) not in (set, frozenset):
+            self._wait(path, value, depth)
 
     def _readable(self, path: str, value: Any, read: Callable[[Any], Any], text: str = "") -> None:
         try:
@@ -181,10 +197,9 @@ def _members(value: Any) -> Iterator[tuple[str, Any]]:  # any object
     elif kind is type:
         if _is_of_the_job(_file_of(value.__module__)):
             yield from ((n, v) for n, v in vars(value).items() if not n.startswith("__"))
-    elif issubclass(kind, type) or kind.__module__.partition(".")[0] in _FOREIGN - {"types"}:
-        if kind is SimpleNamespace:
-            yield from vars(value).items()
-    else:
+    elif kind in (SimpleNamespace, Namespace):
+        yield from vars(value).items()
+    elif not issubclass(kind, type) and kind.__module__.partition(".")[0] not in _FOREIGN:
         yield from _stored(value, kind)
 
 
@@ -213,29 +228,49 @@ def _stored(value: Any, kind: type) -> Iterator[tuple[str, Any]]:  # any object
     elif torch is not None and issubclass(kind, torch.optim.Optimizer):
         skipped = _OWN_OF_OPTIMIZERS
     # torch's own private attributes are of its machinery, such as DDP's buckets.
-    hides = kind.__module__.partition(".")[0] == "torch"
+    # The sizes of its modules stay as they are: a rate of dropout may not.
+    hides, is_sized = (kind.__module__.startswith(f"torch.{name}") for name in ("", "nn.modules."))
     for name, held in list(names.items()):
-        if name not in skipped and not (hides and name.startswith("_")):
+        is_hidden = hides and name.startswith("_")
+        is_size = is_sized and type(held) in _SIZES and name != "training"
+        if name not in skipped and not is_hidden and not is_size:
             yield name, held
 
 
 def vars_of(value: Any, kind: type) -> dict[str, Any]:  # any object
     """Return the attributes that an object stores, in `__dict__` and in slots."""
+    known = _layouts.get(id(kind))
+    if known is None:
+        known = _layouts[id(kind)] = kind, _slots(kind)
+    if known[1] is None:
+        return {}
     found: dict[str, Any] = {}
-    for cls in type.__dict__["__mro__"].__get__(kind):
-        for name, own in list(type.__dict__["__dict__"].__get__(cls).items()):
-            if name == "__dict__" and type(own) is not GetSetDescriptorType:
-                return {}  # a property of the job's
-            if type(own) is MemberDescriptorType:
-                try:
-                    found[name] = own.__get__(value, kind)
-                except (AttributeError, TypeError):  # nothing is there, or it is not Python's
-                    continue
+    for name, slot in known[1]:
+        try:
+            found[name] = slot.__get__(value, kind)
+        except (AttributeError, TypeError):  # nothing is there, or it is not Python's
+            continue
     try:
         held = object.__getattribute__(value, "__dict__")
     except (AttributeError, TypeError):
         return found
     return found | held if type(held) is dict else found
+
+
+# By id, as a metaclass may have a hash of its own; each keeps its class.
+_layouts: dict[int, tuple[type, list[tuple[str, Any]] | None]] = {}
+
+
+def _slots(kind: type) -> list[tuple[str, Any]] | None:
+    """Return the slots of a class; None for one whose `__dict__` is a property of the job's."""
+    found: list[tuple[str, Any]] = []
+    for cls in type.__dict__["__mro__"].__get__(kind):
+        for name, own in list(type.__dict__["__dict__"].__get__(cls).items()):
+            if name == "__dict__" and type(own) is not GetSetDescriptorType:
+                return None
+            if type(own) is MemberDescriptorType:
+                found.append((name, own))
+    return found
 
 
 @cache

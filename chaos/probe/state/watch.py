@@ -143,6 +143,7 @@ class StateWatch:
         self._are_named = False
         self._census: Census | None = None
         self._counted: tuple[int, int] | None = None
+        self._is_stepping = False
         self.orders: Orders | None = None
 
     def install(self, roots: Roots) -> None:
@@ -160,6 +161,7 @@ class StateWatch:
 
         `may_be_entered`: a resumed rank may enter the epoch at this step, too, by a saved file.
         """
+        self._is_stepping = True
         kind = kind_of(optimizer)
         self.found.add(kind, optimizer)
         if kind == "optimizer":
@@ -198,6 +200,8 @@ class StateWatch:
                     self._census = self._taken_census(sys._getframe(1))  # noqa: SLF001
             except Exception:  # noqa: BLE001 - nothing is judged by it
                 self._census = None
+            if self._is_stepping:  # a step with a closure, whose place is known
+                self._write_census()
 
     def gradients_due(self) -> None:
         """Take the gradients accumulated so far, for the next snapshot at an entry."""
@@ -237,7 +241,7 @@ class StateWatch:
 
     def step_done(self) -> None:
         """Take a sample, if one is due at this step."""
-        self._census = None
+        self._census, self._is_stepping = None, False
         if self._roots is not None and self._roots.is_searching:
             self._roots.searched_a_step(self.optimizers())
         if self._waiting is not None:  # no module was called in the step
@@ -278,6 +282,7 @@ class StateWatch:
         census.of(("model", root) for root in self._known_roots())
         for kind in ("optimizer", "schedule", "scaler"):
             census.of((kind, found) for found in self.found.all(kind))
+        census.look_into_all()
         return census
 
     def _write_census(self) -> None:

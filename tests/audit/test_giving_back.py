@@ -1,0 +1,62 @@
+"""The fewest values without which training is not the baseline's."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chaos.audit.giving_back import Explained, Paths, fewest
+from chaos.check.census import Candidate
+
+names = st.lists(st.sampled_from("abcdefghijkl"), unique=True, min_size=1)
+
+
+@given(names, st.data())
+def test_the_cause_is_found_whatever_it_is(paths: list[str], data: st.DataObject) -> None:
+    cause = data.draw(st.sets(st.sampled_from(paths), min_size=1))
+
+    found = fewest(tuple(paths), lambda part: cause <= set(part))
+
+    assert found is not None
+    assert set(found) == cause
+
+
+@given(names, st.sets(st.frozensets(st.sampled_from("abcdefghijkl"), min_size=1)))
+def test_none_of_what_is_found_can_be_left_out(
+    paths: list[str], causes: set[frozenset[str]]
+) -> None:
+    def is_right(part: Paths) -> bool:
+        return any(cause <= set(part) for cause in causes)
+
+    found = fewest(tuple(paths), is_right)
+
+    assert (found is not None) == is_right(tuple(paths))
+    if found is not None:
+        assert not any(is_right(tuple(p for p in found if p != path)) for path in found)
+
+
+@given(names)
+def test_what_all_together_do_not_mend_costs_few_runs(paths: list[str]) -> None:
+    tried: list[Paths] = []
+
+    def is_right(part: Paths) -> bool:
+        tried.append(part)
+        return False
+
+    assert fewest(tuple(paths), is_right) is None
+    assert len(tried) <= 3
+
+
+def test_the_sentence_says_what_was_set_and_no_more() -> None:
+    value = Candidate("kl.value", "0.2", "0.3", is_first=True)
+    roots = Candidate("opt.roots", "", "", is_first=False)
+
+    assert Explained((value, roots), (value,), 1).sentence == (
+        "With `kl.value` set to 0.3 at the resume, as in the baseline, training is the baseline's "
+        "to the last bit: it did not come back."
+    )
+    assert "`kl.value` set to 0.3 and `opt.roots` at" in (
+        Explained((value, roots), (value, roots), 4).sentence
+    )
+    assert Explained((value,), None, 1).sentence == (
+        "With `kl.value` set to the baseline's, training still is not the baseline's."
+    )
+    assert "nothing could be given back" in Explained((), None, 0).sentence

@@ -1,0 +1,319 @@
+"""The census of plain values: what it reaches, what it leaves alone, and what is given back."""
+
+import random
+import sys
+import types
+import weakref
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from chaos.model.places import Place
+from chaos.probe.state import census as module
+from chaos.probe.state.census import Census
+from chaos.probe.state.give_back import GIVE, KEEP, Orders, Reached, put
+from chaos.run.clock import SystemClock
+
+COUNTED = 7  # a global of this file, which is a job's as far as a census knows
+
+
+def taken(*, frame: types.FrameType | None = None, **named: Any) -> dict[str, str]:
+    census = Census(SystemClock().now_ns)
+    if frame is not None:
+        census.of_frames(frame)
+    census.of(named.items())
+    census.look_into_all()
+    return {held.path: held.text for held in census.entries}
+
+
+class Control:
+    def __init__(self) -> None:
+        self.value, self.window = 0.25, deque([1.0, 2.0])
+
+
+class Slotted:
+    __slots__ = ("count", "unset")
+
+    def __init__(self) -> None:
+        self.count = 3
+
+
+class Net(torch.nn.Module):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.drop = torch.nn.Linear(2, 2), torch.nn.Dropout(0.5)
+        self.register_buffer("bias", torch.zeros(1), persistent=False)
+        self.register_buffer("mean", torch.zeros(1))
+        self.seen = 4
+
+
+def looked_at() -> tuple[Callable[[], int], dict[str, str]]:
+    """Return what is seen within a function; pytest puts a call of `locals` into a test."""
+    steps, control = 5, Control()
+
+    def step() -> int:
+        return steps + int(control.value)
+
+    return step, taken(frame=sys._getframe())
+
+
+def test_values_are_reached_from_variables_closures_and_globals() -> None:
+    step, found = looked_at()
+
+    assert found["COUNTED"] == "7"
+    assert found["steps"] == "5"
+    assert found["control.value"] == "0.25"
+    assert "control.window" in found
+    assert taken(step=step)["step.control.value"] == "0.25"
+
+
+def test_of_modules_and_optimizers_what_no_state_dict_has() -> None:
+    net = Net()
+    optimizer = torch.optim.Adam(net.parameters())
+    optimizer.count = 2
+
+    found = taken(net=net, optimizer=optimizer)
+
+    assert found["net.seen"] == "4"
+    assert found["net.bias"] == "0.0"
+    assert found["net.drop.p"] == "0.5"
+    assert found["net.training"] == "True"
+    assert found["optimizer.count"] == "2"
+    assert not {path for path in found if "mean" in path or "weight" in path or "lr" in path}
+
+
+def test_a_container_of_tensors_is_one_value_with_its_members() -> None:
+    def digest(roots: dict[int, torch.Tensor]) -> str:
+        census = Census(SystemClock().now_ns)
+        census.of({"roots": roots}.items())
+        (held,) = census.entries
+        return held.digest
+
+    one = {0: torch.ones(2)}
+
+    assert digest(one) == digest({0: torch.ones(2)})
+    assert len({digest(one), digest({}), digest({0: torch.zeros(2)})}) == 3
+
+
+def test_an_object_that_several_paths_reach_has_the_shortest() -> None:
+    control = Control()
+
+    found = taken(loaded={"extra": {"control": control}}, control=control)
+
+    assert "control.value" in found
+    assert not any(path.startswith("loaded") for path in found)
+
+
+def test_no_text_of_a_string_is_kept_and_nothing_large_is_read() -> None:
+    census = Census(SystemClock().now_ns)
+    large = torch.zeros(module.ELEMENTS_MAX + 1)
+    census.of({"key": "secret", "large": large, "many": [0] * 10_000}.items())
+
+    assert [(held.path, held.text) for held in census.entries] == [("key", "")]
+    assert census.left_out == ["large", "many"]
+
+
+def test_slots_generators_and_members_of_members() -> None:
+    found = taken(
+        slotted=Slotted(),
+        mine=random.Random(1),
+        arrays=np.random.default_rng(1),
+        torchs=torch.Generator(),
+        hooks=[Control(), {"deep": Control()}],
+    )
+
+    assert found["slotted.count"] == "3"
+    assert {"mine", "arrays", "torchs"} <= found.keys()
+    assert found["hooks[0].value"] == "0.25"
+    assert found["hooks[1]['deep'].value"] == "0.25"
+
+
+class Touchy:
+    """An object of which every method that could be called by accident raises."""
+
+    def __init__(self) -> None:
+        self.fine = 1
+
+    def _raise(self, *_: object) -> Any:
+        raise AssertionError("the job's code was called")
+
+    __eq__ = __len__ = __getattr__ = __repr__ = __str__ = __bool__ = __iter__ = _raise
+    __getitem__ = __hash__ = __contains__ = __call__ = state_dict = __reduce_ex__ = _raise
+    __getstate__ = __array__ = __float__ = __int__ = __index__ = _raise
+    asked = property(_raise)
+
+
+class Hidden:
+    def __getattribute__(self, name: str) -> Any:
+        raise AssertionError("the job's code was called")
+
+
+class Replaced:
+    __dict__ = property(lambda _: 1 / 0)
+
+
+class Pretends:
+    __class__ = property(lambda _: 1 / 0)
+
+
+class Words(str):
+    __slots__ = ()
+
+    def __eq__(self, _: object) -> bool:
+        raise AssertionError("the job's code was called")
+
+    __hash__ = str.__hash__
+
+
+class Many(list[int]):
+    def __iter__(self) -> Any:
+        raise AssertionError("the job's code was called")
+
+
+def test_no_code_of_the_job_is_called() -> None:
+    odd = [Touchy(), Hidden(), Replaced(), Pretends(), Words("x"), Many([1]), Touchy]
+
+    found = taken(odd=odd, touchy=Touchy(), names={"a": Touchy()})
+
+    assert found["odd[0].fine"] == found["touchy.fine"] == found["names['a'].fine"] == "1"
+
+
+def let_go() -> tuple[dict[str, str], object]:
+    control = Control()
+    gone = weakref.ref(control)
+    found = taken(frame=sys._getframe())
+    del control
+    return found, gone()
+
+
+def test_what_a_function_lets_go_of_is_gone() -> None:
+    found, left = let_go()
+
+    assert found["control.value"] == "0.25"
+    assert left is None
+
+
+def test_the_dictionary_that_a_function_has_of_its_variables_is_left_as_it_is() -> None:
+    first = 1
+    mine = locals()
+    later = first + 1
+    before = dict(mine)
+
+    found = taken(frame=sys._getframe())
+
+    assert later == 2
+    assert mine == before
+    assert "later" not in found
+
+
+def test_within_a_function_transform_a_tensor_has_no_content() -> None:
+    seen: list[dict[str, str]] = []
+
+    def loss(x: torch.Tensor) -> torch.Tensor:
+        seen.append(taken(x=x, kept=[x], one=1))
+        return (x * x).sum()
+
+    torch.func.grad(loss)(torch.ones(2))
+
+    assert seen == [{"one": "1"}]
+
+
+def test_libraries_have_no_variables_of_the_job() -> None:
+    assert not module._is_of_the_job(torch.__file__)
+    assert not module._is_of_the_job(module.__file__)
+    assert not module._is_of_the_job(random.__file__)
+    assert module._is_of_the_job(__file__)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ([1, 2], [3]),
+        ({"a": 1}, {"b": 2}),
+        ({1}, {2}),
+        (deque([1]), deque([2, 3])),
+        (torch.zeros(2), torch.ones(2)),
+        (np.zeros(2), np.ones(2)),
+    ],
+)
+def test_content_is_given_back_where_it_is(old: Any, new: Any) -> None:
+    holder = types.SimpleNamespace(held=old)
+
+    assert put(Reached(old, holder, "held"), new)
+
+    assert holder.held is old
+    assert np.array_equal(np.array(list(old)), np.array(list(new)))
+
+
+def test_other_values_are_put_in_their_place() -> None:
+    control, names, slotted, one = Control(), {"a": 1}, Slotted(), 1
+
+    def step() -> int:
+        return one
+
+    assert put(Reached(0.25, control, "value"), 0.5)
+    assert put(Reached(1, names, "a"), 2)
+    assert put(Reached(3, slotted, "count"), 4)
+    assert put(Reached(1, step, "one"), 6)
+    assert not put(Reached(1, (1,), 0), 2)
+
+    assert (control.value, names["a"], slotted.count, step()) == (0.5, 2, 4, 6)
+
+
+def test_a_variable_of_a_running_function_is_given_back() -> None:
+    def given() -> int:
+        count = 1
+        assert put(Reached(1, sys._getframe(), "count"), 9)
+        return count
+
+    assert given() == 9
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: random.Random(1),
+        lambda: torch.Generator().manual_seed(1),
+        lambda: np.random.default_rng(1),
+        lambda: np.random.RandomState(1),
+    ],
+)
+def test_values_that_a_clean_run_keeps_come_to_another_run(
+    make: Callable[[], Any], tmp_path: Path
+) -> None:
+    clean, run = tmp_path / "clean", tmp_path / "run"
+    clean.mkdir()
+    run.mkdir()
+    (clean / KEEP).write_text('{"paths": ["it", "n"], "places": [[2, 0]]}')
+    (run / GIVE).write_text(
+        f'{{"paths": ["it", "n"], "attempts": {{"1": [2, 0]}}, "from": "{clean}"}}'
+    )
+    ahead, anew = make(), make()
+    _draw(ahead)
+    due, holder = types.SimpleNamespace(n=5), types.SimpleNamespace(n=0)
+
+    keeping = Orders(clean, attempt=0, rank=0)
+    keeping.reached({"it": Reached(ahead, due, "it"), "n": Reached(5, due, "n")})
+    keeping.at(Place(1, 0))
+    keeping.reached({"it": Reached(ahead, due, "it"), "n": Reached(5, due, "n")})
+    keeping.at(Place(2, 0))
+    giving = Orders(run, attempt=1, rank=0)
+    other = Orders(run, attempt=2, rank=0)
+
+    assert giving.wanted == {"it", "n"}
+    assert not other.wanted
+    assert giving.reached({"it": Reached(anew, holder, "it"), "n": Reached(0, holder, "n")})
+    assert not giving.reached({})  # once
+    assert holder.n == 5
+    assert _draw(anew) == _draw(ahead)
+
+
+def _draw(generator: Any) -> float:
+    if isinstance(generator, torch.Generator):
+        return float(torch.rand(1, generator=generator))
+    return float(generator.random())
