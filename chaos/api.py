@@ -57,6 +57,7 @@ def audit(  # noqa: PLR0913 - one for each option of the command
     sampling: Sampling | None = None,
     tolerance: float | None = None,
     confirm: bool | None = None,
+    explain: bool | None = None,
     launcher: Launcher | None = None,
     workers: int | None = None,
     retries: int | None = None,

@@ -44,6 +44,7 @@ from chaos.model.plan import Plan
 from chaos.run.clock import Clock, seconds_since
 from chaos.run.ports import Backend, ScriptBackend
 
+GIVEN = "given"  # in it: the runs to which values are given back
 EXPLANATION = "giving values back: finding"
 # Of the time that the audit took; or so many clean runs, as a short audit has none to spare.
 EXPLAINING, EXPLAINED_IN = 0.2, 8
@@ -345,7 +346,7 @@ class Audit:
         return True
 
     def _explained(self, card: Card, writer: CardWriter, clean: Clean) -> Card:
-        """Give values back to the runs whose cause no check names, in a part of the time so far.
+        """Look for the causes that no check names, by giving values back, in a part of the time.
 
         Returns the card with what that has shown.
         """
@@ -361,7 +362,7 @@ class Audit:
             run = self.folder.run(finding.smallest.number)
             baseline, plan = self._looks.baseline, run.load_plan()
             analysis = RunAnalysis(plan, run.load_history(), baseline)
-            folder = self.folder.path / "given" / finding.name
+            folder = self.folder.path / GIVEN / finding.name
             giving = GivingBack(
                 self.backend, self.clock, folder, plan, baseline, self.folder.env, ends_ns=ends_ns
             )
@@ -369,7 +370,7 @@ class Audit:
                 shown = giving.explained(analysis)
                 if shown.cause:
                     found[number] = finding.model_copy(update={"proof": shown.sentence})
-            shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(self.folder.path / GIVEN, ignore_errors=True)
         if found != list(card.findings):
             card = card.model_copy(update={"findings": tuple(found)})
             writer.write(card)

@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TypeAlias
 
@@ -35,7 +36,7 @@ Paths: TypeAlias = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Explained:
-    """What giving back has shown of a run."""
+    """The outcome of giving values back to a run."""
 
     #: what differed at the resume, the likeliest first
     candidates: tuple[Candidate, ...]
@@ -70,6 +71,7 @@ def fewest(paths: Paths, is_right: Callable[[Paths], bool]) -> Paths | None:
 
     None if all of them together are not right.
     """
+    is_right = cache(is_right)  # each try is a run
     alone = next((path for path in paths[:ALONE] if is_right((path,))), None)
     if alone is not None:
         return (alone,)

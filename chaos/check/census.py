@@ -34,8 +34,8 @@ class Candidate(NamedTuple):
         if self.ours and self.due:
             first = ", its first value," if self.is_first else ""
             return f"`{self.path}` was {self.ours}{first} and {self.due} in the baseline"
-        what = "at its first value, and not at" if self.is_first else "not"
-        return f"`{self.path}` was {what} the baseline's"
+        first = "at its first value, and " if self.is_first else ""
+        return f"`{self.path}` was {first}not the baseline's"
 
 
 def candidates(analysis: RunAnalysis) -> tuple[Candidate, ...]:

@@ -250,6 +250,19 @@ def test_content_is_given_back_where_it_is(old: Any, new: Any) -> None:
     assert np.array_equal(np.array(list(old)), np.array(list(new)))
 
 
+def test_a_tensor_in_a_container_stays_the_one_that_others_hold() -> None:
+    mean, roots = torch.zeros(2), [torch.zeros(2), torch.zeros(3)]
+    held, many = {"mean": mean, "gone": 1}, {"roots": roots}
+    first = roots[0]
+
+    assert put(Reached(held, many, "held"), {"mean": torch.ones(2), "new": 2})
+    assert put(Reached(roots, many, "roots"), [torch.ones(2), torch.ones(4)])
+
+    assert mean.tolist() == first.tolist() == [1.0, 1.0]
+    assert held.keys() == {"mean", "new"}
+    assert roots[1].tolist() == [1.0] * 4
+
+
 def test_other_values_are_put_in_their_place() -> None:
     control, names, slotted, one = Control(), {"a": 1}, Slotted(), 1
 

@@ -9,6 +9,7 @@ import pytest
 from tests.called import chaos
 from tests.torchrun.conftest import JOBS, script_of
 
+CORPUS = Path(__file__).parents[1] / "corpus" / "jobs" / "wrong"
 pytestmark = [pytest.mark.embedded, pytest.mark.timeout(900)]
 
 
@@ -54,6 +55,19 @@ def test_a_guess_that_the_script_shows_to_be_wrong_is_mended(tmp_path: Path) -> 
     assert (card["job"]["launcher"], card["verdict"]["broken"]) == ("torchrun", 0)
     assert given.code == 3
     assert "add --launcher torchrun" in given.err.lower()
+
+
+def test_a_cause_that_no_check_names_is_shown_by_giving_it_back(tmp_path: Path) -> None:
+    shutil.copy(CORPUS / "vole_runways.py", tmp_path)
+    words = ["--workers", "1", "--max-runs", "1", "--places", "epoch boundary", "--format", "json"]
+
+    done = chaos("audit", "vole_runways.py", *words, folder=tmp_path)
+
+    (finding,) = json.loads(done.out)["findings"]
+    assert finding["defect"]["check"] == "trajectory"
+    assert "set to 8 and `net.router.bias` at the resume, as in the baseline" in finding["proof"]
+    (audit,) = (tmp_path / "reports" / "audits").iterdir()
+    assert not (audit / "given").exists()
 
 
 def test_a_script_of_ray_trains_is_not_started_by_torchrun(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ running, the globals of its files and the modules and optimizers that are known,
 objects deep, and each has the path by which it was reached (`trainer.kl_ctl.value`).
 
 No code of the job is called: only values of exact built-in types, tensors, arrays and generators
-are read, and attributes where they are stored. The text of a string is not kept: it may be a
-password.
+are read, and attributes where they are stored. Of numbers the text is kept as well, unless the path
+marks a secret.
 """
 
 import random
@@ -32,6 +32,7 @@ from types import (
 from typing import Any, TypeAlias
 
 from chaos.model.event import Held
+from chaos.model.masked import is_secret
 from chaos.probe.state.canonical import Encoding
 from chaos.probe.state.give_back import Reached
 
@@ -57,6 +58,8 @@ _FOREIGN = frozenset(sys.stdlib_module_names - {"__main__"}) | {
     "tqdm",
     "pyarrow",
 }
+# Of modules that wrap another one: all that they hold is of it, or their machinery.
+_WRAPPERS = ("torch.nn.parallel.", "torch.distributed.", "torch._dynamo.")
 _OWN_OF_OPTIMIZERS = frozenset({"state", "param_groups", "defaults"})
 Named: TypeAlias = Iterable[tuple[str, Any]]
 
@@ -180,7 +183,7 @@ class Census:
     def _add(self, path: str, value: Any, text: str) -> None:
         encoding = Encoding()
         encoding.add(value)
-        text = text if len(text) <= _TEXT_MAX else ""
+        text = "" if len(text) > _TEXT_MAX or is_secret(path) else text
         self._found[path] = Held(path=path, digest=encoding.digest(), text=text)
 
 
@@ -225,6 +228,8 @@ def _stored(value: Any, kind: type) -> Iterator[tuple[str, Any]]:  # any object
         kept = names.get("_non_persistent_buffers_set", ())
         yield from ((n, b) for n, b in names.get("_buffers", {}).items() if n in kept)
         yield from names.get("_modules", {}).items()
+        if kind.__module__.startswith(_WRAPPERS):
+            return
     elif torch is not None and issubclass(kind, torch.optim.Optimizer):
         skipped = _OWN_OF_OPTIMIZERS
     # torch's own private attributes are of its machinery, such as DDP's buckets.

@@ -124,8 +124,9 @@ def _filler(old: Any) -> Callable[[Any, Any], object] | None:
 
 def _fillers() -> list[tuple[tuple[Any, ...], Callable[[Any, Any], object]]]:
     found: list[tuple[tuple[Any, ...], Callable[[Any, Any], object]]] = [
-        ((list,), lambda old, new: old.__setitem__(slice(None), new)),
-        ((dict, OrderedDict, defaultdict, set), lambda old, new: (old.clear(), old.update(new))),
+        ((list,), _refill_list),
+        ((dict, OrderedDict, defaultdict), _refill_dict),
+        ((set,), lambda old, new: (old.clear(), old.update(new))),
         ((deque,), lambda old, new: (old.clear(), old.extend(new))),
         ((random.Random,), random.Random.setstate),
     ]
@@ -139,6 +140,23 @@ def _fillers() -> list[tuple[tuple[Any, ...], Callable[[Any, Any], object]]]:
             ((numpy.random.Generator,), lambda old, new: setattr(old.bit_generator, "state", new))
         )
     return found
+
+
+def _refill_list(old: list[Any], new: Any) -> None:
+    """Replace the members of a list; a tensor stays, as others may hold it, and is filled."""
+    if len(old) != len(new):
+        old[:] = new
+        return
+    for place, (before, member) in enumerate(zip(list(old), new, strict=True)):
+        put(Reached(before, old, place), member)
+
+
+def _refill_dict(old: dict[Any, Any], new: Mapping[Any, Any]) -> None:
+    """Replace the members of a dictionary, likewise."""
+    for key in old.keys() - new.keys():
+        del old[key]
+    for key, member in new.items():
+        put(Reached(old.get(key), old, key), member)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -1,0 +1,111 @@
+"""Which values of a census are named where training differs, and which are not."""
+
+from collections.abc import Mapping
+
+from chaos.check import census
+from chaos.check.analysis import RunAnalysis
+from chaos.check.judge import judge
+from chaos.model import event as ev
+from chaos.model.history import Baseline, History
+from chaos.model.places import Place
+from tests.check.parts import KILLED
+from tests.check.tamper import shifted
+
+Values = Mapping[str, object]
+
+
+def counted(history: History, *taken: tuple[int, int, Values]) -> History:
+    """Return a history with a census of rank 0 before the first state of an attempt's epoch."""
+    entries = list(history)
+    for attempt, epoch, values in taken:
+        seen = (n for n, e in History(entries).of(ev.StateSeen) if _at(e) == (attempt, 0, epoch))
+        at = next(seen)
+        held = tuple(
+            ev.Held(path=path, digest=repr(value), text=repr(value) * isinstance(value, float))
+            for path, value in values.items()
+        )
+        event = ev.CensusTaken(attempt=attempt, rank=0, epoch=epoch, step=0, held=held)
+        entries.insert(
+            at, type(entries[0])(time_ns=entries[at].time_ns, source="x", seq=0, what=event)
+        )
+    return History(entries)
+
+
+def _at(event: ev.StateSeen) -> tuple[int, int, int]:
+    return event.attempt, event.rank, event.epoch
+
+
+def analysed(before: Values, there: Values, here: Values) -> RunAnalysis:
+    """Return a run that differs from its resume on; values at the start, and at the resume."""
+    plain = KILLED.history()
+    resumed = next(e.epoch for _, e in plain.of(ev.StateSeen) if e.attempt == 1)
+    ours = counted(shifted(plain, resumed), (0, 0, before), (1, resumed, here))
+    theirs = counted(KILLED.baseline(), (0, 0, before), (0, resumed, there))
+    return RunAnalysis(KILLED.plan(), ours, Baseline([theirs]))
+
+
+def named(before: Values, there: Values, here: Values) -> list[str]:
+    return [str(one) for one in census.candidates(analysed(before, there, here))]
+
+
+def test_a_value_that_began_anew_is_named_with_both() -> None:
+    assert named({"kl.value": 0.2}, {"kl.value": 0.3}, {"kl.value": 0.2}) == [
+        "`kl.value` was 0.2, its first value, and 0.3 in the baseline"
+    ]
+
+
+def test_what_is_another_value_and_no_number_is_named_without_one() -> None:
+    assert named({"names": "a"}, {"names": "b"}, {"names": "c"}) == [
+        "`names` was not the baseline's"
+    ]
+    assert named({"names": "a"}, {"names": "b"}, {"names": "a"}) == [
+        "`names` was at its first value, and not the baseline's"
+    ]
+
+
+def test_what_never_moves_or_is_the_same_or_has_no_counterpart_is_not_named() -> None:
+    start = {"begun": 0.0, "count": 0.0, "old": 1.0}
+
+    assert not named(start, {"begun": 0.0}, {"begun": 3.0})  # the epoch at which it resumed
+    assert not named(start, {"count": 5.0}, {"count": 5.0})
+    assert not named(start, {"count": 5.0}, {"old": 5.0})
+
+
+def test_what_differs_before_the_fault_is_not_named() -> None:
+    found = analysed({"time": 1.0}, {"time": 2.0}, {"time": 3.0})
+    first = next(e for _, e in found.history.of(ev.CensusTaken))
+    at = next(n for n, _ in found.history.of(ev.CensusTaken))
+    entries = list(found.history)
+    held = (ev.Held(path="time", digest="another"),)
+    event = ev.CensusTaken(attempt=0, rank=0, epoch=first.epoch, step=0, held=held)
+    entries[at] = type(entries[0])(time_ns=entries[at].time_ns, source="x", seq=0, what=event)
+
+    assert not census.candidates(RunAnalysis(found.plan, History(entries), found.baseline))
+
+
+def test_numbers_of_objects_that_began_anew_come_first() -> None:
+    before: Values = {"loss": 0.1, "log": "a", "opt.count": 0.5, "opt.other": 0.7}
+    there: Values = {"loss": 0.2, "log": "b", "opt.count": 0.6, "opt.other": 0.8}
+    here: Values = {"loss": 0.1, "log": "a", "opt.count": 0.5, "opt.other": 0.9}
+
+    paths = [one.path for one in census.candidates(analysed(before, there, here))]
+
+    assert paths == ["opt.count", "loss", "log", "opt.other"]
+
+
+def test_the_headline_names_them_and_no_verdict_depends_on_them() -> None:
+    found = analysed({"kl": 0.2}, {"kl": 0.3}, {"kl": 0.2})
+    resumed = next(e.epoch for _, e in found.history.of(ev.StateSeen) if e.attempt == 1)
+    without = judge(found.plan, shifted(KILLED.history(), resumed), Baseline([KILLED.baseline()]))
+
+    verdict = judge(found.plan, found.history, found.baseline)
+
+    assert "; at the resume `kl` was 0.2, its first value, and 0.3 in" in verdict.headline
+    assert [r.status for r in verdict.results] == [r.status for r in without.results]
+
+
+def test_the_places_at_which_values_are_given_back_are_those_of_the_resumes() -> None:
+    found = analysed({"kl": 0.2}, {"kl": 0.3}, {"kl": 0.2})
+    resumed = next(e.epoch for _, e in found.history.of(ev.StateSeen) if e.attempt == 1)
+
+    assert census.resumes(found) == {1: Place(resumed, 0)}

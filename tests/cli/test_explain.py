@@ -1,0 +1,59 @@
+"""`chaos explain`: what it refuses, before anything of a record is run."""
+
+from pathlib import Path
+
+import pytest
+
+from chaos.cli import explain as cli
+from chaos.errors import UsageError
+from chaos.model.history import Baseline, History
+from chaos.run.directory import RunDirectory, create
+from tests.called import chaos
+from tests.check.parts import KILLED
+from tests.check.tamper import shifted
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def opened(*_: object, **__: object) -> None:
+        raise UsageError("it was about to run")
+
+    monkeypatch.setattr(cli, "open_backend", opened)
+
+
+def recorded(tmp_path: Path, history: History) -> RunDirectory:
+    directory = create(tmp_path / "runs", "7", KILLED.plan(), {})
+    directory.save_history(history)
+    return directory
+
+
+def test_a_run_without_a_baseline_cannot_be_explained(tmp_path: Path) -> None:
+    directory = recorded(tmp_path, KILLED.history())
+
+    done = chaos("explain", directory.path, "--yes", folder=tmp_path)
+
+    assert done.code == 3
+    assert "there is no baseline beside the run" in done.err
+
+
+def test_a_run_that_is_right_has_nothing_to_be_explained(tmp_path: Path) -> None:
+    directory = recorded(tmp_path, KILLED.history())
+    directory.save_baseline(Baseline([KILLED.baseline()]))
+
+    done = chaos("explain", directory.path, "--yes", folder=tmp_path)
+
+    assert done.code == 3
+    assert "no loss and no metric of this run is known to differ" in done.err
+
+
+@pytest.mark.parametrize(("words", "said"), [((), "nothing was run"), (("--yes",), "about to run")])
+def test_nothing_of_a_record_is_run_unasked(
+    tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    directory = recorded(tmp_path, shifted(KILLED.history(), 2))
+    directory.save_baseline(Baseline([KILLED.baseline()]))
+
+    done = chaos("explain", directory.path, *words, folder=tmp_path)
+
+    assert done.code == 3
+    assert said in done.err
