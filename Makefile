@@ -121,6 +121,7 @@ bench: $(READY)  ## the figures of docs/benchmarks.md, measured here (some minut
 	@$(BIN)/python -m tests.bench.audits
 	@$(BIN)/python -m tests.bench.lanes
 	@$(BIN)/python -m tests.bench.shares
+	@$(BIN)/python -m tests.bench.census
 
 docs: $(READY)  ## the pages as a site, in site/
 	@$(BIN)/python -m tests.tools.reference

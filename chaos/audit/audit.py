@@ -39,7 +39,7 @@ from chaos.audit.retries import Retries
 from chaos.audit.run_row import Defect, RunRow, run_rows
 from chaos.audit.write_card import CardWriter
 from chaos.check.analysis import RunAnalysis
-from chaos.errors import UsageError
+from chaos.errors import ChaosError, UsageError
 from chaos.model.plan import Plan
 from chaos.run.clock import Clock, seconds_since
 from chaos.run.ports import Backend, ScriptBackend
@@ -366,7 +366,7 @@ class Audit:
             giving = GivingBack(
                 self.backend, self.clock, folder, plan, baseline, self.folder.env, ends_ns=ends_ns
             )
-            with suppress(TimeoutError):
+            with suppress(TimeoutError, ChaosError):  # the finding stands without it
                 shown = giving.explained(analysis)
                 if shown.cause:
                     found[number] = finding.model_copy(update={"proof": shown.sentence})

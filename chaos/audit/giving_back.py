@@ -8,6 +8,7 @@ input*, 2002, there `ddmin`).
 
 import json
 import math
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -18,11 +19,13 @@ from chaos import runner
 from chaos.check import census
 from chaos.check.analysis import RunAnalysis
 from chaos.check.census import Candidate
+from chaos.check.evidence import FAULTS_HAPPENED
 from chaos.check.trajectory import TRAJECTORY
 from chaos.model.history import Baseline
 from chaos.model.places import Place
 from chaos.model.plan import Plan
-from chaos.probe.state.give_back import FOLDER, GIVE, KEEP
+from chaos.probe.state.give_back import FOLDER, GIVE, GIVEN, KEEP
+from chaos.probe.written import Confines
 from chaos.report.outcome import FinishedRun
 from chaos.run.clock import Clock, seconds_since
 from chaos.run.directory import RunDirectory, create
@@ -136,10 +139,14 @@ class GivingBack:
     def _is_right(self, paths: Paths, places: Mapping[int, Place], kept: Path) -> bool:
         self.runs += 1
         directory = self._directory(f"given-{self.runs}", self.plan)
-        _ordered(directory, GIVE, {"paths": paths, "attempts": places, "from": str(kept)})
+        order = {"paths": paths, "attempts": places, "from": str(kept)}
+        folder = _ordered(directory, GIVE, order)
         run = self._execute(directory, self.baseline)
-        results = {result.check: result.status for result in run.verdict.results}
-        is_right = results.get(TRAJECTORY) == "pass"
+        # Only of a run that had its faults, and in which they were given.
+        shown = {r.check for r in run.verdict.results if r.status == "pass" and r.evidence}
+        lists = (json.loads(file.read_text("utf-8")) for file in folder.glob(f"{GIVEN}-*.json"))
+        is_given = set(paths) <= set[str]().union(*lists)
+        is_right = is_given and {TRAJECTORY, FAULTS_HAPPENED} <= shown
         named = listed([f"`{path}`" for path in paths])
         self.tell(f"{named} given back: training {'is' if is_right else 'is not'} the baseline's")
         return is_right
@@ -147,11 +154,19 @@ class GivingBack:
     def _directory(self, name: str, plan: Plan) -> RunDirectory:
         if self.clock.now_ns() > self.ends_ns:
             raise TimeoutError
-        # An audited job writes to the folder of its audit alone: here to that of these runs.
-        if plan.confined is not None:
-            confined = plan.confined.model_copy(update={"folder": str(self.folder)})
-            plan = plan.model_copy(update={"confined": confined})
-        return create(self.folder, name, plan, self.env)
+        return create(self.folder, name, self._confined(plan), self.env)
+
+    def _confined(self, plan: Plan) -> Plan:
+        """Return a plan that may write to `folder`, and to what its audit has made elsewhere."""
+        limits = plan.confined
+        if limits is None or self.folder.is_relative_to(limits.folder):
+            return plan
+        before = Confines(Path(limits.folder)).created
+        if before.is_file():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            shutil.copy(before, Confines(self.folder).created)
+        limits = limits.model_copy(update={"folder": str(self.folder)})
+        return plan.model_copy(update={"confined": limits})
 
     def _execute(self, directory: RunDirectory, baseline: Baseline | None) -> FinishedRun:
         start, plan = self.clock.now_ns(), directory.load_plan()

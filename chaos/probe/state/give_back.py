@@ -24,6 +24,7 @@ from chaos.model.places import Place
 
 FOLDER = "census"  # in the folder of a run
 KEEP, GIVE = "keep.json", "give.json"
+GIVEN = "given"  # begins the name of a rank's list of what it was given
 
 
 class Reached(NamedTuple):
@@ -38,7 +39,7 @@ class Orders:
     """The orders of a run, for one rank of one attempt; usually none."""
 
     def __init__(self, folder: Path, *, attempt: int, rank: int) -> None:
-        self._folder, self._rank = folder, rank
+        self._folder, self._rank, self._who = folder, rank, f"{attempt}-{rank}"
         keep, give = _read(folder / KEEP), _read(folder / GIVE)
         self._places = {Place(*place) for place in keep.get("places", ())}
         due = give.get("attempts", {}).get(str(attempt))
@@ -58,6 +59,8 @@ class Orders:
         values: dict[str, Any] = pickle.loads(source)  # noqa: S301
         both = self.wanted & reached.keys() & values.keys()
         given = [path for path in sorted(both) if put(reached[path], values[path])]
+        told = self._folder / f"{GIVEN}-{self._who}.json"
+        told.write_text(json.dumps(given), encoding="utf-8")
         return bool(given)
 
     def at(self, place: Place) -> None:
