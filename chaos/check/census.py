@@ -94,11 +94,15 @@ def _taken(
     history: History, attempt: int, rank: int, until: int | None = None
 ) -> dict[Place, _Values]:
     """Return the censuses of a rank in an attempt, oldest first."""
-    return {
-        Place(event.epoch, event.step): {held.path: held for held in event.held}
-        for number, event in history.of(CensusTaken)
-        if (event.attempt, event.rank) == (attempt, rank) and (until is None or number < until)
-    }
+    found: dict[Place, _Values] = {}
+    values: dict[str, Held] = {}
+    for number, event in history.of(CensusTaken):
+        if (event.attempt, event.rank) == (attempt, rank) and (until is None or number < until):
+            gone = frozenset(event.gone)
+            values = {path: held for path, held in values.items() if path not in gone}
+            values |= {held.path: held for held in event.held}
+            found[Place(event.epoch, event.step)] = values
+    return found
 
 
 def _repeated(before: _Taken, theirs: _Taken) -> frozenset[str]:

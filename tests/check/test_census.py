@@ -71,6 +71,13 @@ def test_what_never_moves_or_is_the_same_or_has_no_counterpart_is_not_named() ->
     assert not named(start, {"count": 5.0}, {"old": 5.0})
 
 
+def test_a_census_tells_what_is_new_since_the_one_before() -> None:
+    start = {"kl": 0.2, "same": 1.0}
+
+    assert named(start, {"kl": 0.3}, {"kl": 0.3, "same": 1.0}) == []  # still held in the baseline
+    assert named({"kl": 0.2, "same": "a"}, {"same": "b"}, {"kl": 0.2, "same": "b"}) == []
+
+
 def test_what_differs_before_the_fault_is_not_named() -> None:
     found = analysed({"time": 1.0}, {"time": 2.0}, {"time": 3.0})
     first = next(e for _, e in found.history.of(ev.CensusTaken))

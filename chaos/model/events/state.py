@@ -96,12 +96,15 @@ class CensusTaken(StepEvent, frozen=True, kw_only=True):
     At the places at which an attempt may resume, as `StateSeen` has them. Nothing is judged by it.
     """
 
+    #: those that are new, or others than in the census before in this attempt of the rank
     held: tuple[Held, ...]
+    #: paths that no longer reach a value
+    gone: tuple[str, ...] = ()
     #: paths of what was too large to be read
     left_out: tuple[str, ...] = ()
 
     def _text(self) -> str:
-        return f"{self.who}: {len(self.held)} plain values of the job's at {self.place}"
+        return f"{self.who}: {len(self.held)} new plain values of the job's at {self.place}"
 
 
 class Inputs(msgspec.Struct, frozen=True, kw_only=True):

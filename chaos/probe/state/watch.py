@@ -24,7 +24,7 @@ from typing import Any, Literal, TypeAlias
 
 from chaos import declared
 from chaos.check.resume_place import state_keys
-from chaos.model.event import CensusTaken, ParametersNamed, StateSeen
+from chaos.model.event import CensusTaken, Held, ParametersNamed, StateSeen
 from chaos.model.places import Place
 from chaos.probe.cursor import Recorder
 from chaos.probe.state import components
@@ -143,6 +143,7 @@ class StateWatch:
         self._are_named = False
         self._census: Census | None = None
         self._counted: tuple[int, int] | None = None
+        self._held: dict[str, Held] = {}
         self._is_stepping = False
         self.orders: Orders | None = None
 
@@ -291,8 +292,11 @@ class StateWatch:
         if census is not None:
             if self.orders is not None:
                 self.orders.at(Place(self._cursor.epoch, self._cursor.step))
-            held, left_out = census.entries, tuple(census.left_out)
-            self._write(CensusTaken(**self._cursor.place(), held=held, left_out=left_out))
+            before, self._held = self._held, {held.path: held for held in census.entries}
+            new = tuple(held for held in census.entries if before.get(held.path) != held)
+            gone = tuple(before.keys() - self._held.keys())
+            place, left_out = self._cursor.place(), tuple(census.left_out)
+            self._write(CensusTaken(**place, held=new, gone=gone, left_out=left_out))
 
     def _keep(self, taken: _Taken) -> None:
         if not taken.is_late:
