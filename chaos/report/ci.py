@@ -107,7 +107,7 @@ def _why(row: SuiteRow, verdict: Verdict) -> str:
             events = f" [{line.events}]" if line.events else ""
             lines.append(f"{'  ' if section.title else ''}{line.label}: {line.text}{events}")
     if row.directory:
-        lines += [f"{name}: {value}" for name, value in ways(row.directory)]
+        lines += [f"{name}: {value}" for name, value in ways(row.directory, verdict)]
     return "\n".join(lines)
 
 

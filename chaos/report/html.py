@@ -32,7 +32,7 @@ from chaos.report.outcome import (
     tone_of_all,
 )
 from chaos.report.page import excerpt, settings
-from chaos.report.sections import in_words, resume_table, suite_in_words
+from chaos.report.sections import in_words, is_unexplained, resume_table, suite_in_words
 from chaos.words import begun
 
 if TYPE_CHECKING:
@@ -96,6 +96,7 @@ def render_run(run: FinishedRun) -> str:
         run=run,
         verdict=run.verdict,
         word=in_words(run.verdict),
+        is_unexplained=is_unexplained(run.verdict),
         tone=tone(run.verdict),
         facts=page.facts(run),
         ops=ops,

@@ -156,6 +156,6 @@ class Result:
                 sentence=self.headline,
                 rows=[list(facts), list(facts.values())],
                 found=[each for each in found if each[1] not in self.headline],
-                ways=ways(self.run.directory),
+                ways=ways(self.run.directory, self.verdict),
             )
         )

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from chaos.check.headline import as_sentence
+from chaos.check.trajectory import TRAJECTORY
 from chaos.model.diagnosis import Part, Resume
 from chaos.model.diagnosis import Standing as PartStanding
 from chaos.model.launcher import FACTS, USUAL, Launcher
@@ -83,9 +84,20 @@ def line_of(verdict: Verdict) -> str:
     return f"{in_words(verdict)}: {verdict.headline}"
 
 
-def ways(directory: str) -> tuple[tuple[str, str], ...]:
-    """Return the ways on from a run in this folder: its page, and the command that repeats it."""
-    return ("report", f"{directory}/report.html"), ("replay", replay(directory))
+def ways(directory: str, verdict: Verdict | None = None) -> tuple[tuple[str, str], ...]:
+    """Return the ways on from a run in this folder: its page, and the commands that run it again.
+
+    One of them looks for the cause, where no check has named it.
+    """
+    found = ("report", f"{directory}/report.html"), ("replay", replay(directory))
+    if verdict is None or not is_unexplained(verdict):
+        return found
+    return *found, ("explain", f"chaos explain {shlex.quote(directory)}")
+
+
+def is_unexplained(verdict: Verdict) -> bool:
+    """Return whether training came out otherwise, and no check names the cause."""
+    return [result.check for result in verdict.broken[:1]] == [TRAJECTORY]
 
 
 def replay(directory: str) -> str:

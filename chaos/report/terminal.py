@@ -110,14 +110,14 @@ def _below(verdict: Verdict, brevity: Brevity, directory: str) -> Iterator[Rende
             yield _in(section.title)
         yield _columns(section.lines, indent=4 if section.title else 2)
     yield Text("")
-    yield from _ways(directory)
+    yield from _ways(directory, verdict)
 
 
-def _ways(directory: str) -> list[Text]:
-    """Return a command and a path, which are never broken, so that they can be copied."""
+def _ways(directory: str, verdict: Verdict | None = None) -> list[Text]:
+    """Return a path and commands, which are never broken, so that they can be copied."""
     return [
         Text.assemble((f"  {name}  ", "bold"), value, no_wrap=True, overflow="ignore")
-        for name, value in ways(directory)
+        for name, value in ways(directory, verdict)
     ]
 
 
