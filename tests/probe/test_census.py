@@ -72,6 +72,29 @@ def test_values_are_reached_from_variables_closures_and_globals() -> None:
     assert taken(step=step)["step.control.value"] == "0.25"
 
 
+class Trainer:
+    def __init__(self) -> None:
+        self.control, self.seen = Control(), 2
+
+    def train(self) -> dict[str, str]:
+        return Loop().run()
+
+
+class Loop:
+    def __init__(self) -> None:
+        self.seen = 3
+
+    def run(self) -> dict[str, str]:
+        return taken(frame=sys._getframe())
+
+
+def test_the_object_of_a_method_is_named_by_its_class() -> None:
+    found = Trainer().train()
+
+    assert (found["Trainer.seen"], found["Loop.seen"]) == ("2", "3")
+    assert found["Trainer.control.value"] == "0.25"
+
+
 def test_of_modules_and_optimizers_what_no_state_dict_has() -> None:
     net = Net()
     optimizer = torch.optim.Adam(net.parameters())

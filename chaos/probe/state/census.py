@@ -49,6 +49,7 @@ _PLAIN = _NUMBERS | {str, bytes}
 _SIZES = _PLAIN - {float} | {tuple}
 _SEQUENCES = frozenset({list, tuple, deque, set, frozenset})
 _MAPPINGS = frozenset({dict, OrderedDict, defaultdict})
+_CLASS_NAME = type.__dict__["__name__"].__get__  # a metaclass may have another
 _FRAME_READERS = frozenset({"locals", "vars", "eval", "exec"})
 _OPTIMIZED = 0x1  # inspect.CO_OPTIMIZED
 # Of libraries whose objects hold nothing of training: locks, files, processes, bars.
@@ -73,6 +74,7 @@ class Census:
         self.reached: dict[str, Reached] = {}
         self._now_ns = now_ns
         self._ends_ns = now_ns() + TIME_MAX_NS
+        self._names: set[str] = set()
         self._seen: set[int] = set()
         self._waiting: deque[tuple[str, Any, int]] = deque()
         self._found: dict[str, Held] = {}
@@ -107,9 +109,12 @@ class Census:
     def of(self, named: Named, holder: Any = None) -> None:  # what has them by these names
         """Look at values by their names."""
         for name, value in named:
-            if name not in self._found:
-                self._reach(name, value, holder, name)
-                self._look(name, value, 0)
+            # The object of a method has the name of its class: `self` is another one in each.
+            path = _CLASS_NAME(type(value)) if name == "self" else name
+            if path not in self._names:
+                self._names.add(path)
+                self._reach(path, value, holder, name)
+                self._look(path, value, 0)
 
     # -- inside ------------------------------------------------------------------------------
 

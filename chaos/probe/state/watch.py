@@ -280,9 +280,10 @@ class StateWatch:
         wanted = frozenset[str]() if self.orders is None else self.orders.wanted
         census = Census(SystemClock().now_ns, wanted)
         census.of_frames(frame)
-        census.of(("model", root) for root in self._known_roots())
-        for kind in ("optimizer", "schedule", "scaler"):
-            census.of((kind, found) for found in self.found.all(kind))
+        known = {kind: self.found.all(kind) for kind in ("optimizer", "schedule", "scaler")}
+        for kind, found in {"model": self._known_roots(), **known}.items():
+            numbered = enumerate(found)
+            census.of((components.numbered(kind, index), one) for index, one in numbered)
         census.look_into_all()
         return census
 
