@@ -184,6 +184,15 @@ class Pretends:
     __class__ = property(lambda _: 1 / 0)
 
 
+class Strict(type):
+    def __hash__(cls) -> int:
+        raise AssertionError("the job's code was called")
+
+
+class Made(metaclass=Strict):
+    pass
+
+
 class Words(str):
     __slots__ = ()
 
@@ -199,7 +208,7 @@ class Many(list[int]):
 
 
 def test_no_code_of_the_job_is_called() -> None:
-    odd = [Touchy(), Hidden(), Replaced(), Pretends(), Words("x"), Many([1]), Touchy]
+    odd = [Touchy(), Hidden(), Replaced(), Pretends(), Words("x"), Many([1]), Touchy, Made()]
 
     found = taken(odd=odd, touchy=Touchy(), names={"a": Touchy()})
 

@@ -134,7 +134,7 @@ class Census:
 
     def _look(self, path: str, value: Any, depth: int) -> None:  # any value
         kind = type(value)
-        if len(self._found) >= ENTRIES_MAX or self._now_ns() > self._ends_ns:
+        if len(self._found) >= ENTRIES_MAX or self._now_ns() > self._ends_ns or _is_odd(kind):
             return
         if kind in _PLAIN:
             self._add(path, value, repr(value) if kind in _NUMBERS else "")
@@ -290,6 +290,13 @@ def _own_of_modules() -> frozenset[str]:
     return frozenset(vars(nn.Module())) - {"training"}
 
 
+def _is_odd(kind: type) -> bool:
+    """Return whether to hash a class, or to ask for its attributes, calls code of its metaclass."""
+    meta = type(kind)
+    own = (meta.__hash__, meta.__getattribute__)
+    return own != (type.__hash__, type.__getattribute__)
+
+
 # -- values ------------------------------------------------------------------------------------
 
 
@@ -301,6 +308,8 @@ def _size(value: Any) -> int | None:  # a container
     count, waiting = 0, [value]
     while waiting and count <= ELEMENTS_MAX:
         kind = type(one := waiting.pop())
+        if _is_odd(kind):
+            return None
         if kind in _PLAIN:
             count += _LEAF
         elif kind in _SEQUENCES:
