@@ -71,7 +71,7 @@ def ranks(named: Iterable[int], noun: str = "rank") -> str:
     few = [str(number) for number in sorted(set(named))]
     if len(few) == 1:
         return f"{noun} {few[0]}"
-    return f"{noun}s {', '.join(few[:-1])} and {few[-1]}"
+    return f"{noun}s {listed(few)}"
 
 
 def gist(message: str) -> str:

@@ -44,7 +44,6 @@ from chaos.model.plan import Plan
 from chaos.run.clock import Clock, seconds_since
 from chaos.run.ports import Backend, ScriptBackend
 
-GIVEN = "given"  # in it: the runs to which values are given back
 EXPLANATION = "giving values back: finding"
 # Of the time that the audit took; or so many clean runs, as a short audit has none to spare.
 EXPLAINING, EXPLAINED_IN = 0.2, 8
@@ -352,7 +351,7 @@ class Audit:
         """
         if not self.explains or self.ray is not None:
             return card
-        found = list(card.findings)
+        found, given = list(card.findings), self.folder.path / "given"
         most_s = max(EXPLAINING * card.seconds, EXPLAINED_IN * clean.work_s)
         ends_ns = self.clock.now_ns() + 1e9 * most_s
         for number, finding in enumerate(found):
@@ -362,15 +361,13 @@ class Audit:
             run = self.folder.run(finding.smallest.number)
             baseline, plan = self._looks.baseline, run.load_plan()
             analysis = RunAnalysis(plan, run.load_history(), baseline)
-            folder = self.folder.path / GIVEN / finding.name
-            giving = GivingBack(
-                self.backend, self.clock, folder, plan, baseline, self.folder.env, ends_ns=ends_ns
-            )
+            folder = AuditFolder(given / finding.name, self.folder.env)
+            giving = GivingBack(self.backend, self.clock, folder, plan, baseline, ends_ns=ends_ns)
             with suppress(TimeoutError, ChaosError):  # the finding stands without it
                 shown = giving.explained(analysis)
                 if shown.cause:
                     found[number] = finding.model_copy(update={"proof": shown.sentence})
-        shutil.rmtree(self.folder.path / GIVEN, ignore_errors=True)
+        shutil.rmtree(given, ignore_errors=True)
         if found != list(card.findings):
             card = card.model_copy(update={"findings": tuple(found)})
             writer.write(card)

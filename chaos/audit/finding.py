@@ -6,7 +6,6 @@ from collections.abc import Callable, Container, Sequence
 
 from chaos.audit.group import GROUPS, Group
 from chaos.audit.run_row import Defect, RunRow, without_names
-from chaos.check.census import AT_RESUME
 from chaos.check.epochs import CURSOR, EPOCHS
 from chaos.check.headline import as_sentence
 from chaos.check.samples import SAMPLE_ORDER, SAMPLES
@@ -73,8 +72,7 @@ class Finding(Record):
             headline = as_sentence(f"{run.faults}{self._own}")
         if self.proof:  # instead of what differs besides, and of its usual reasons
             told = dict(zip((d.check for d in run.defects), run.sentences, strict=False))
-            apart = told.get(TRAJECTORY, "").partition(AT_RESUME)[0]
-            headline = as_sentence(f"{run.faults}{apart or self._own}")
+            headline = as_sentence(f"{run.faults}{told.get(TRAJECTORY, self._own)}")
         return " ".join(filter(None, (headline, self.proof, self.note)))
 
     @property

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import TypeAlias
 
-from chaos import runner
+from chaos.audit.folder import AuditFolder
 from chaos.check import census
 from chaos.check.analysis import RunAnalysis
 from chaos.check.census import Candidate
@@ -27,9 +27,8 @@ from chaos.model.plan import Plan
 from chaos.probe.state.give_back import FOLDER, GIVE, GIVEN, KEEP
 from chaos.probe.written import Confines
 from chaos.report.outcome import FinishedRun
-from chaos.run.clock import Clock, seconds_since
+from chaos.run.clock import Clock
 from chaos.run.directory import RunDirectory, create
-from chaos.run.journal import read_history
 from chaos.run.ports import Backend
 from chaos.words import listed
 
@@ -45,8 +44,8 @@ class Explained:
     candidates: tuple[Candidate, ...]
     #: of them those without any of which training is not the baseline's; None if it is not with all
     cause: tuple[Candidate, ...] | None
-    #: runs with faults
-    runs: int
+    #: equal is to the last bit, and not within a tolerance or a band
+    is_exact: bool = True
 
     @property
     def sentence(self) -> str:
@@ -63,9 +62,10 @@ class Explained:
             [f"`{one.path}`{f' set to {one.due}' * bool(one.due)}" for one in self.cause]
         )
         verb = "it did" if len(self.cause) == 1 else "they did"
+        how = "to the last bit" if self.is_exact else "within the tolerance"
         return (
-            f"With {named} at the resume, as in the baseline, training is the baseline's to the "
-            f"last bit: {verb} not come back."
+            f"With {named} at the resume, as in the baseline, training is the baseline's {how}: "
+            f"{verb} not come back."
         )
 
 
@@ -105,10 +105,9 @@ class GivingBack:
 
     backend: Backend
     clock: Clock
-    folder: Path
+    folder: AuditFolder
     plan: Plan
     baseline: Baseline
-    env: dict[str, object]
     tell: Callable[[str], None] = lambda _: None
     ends_ns: float = math.inf
     runs: int = field(default=0, init=False)
@@ -121,12 +120,12 @@ class GivingBack:
         found = census.candidates(analysis)
         places = census.resumes(analysis)
         if not found or not places:
-            return Explained(found, None, 0)
+            return Explained(found, None)
         by_path = {one.path: one for one in found}
         kept = self._keep(tuple(by_path), places)
         cause = fewest(tuple(by_path), lambda paths: self._is_right(paths, places, kept))
         named = None if cause is None else tuple(by_path[path] for path in cause)
-        return Explained(found, named, self.runs)
+        return Explained(found, named, self.plan.expect.is_exact)
 
     def _keep(self, paths: Paths, places: Mapping[int, Place]) -> Path:
         """Run the job without faults, and return the folder in which it keeps the values."""
@@ -154,28 +153,23 @@ class GivingBack:
     def _directory(self, name: str, plan: Plan) -> RunDirectory:
         if self.clock.now_ns() > self.ends_ns:
             raise TimeoutError
-        return create(self.folder, name, self._confined(plan), self.env)
+        return create(self.folder.path, name, self._confined(plan), self.folder.env)
 
     def _confined(self, plan: Plan) -> Plan:
         """Return a plan that may write to `folder`, and to what its audit has made elsewhere."""
-        limits = plan.confined
-        if limits is None or self.folder.is_relative_to(limits.folder):
+        limits, folder = plan.confined, self.folder.path
+        if limits is None or folder.is_relative_to(limits.folder):
             return plan
         before = Confines(Path(limits.folder)).created
         if before.is_file():
-            self.folder.mkdir(parents=True, exist_ok=True)
-            shutil.copy(before, Confines(self.folder).created)
-        limits = limits.model_copy(update={"folder": str(self.folder)})
+            folder.mkdir(parents=True, exist_ok=True)
+            shutil.copy(before, Confines(folder).created)
+        limits = limits.model_copy(update={"folder": str(folder)})
         return plan.model_copy(update={"confined": limits})
 
     def _execute(self, directory: RunDirectory, baseline: Baseline | None) -> FinishedRun:
-        start, plan = self.clock.now_ns(), directory.load_plan()
-        runner.execute(self.backend, plan, directory, baseline)
-        history = read_history(directory.journals)
-        directory.save_history(history)
-        seconds = seconds_since(start, self.clock)
-        run = runner.judged(directory, plan, history, baseline, duration_s=seconds)
-        directory.save_verdict(run.verdict)
+        plan = directory.load_plan()
+        run = self.folder.execute(self.backend, plan, directory, baseline, self.clock)
         directory.remove_storage()
         return run
 

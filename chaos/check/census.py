@@ -15,7 +15,6 @@ from chaos.model.places import Place
 from chaos.words import plural
 
 NAMED_MAX = 3
-AT_RESUME = "; at the resume "
 _Values: TypeAlias = Mapping[str, Held]
 _Taken: TypeAlias = Mapping[Place, _Values]
 
@@ -87,7 +86,7 @@ def in_words(found: tuple[Candidate, ...]) -> str:
     more = len(found) - NAMED_MAX
     named = [*map(str, found[:NAMED_MAX])]
     named += [f"so were {plural(more, 'more value')}"] if more > 0 else []
-    return AT_RESUME + ", ".join(named)
+    return f"; at the resume {', '.join(named)}"
 
 
 def _taken(

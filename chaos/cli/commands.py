@@ -55,7 +55,7 @@ COMMANDS = (
     CommandEntry("compare", "compare:compare", RESULTS, "Compare two runs or suites."),
     CommandEntry("replay", "replay:replay", RESULTS, "Execute the plan of a recorded run again."),
     CommandEntry(
-        "explain", "explain:explain", RESULTS, "Give values back to a run until it comes out right."
+        "explain", "explain:explain", RESULTS, "Find which value of the job did not come back."
     ),
     CommandEntry("rejudge", "replay:rejudge", RESULTS, "Judge recorded runs again."),
     CommandEntry("preflight", "preflight:preflight", CLUSTER, "Forecast a job on a spot market."),

@@ -7,6 +7,7 @@ import typer
 from rich.text import Text
 
 from chaos import __version__
+from chaos.audit.folder import AuditFolder
 from chaos.audit.giving_back import GivingBack
 from chaos.check.analysis import RunAnalysis
 from chaos.check.divergence import divergence
@@ -63,10 +64,9 @@ def explain(
         giving = GivingBack(
             backend,
             clock,
-            into,
+            AuditFolder(into, environment(Path(plan.cwd))),
             plan,
             baseline,
-            environment(Path(plan.cwd)),
             tell=lambda line: console.print(Text(line, style="dim"), soft_wrap=True),
         )
         found = giving.explained(analysis)

@@ -49,14 +49,17 @@ def test_the_sentence_says_what_was_set_and_no_more() -> None:
     value = Candidate("kl.value", "0.2", "0.3", is_first=True)
     roots = Candidate("opt.roots", "", "", is_first=False)
 
-    assert Explained((value, roots), (value,), 1).sentence == (
+    assert Explained((value, roots), (value,)).sentence == (
         "With `kl.value` set to 0.3 at the resume, as in the baseline, training is the baseline's "
         "to the last bit: it did not come back."
     )
     assert "`kl.value` set to 0.3 and `opt.roots` at" in (
-        Explained((value, roots), (value, roots), 4).sentence
+        Explained((value, roots), (value, roots)).sentence
     )
-    assert Explained((value,), None, 1).sentence == (
+    assert Explained((value,), None).sentence == (
         "With `kl.value` set to the baseline's, training still is not the baseline's."
     )
-    assert "nothing could be given back" in Explained((), None, 0).sentence
+    assert "nothing could be given back" in Explained((), None).sentence
+    within = Explained((value,), (value,), is_exact=False).sentence
+    assert "training is the baseline's within the tolerance" in within
+    assert "bit" not in within

@@ -123,6 +123,27 @@ def test_a_container_of_tensors_is_one_value_with_its_members() -> None:
     assert len({digest(one), digest({}), digest({0: torch.zeros(2)})}) == 3
 
 
+def test_a_container_that_holds_itself_ends_a_census_as_any_other() -> None:
+    around: list[object] = [1.0]
+    around.append(around)
+    names: dict[str, object] = {}
+    names["self"] = [names]
+
+    assert not taken(around=around, names=names).keys() - {"around[0]"}
+
+
+def test_the_middle_of_a_window_of_tensors_counts_however_it_is_held() -> None:
+    def digests(middle: float) -> list[str]:
+        window = deque(torch.full((2000,), middle) for _ in range(2))
+        census = Census(SystemClock().now_ns)
+        census.of({"window": window, "many": [window], "by": {"name": window}}.items())
+        census.look_into_all()
+        return [held.digest for held in census.entries]
+
+    assert len(digests(1.0)) == 3
+    assert not set(digests(1.0)) & set(digests(2.0))
+
+
 def test_an_object_that_several_paths_reach_has_the_shortest() -> None:
     control = Control()
 

@@ -11,14 +11,13 @@ are read, and attributes where they are stored. Of numbers the text is kept as w
 marks a secret.
 """
 
-import random
 import sys
 import sysconfig
 from argparse import Namespace
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from types import (
     CellType,
@@ -34,13 +33,14 @@ from typing import Any, TypeAlias
 from chaos.model.event import Held
 from chaos.model.masked import is_secret
 from chaos.probe.state.canonical import Encoding
-from chaos.probe.state.give_back import Reached
+from chaos.probe.state.give_back import Reached, generators
 
 ENTRIES_MAX = 1024
 DEPTH_MAX = 3
 MEMBERS_MAX = 64  # of a container whose members are looked at one by one
 ELEMENTS_MAX = 65_536  # of a tensor, an array or a container
-_LEAF = 16  # elements as which a plain value of a container counts
+_LEAF = 16  # elements as which a plain value of a container counts, and so does a container
+_FEW = 40 * _LEAF  # up to which the text of a container may be short enough
 TIME_MAX_NS = 100_000_000
 _TEXT_MAX = 40
 
@@ -169,8 +169,8 @@ class Census:
             if size > ELEMENTS_MAX:
                 self.left_out.append(path)
                 return
-            text = repr(value) if size <= _TEXT_MAX * _LEAF and _is_numbers(value) else ""
-            self._readable(path, value, lambda held: held, text)
+            text = repr(value) if size <= _FEW and _is_numbers(value) else ""
+            self._readable(path, value, list if type(value) is deque else lambda held: held, text)
             return
         if type(value) not in (set, frozenset):
             self._wait(path, value, depth)
@@ -225,7 +225,7 @@ def _closure(function: FunctionType) -> Iterator[tuple[str, Any]]:
 
 def _stored(value: Any, kind: type) -> Iterator[tuple[str, Any]]:  # any object
     """Yield the attributes of an object as they are stored: no code of its class is called."""
-    names = vars_of(value, kind)
+    names = _vars_of(value, kind)
     skipped: frozenset[str] = frozenset()
     torch = sys.modules.get("torch")
     if torch is not None and issubclass(kind, torch.nn.Module):
@@ -247,7 +247,7 @@ def _stored(value: Any, kind: type) -> Iterator[tuple[str, Any]]:  # any object
             yield name, held
 
 
-def vars_of(value: Any, kind: type) -> dict[str, Any]:  # any object
+def _vars_of(value: Any, kind: type) -> dict[str, Any]:  # any object
     """Return the attributes that an object stores, in `__dict__` and in slots."""
     known = _layouts.get(id(kind))
     if known is None:
@@ -308,19 +308,20 @@ def _size(value: Any) -> int | None:  # a container
     count, waiting = 0, [value]
     while waiting and count <= ELEMENTS_MAX:
         kind = type(one := waiting.pop())
-        if _is_odd(kind):
+        # What lies in an inner deque is looked at by itself: an encoding takes it for an object.
+        if _is_odd(kind) or (kind is deque and one is not value):
             return None
-        if kind in _PLAIN:
-            count += _LEAF
-        elif kind in _SEQUENCES:
+        elements = _LEAF  # of a container as well, which may hold itself
+        if kind in _SEQUENCES:
             waiting.extend(islice(one, ELEMENTS_MAX // _LEAF + 1))
         elif kind in _MAPPINGS:
-            for key, member in islice(one.items(), ELEMENTS_MAX // _LEAF + 1):
-                waiting += [key, member]
-        elif (elements := _elements(kind, one)) is not None:
-            count += elements
-        else:
-            return None
+            waiting.extend(chain(*islice(one.items(), ELEMENTS_MAX // _LEAF + 1)))
+        elif kind not in _PLAIN:
+            read = _elements(kind, one)
+            if read is None:
+                return None
+            elements = read
+        count += elements
     return count
 
 
@@ -346,34 +347,16 @@ def _is_numbers(value: Any) -> bool:
 
 def _reader(kind: type) -> Callable[[Any], Any] | None:
     """Return what reads a tensor, an array or a generator; None for any other type."""
-    if kind is random.Random:
-        return random.Random.getstate
-    if (torch := sys.modules.get("torch")) is not None and kind in (
-        known := _readers_of_torch(torch)
-    ):
-        return known[kind]
-    if (numpy := sys.modules.get("numpy")) is None:
+    if (generator := generators().get(kind)) is not None:
+        return generator.get
+    torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
+    if torch is not None and kind is torch.Tensor:
+        return partial(_tensor, torch)
+    if numpy is None:
         return None
     if issubclass(kind, numpy.generic) and kind.__module__ == "numpy":
         return lambda scalar: scalar.item()
-    return _readers_of_numpy(numpy).get(kind)
-
-
-@cache
-def _readers_of_torch(torch: Any) -> dict[type, Callable[[Any], Any]]:  # the module
-    return {
-        torch.Tensor: partial(_tensor, torch),
-        torch.Generator: lambda generator: generator.get_state(),
-    }
-
-
-@cache
-def _readers_of_numpy(numpy: Any) -> dict[type, Callable[[Any], Any]]:  # the module
-    return {
-        numpy.ndarray: _array,
-        numpy.random.Generator: lambda generator: generator.bit_generator.state,
-        numpy.random.RandomState: lambda generator: generator.get_state(legacy=False),
-    }
+    return _array if kind is numpy.ndarray else None
 
 
 def _tensor(torch: Any, tensor: Any) -> Any:  # the module, and a torch.Tensor

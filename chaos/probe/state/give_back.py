@@ -16,6 +16,7 @@ import random
 import sys
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from types import FrameType, FunctionType
 from typing import Any, NamedTuple
@@ -100,16 +101,41 @@ def put(reached: Reached, new: Any) -> bool:  # what `_content` returned
     return True
 
 
+class Generator(NamedTuple):
+    """The functions that read and set the state of a kind of generator."""
+
+    get: Callable[[Any], Any]
+    set: Callable[[Any, Any], object]
+
+
+def generators() -> Mapping[type, Generator]:
+    """Return the kinds of generators of random numbers, of the libraries that are imported."""
+    return _generators(sys.modules.get("torch"), sys.modules.get("numpy"))
+
+
+@cache
+def _generators(torch: Any, numpy: Any) -> Mapping[type, Generator]:  # modules, or None
+    found: dict[type, Generator] = {}
+    found[random.Random] = Generator(random.Random.getstate, random.Random.setstate)
+    if torch is not None:
+        found[torch.Generator] = Generator(
+            lambda it: it.get_state(), lambda it, to: it.set_state(to)
+        )
+    if numpy is not None:
+        own = numpy.random
+        found[own.RandomState] = Generator(
+            lambda it: it.get_state(legacy=False), lambda it, to: it.set_state(to)
+        )
+        found[own.Generator] = Generator(
+            lambda it: it.bit_generator.state, lambda it, to: setattr(it.bit_generator, "state", to)
+        )
+    return found
+
+
 def _content(value: Any) -> Any:  # a value of a census
     """Return what is kept of a value: the state of a generator, else the value."""
-    torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
-    if torch is not None and type(value) is torch.Generator:
-        return value.get_state()
-    if numpy is not None and type(value) is numpy.random.Generator:
-        return value.bit_generator.state
-    if numpy is not None and type(value) is numpy.random.RandomState:
-        return value.get_state()
-    return random.Random.getstate(value) if type(value) is random.Random else value
+    generator = generators().get(type(value))
+    return value if generator is None else generator.get(value)
 
 
 def _is_alike(old: Any, new: Any) -> bool:
@@ -119,30 +145,14 @@ def _is_alike(old: Any, new: Any) -> bool:
 
 def _filler(old: Any) -> Callable[[Any, Any], object] | None:
     """Return what gives an object new content; None for one that has to be replaced."""
-    for kinds, fill in _fillers():
-        if type(old) in kinds:
-            return fill
-    return None
-
-
-def _fillers() -> list[tuple[tuple[Any, ...], Callable[[Any, Any], object]]]:
-    found: list[tuple[tuple[Any, ...], Callable[[Any, Any], object]]] = [
-        ((list,), _refill_list),
-        ((dict, OrderedDict, defaultdict), _refill_dict),
-        ((set,), lambda old, new: (old.clear(), old.update(new))),
-        ((deque,), lambda old, new: (old.clear(), old.extend(new))),
-        ((random.Random,), random.Random.setstate),
-    ]
-    if (torch := sys.modules.get("torch")) is not None:
-        found.append(((torch.Tensor,), lambda old, new: old.detach().copy_(new)))
-        found.append(((torch.Generator,), lambda old, new: old.set_state(new)))
-    if (numpy := sys.modules.get("numpy")) is not None:
-        found.append(((numpy.ndarray,), lambda old, new: old.__setitem__(..., new)))
-        found.append(((numpy.random.RandomState,), lambda old, new: old.set_state(new)))
-        found.append(
-            ((numpy.random.Generator,), lambda old, new: setattr(old.bit_generator, "state", new))
-        )
-    return found
+    torch, numpy, kind = sys.modules.get("torch"), sys.modules.get("numpy"), type(old)
+    if (generator := generators().get(kind)) is not None:
+        return generator.set
+    if torch is not None and kind is torch.Tensor:
+        return lambda old, new: old.detach().copy_(new)
+    if numpy is not None and kind is numpy.ndarray:
+        return lambda old, new: old.__setitem__(..., new)
+    return _FILLERS.get(kind)
 
 
 def _refill_list(old: list[Any], new: Any) -> None:
@@ -160,6 +170,14 @@ def _refill_dict(old: dict[Any, Any], new: Mapping[Any, Any]) -> None:
         del old[key]
     for key, member in new.items():
         put(Reached(old.get(key), old, key), member)
+
+
+_FILLERS: Mapping[type, Callable[[Any, Any], object]] = {
+    list: _refill_list,
+    **dict.fromkeys((dict, OrderedDict, defaultdict), _refill_dict),
+    set: lambda old, new: (old.clear(), old.update(new)),
+    deque: lambda old, new: (old.clear(), old.extend(new)),
+}
 
 
 def _read(path: Path) -> dict[str, Any]:
