@@ -39,6 +39,9 @@ from chaos.audit.retries import Retries
 from chaos.audit.run_row import Defect, RunRow, run_rows
 from chaos.audit.write_card import CardWriter
 from chaos.check.analysis import RunAnalysis
+from chaos.check.code_lines import lines_of_values
+from chaos.check.state import STATE
+from chaos.check.trajectory import TRAJECTORY
 from chaos.errors import ChaosError, UsageError
 from chaos.model.plan import Plan
 from chaos.run.clock import Clock, seconds_since
@@ -362,11 +365,14 @@ class Audit:
             baseline, plan = self._looks.baseline, run.load_plan()
             analysis = RunAnalysis(plan, run.load_history(), baseline)
             folder = AuditFolder(given / finding.name, self.folder.env)
-            giving = GivingBack(self.backend, self.clock, folder, plan, baseline, ends_ns=ends_ns)
+            check = TRAJECTORY if finding.defect.check == STATE else finding.defect.check
+            giving = GivingBack(self.backend, self.clock, folder, plan, baseline, check, ends_ns)
             with suppress(TimeoutError, ChaosError):  # the finding stands without it
                 shown = giving.explained(analysis)
                 if shown.cause:
-                    found[number] = finding.model_copy(update={"proof": shown.sentence})
+                    lines = lines_of_values(analysis, shown.cause, finding.lines)
+                    proven = {"proof": shown.sentence, "lines": lines}
+                    found[number] = finding.model_copy(update=proven)
         shutil.rmtree(given, ignore_errors=True)
         if found != list(card.findings):
             card = card.model_copy(update={"findings": tuple(found)})

@@ -6,12 +6,14 @@ from collections.abc import Callable, Container, Sequence
 
 from chaos.audit.group import GROUPS, Group
 from chaos.audit.run_row import Defect, RunRow, without_names
+from chaos.check.diagnosis import EFFECTS
 from chaos.check.epochs import CURSOR, EPOCHS
 from chaos.check.headline import as_sentence
 from chaos.check.samples import SAMPLE_ORDER, SAMPLES
 from chaos.check.state import STATE
 from chaos.check.trajectory import TRAJECTORY
 from chaos.model.severity import SEVERITIES, Severity
+from chaos.model.verdict import JobLine
 from chaos.record import Record
 from chaos.words import plural
 
@@ -59,6 +61,8 @@ class Finding(Record):
     note: str = ""
     #: what was shown to be the cause by giving it back, in a sentence
     proof: str = ""
+    #: of the job's code, behind it
+    lines: tuple[JobLine, ...] = ()
 
     @property
     def severity(self) -> Severity:
@@ -70,7 +74,7 @@ class Finding(Record):
         run, headline = self.smallest, self.smallest.headline
         if run.defects[:1] != (self.defect,) and self._own:
             headline = as_sentence(f"{run.faults}{self._own}")
-        if self.proof:  # instead of what differs besides, and of its usual reasons
+        if self.proof and self.defect.check in (STATE, TRAJECTORY):  # instead of its usual reasons
             told = dict(zip((d.check for d in run.defects), run.sentences, strict=False))
             headline = as_sentence(f"{run.faults}{told.get(TRAJECTORY, self._own)}")
         return " ".join(filter(None, (headline, self.proof, self.note)))
@@ -82,7 +86,7 @@ class Finding(Record):
         Buffers that a forward call moves may differ for what moves them.
         """
         is_moved = all(part.startswith("model.buffers") for part in self.defect.parts)
-        return self.defect.check == TRAJECTORY or (self.defect.check == STATE and is_moved)
+        return self.defect.check in EFFECTS or (self.defect.check == STATE and is_moved)
 
     @property
     def brief(self) -> str:
@@ -251,6 +255,18 @@ def _finding(
         repro=f"repro/{name}.chaos.yaml",
         report=f"runs/{smallest.number}/report.html",
         note=note,
+        lines=_own_lines(smallest, defect),
+    )
+
+
+def _own_lines(run: RunRow, defect: Defect) -> tuple[JobLine, ...]:
+    """Return the lines behind a defect: of what was made, that of its own parts."""
+    is_first = run.defects[:1] == (defect,)
+    own = {part.partition(".")[0] for part in defect.parts}
+    return tuple(
+        line
+        for line in run.lines
+        if (line.part.partition(".")[0] in own if line.role == "made" else is_first or own)
     )
 
 

@@ -19,7 +19,9 @@ from chaos.audit.folder import AuditFolder
 from chaos.check import census
 from chaos.check.analysis import RunAnalysis
 from chaos.check.census import Candidate
+from chaos.check.epochs import CURSOR
 from chaos.check.evidence import FAULTS_HAPPENED
+from chaos.check.samples import BATCH, SAMPLE_ORDER, SAMPLES
 from chaos.check.trajectory import TRAJECTORY
 from chaos.model.history import Baseline
 from chaos.model.places import Place
@@ -32,6 +34,9 @@ from chaos.run.directory import RunDirectory, create
 from chaos.run.ports import Backend
 from chaos.words import listed
 
+NAMED_MAX = 3
+# The checks whose cause may be a generator of all modules.
+OF_DATA = frozenset({CURSOR, BATCH, SAMPLE_ORDER, SAMPLES})
 ALONE = 2  # the likeliest, each tried alone before all together
 Paths: TypeAlias = tuple[str, ...]
 
@@ -46,6 +51,9 @@ class Explained:
     cause: tuple[Candidate, ...] | None
     #: equal is to the last bit, and not within a tolerance or a band
     is_exact: bool = True
+    #: what else differed at the resume, values and parts of the state, where training is the
+    #: baseline's without it
+    idle: tuple[str, ...] = ()
 
     @property
     def sentence(self) -> str:
@@ -65,8 +73,17 @@ class Explained:
         how = "to the last bit" if self.is_exact else "within the tolerance"
         return (
             f"With {named} at the resume, as in the baseline, training is the baseline's {how}: "
-            f"{verb} not come back."
+            f"{verb} not come back.{self._besides}"
         )
+
+    @property
+    def _besides(self) -> str:
+        if not self.idle:
+            return ""
+        more = len(self.idle) - NAMED_MAX
+        named = [f"`{name}`" for name in self.idle[:NAMED_MAX]]
+        named += [f"{more} more"] if more > 0 else []
+        return f" {listed(named)} did not come back either, without a consequence at this resume."
 
 
 def fewest(paths: Paths, is_right: Callable[[Paths], bool]) -> Paths | None:
@@ -108,29 +125,41 @@ class GivingBack:
     folder: AuditFolder
     plan: Plan
     baseline: Baseline
-    tell: Callable[[str], None] = lambda _: None
+    #: the one that is broken, and is to pass
+    check: str = TRAJECTORY
     ends_ns: float = math.inf
+    tell: Callable[[str], None] = lambda _: None
     runs: int = field(default=0, init=False)
+    #: where the bodies of the job's loops begin
+    _loops: list[tuple[str, int]] = field(default_factory=list, init=False)
+    #: of each run that came out right, the parts of the state that did not come back
+    _idle: dict[Paths, tuple[str, ...]] = field(default_factory=dict, init=False)
 
     def explained(self, analysis: RunAnalysis) -> Explained:
         """Return what differs at the resume, and which of it is the cause.
 
         Raises `TimeoutError` where time ends before that is known.
         """
-        found = census.candidates(analysis)
+        shared = census.shared_generators(analysis) if self.check in OF_DATA else ()
+        found = (*shared, *census.candidates(analysis))
         places = census.resumes(analysis)
+        self._loops = [(code.file, code.line) for code in census.loops(analysis)]
         if not found or not places:
             return Explained(found, None)
         by_path = {one.path: one for one in found}
         kept = self._keep(tuple(by_path), places)
         cause = fewest(tuple(by_path), lambda paths: self._is_right(paths, places, kept))
-        named = None if cause is None else tuple(by_path[path] for path in cause)
-        return Explained(found, named, self.plan.expect.is_exact)
+        if cause is None:
+            return Explained(found, None, self.plan.expect.is_exact)
+        named = tuple(by_path[path] for path in cause)
+        others = (one.path for one in found if one.lasts and one.path not in cause)
+        idle = tuple(dict.fromkeys((*others, *self._idle[cause])))
+        return Explained(found, named, self.plan.expect.is_exact, idle)
 
     def _keep(self, paths: Paths, places: Mapping[int, Place]) -> Path:
         """Run the job without faults, and return the folder in which it keeps the values."""
         directory = self._directory("clean", self.plan.baseline())
-        order = {"paths": paths, "places": sorted(set(places.values()))}
+        order = {"paths": paths, "places": sorted(set(places.values())), "loops": self._loops}
         kept = _ordered(directory, KEEP, order)
         self._execute(directory, None)
         return kept
@@ -138,14 +167,23 @@ class GivingBack:
     def _is_right(self, paths: Paths, places: Mapping[int, Place], kept: Path) -> bool:
         self.runs += 1
         directory = self._directory(f"given-{self.runs}", self.plan)
-        order = {"paths": paths, "attempts": places, "from": str(kept)}
+        order = {
+            "paths": paths,
+            "attempts": places,
+            "from": str(kept),
+            "loops": self._loops,
+        }
         folder = _ordered(directory, GIVE, order)
         run = self._execute(directory, self.baseline)
         # Only of a run that had its faults, and in which they were given.
         shown = {r.check for r in run.verdict.results if r.status == "pass" and r.evidence}
         lists = (json.loads(file.read_text("utf-8")) for file in folder.glob(f"{GIVEN}-*.json"))
         is_given = set(paths) <= set[str]().union(*lists)
-        is_right = is_given and {TRAJECTORY, FAULTS_HAPPENED} <= shown
+        is_right = is_given and {TRAJECTORY, self.check, FAULTS_HAPPENED} <= shown
+        if is_right:
+            parts = [part for resume in run.verdict.diagnosis for part in resume.parts]
+            lost = (p.component for p in parts if p.standing not in ("restored", "not compared"))
+            self._idle[paths] = tuple(dict.fromkeys(lost))
         named = listed([f"`{path}`" for path in paths])
         self.tell(f"{named} given back: training {'is' if is_right else 'is not'} the baseline's")
         return is_right

@@ -34,9 +34,11 @@ from chaos.audit.table import (
     wrong_rows,
 )
 from chaos.check.headline import as_sentence
+from chaos.report.ci import SHOWN, AnnotatedPlace, command, place_of
 from chaos.report.html import drawings, pages
 from chaos.report.markdown import SIGNS, bullet, code, fitted, plain, table
 from chaos.report.outcome import Tone, known
+from chaos.report.sections import code_of
 from chaos.words import and_more, begun, plural
 
 PLACES_SHOWN, PLACES_IN_MARKDOWN = 12, 6
@@ -264,6 +266,20 @@ def paragraph(card: Card) -> str:
     return fitted("\n".join([" ".join(texts), *(["", *found] if found else []), ""]))
 
 
+def annotations(card: Card) -> list[str]:
+    """Return GitHub's workflow commands: an error for each thing that is wrong, at its line."""
+    script = AnnotatedPlace(card.job.script, 1)
+    return [
+        command(
+            "error",
+            (place_of(cause.finding.lines) if cause.finding is not None else None) or script,
+            cause.title,
+            f"{cause.sentence}\n{cause.remedy}",
+        )
+        for cause in list(causes(card))[:SHOWN]
+    ]
+
+
 def _section(cause: CauseSection) -> list[str]:
     lines = [f"## {plain(cause.title)}", "", plain(cause.sentence), ""]
     if cause.finding is not None:
@@ -271,4 +287,6 @@ def _section(cause: CauseSection) -> list[str]:
         more = cause.finding.count - PLACES_IN_MARKDOWN
         places += [and_more(more, ON_THE_CARD)] if more > 0 else []
         lines += ["; ".join(places), ""]
+        lines += [f"- {line.label}: {plain(line.text)}" for line in code_of(cause.finding.lines)]
+        lines += [""] if cause.finding.lines else []
     return [*lines, code(cause.remedy), ""]

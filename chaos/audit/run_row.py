@@ -23,7 +23,7 @@ from chaos.model.places import START, AttemptRank
 from chaos.model.plan import Op
 from chaos.model.scenario import VerdictStatus
 from chaos.model.severity import Severity
-from chaos.model.verdict import Anomaly, CheckResult
+from chaos.model.verdict import Anomaly, CheckResult, JobLine
 from chaos.record import Record
 from chaos.report.outcome import FinishedRun, row_of
 
@@ -96,6 +96,8 @@ class RunRow(Record):
     faults: str = ""
     #: its ends, one for each of the `defects`
     sentences: tuple[str, ...] = ()
+    #: of the job's code, behind the first of the `defects`
+    lines: tuple[JobLine, ...] = ()
     #: whether all its resumes went on within an epoch; None if some did
     within: bool | None = None
     #: it is of all places of a run at once, of which none is wrong alone
@@ -208,6 +210,7 @@ def run_row(number: int, place: FaultPlace, run: FinishedRun) -> RunRow:
         defects=tuple(defects),
         faults=faults(run.analysis),
         sentences=tuple(defects.values()),
+        lines=verdict.lines,
         within=_within(run),
         keeps=_keeps(run),
         evidence=tuple(

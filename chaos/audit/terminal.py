@@ -19,7 +19,7 @@ from chaos.check.grade import ACCEPTED
 from chaos.report.live import MovingLine
 from chaos.report.outcome import Tone
 from chaos.report.screen import bare_table, labelled, numbers
-from chaos.report.sections import Line
+from chaos.report.sections import Line, code_of
 from chaos.report.terminal import once
 from chaos.run.clock import Clock, seconds_since
 
@@ -121,6 +121,7 @@ def _cause(cause: CauseSection, card: Card, *, framed: bool) -> Iterator[Rendera
     if finding is not None:
         groups = ", ".join(f"{group} ({count})" for group, count in finding.groups.items())
         rows.append(("where", "dim", groups))
+        rows += [(line.label, "dim", line.text) for line in code_of(finding.lines)]
         ways.append(("report", "dim", f"{card.folder}/{finding.report}"))
         if finding.elsewhere:
             rows.append(("on Ray", "dim", finding.elsewhere))

@@ -9,12 +9,16 @@ from typing import NamedTuple, TypeAlias
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.divergence import divergence
-from chaos.model.event import CensusTaken, Held
+from chaos.check.resumes import is_resumed
+from chaos.check.state_snapshots import is_rng
+from chaos.model.event import CensusTaken, CodeLine, Held, NamesGiven
 from chaos.model.history import History
-from chaos.model.places import Place
+from chaos.model.places import AttemptRank, Place
 from chaos.words import plural
 
 NAMED_MAX = 3
+#: the generators of modules, which are parts of the state, that a run can be given
+GIVEN_BACK = frozenset({"rng.torch", "rng.numpy", "rng.python"})
 _Values: TypeAlias = Mapping[str, Held]
 _Taken: TypeAlias = Mapping[Place, _Values]
 
@@ -29,6 +33,11 @@ class Candidate(NamedTuple):
     #: it is what the job began with
     is_first: bool
 
+    @property
+    def lasts(self) -> bool:
+        """Whether it is certain that it is not of one step alone, as a variable may be."""
+        return self.is_first or "." in self.path
+
     def __str__(self) -> str:
         if self.ours and self.due:
             first = ", its first value," if self.is_first else ""
@@ -37,19 +46,28 @@ class Candidate(NamedTuple):
         return f"`{self.path}` was {first}not the baseline's"
 
 
+def shared_generators(analysis: RunAnalysis) -> tuple[Candidate, ...]:
+    """Return the generators of modules that did not come back at the resume."""
+    key = _resume(analysis)
+    lost = [r for r in analysis.components if r.is_broken and is_rng(r.component)]
+    rows = [row for row in lost if (row.attempt, row.rank) == key and row.component in GIVEN_BACK]
+    return tuple(Candidate(r.component, "", "", is_first=r.standing == "reset") for r in rows)
+
+
 def candidates(analysis: RunAnalysis) -> tuple[Candidate, ...]:
     """Return what differs at the resume before the first number that does, the likeliest first.
+
+    At the first resume where no number differs: so it is where epochs or files are others.
 
     A value counts if it was the baseline's at each place before the first fault, moves in the
     baseline, and is another one at the resume. Values at which the job began come first, and of
     them numbers.
     """
-    first, counterpart = divergence(analysis), analysis.counterpart
-    if first is None or counterpart is None or first.attempt == 0:
+    (attempt, rank), counterpart = _resume(analysis), analysis.counterpart
+    if counterpart is None or attempt == 0:
         return ()
-    rank = first.rank or 0
     theirs = _taken(counterpart, 0, rank)
-    ours = next(iter(_taken(analysis.history, first.attempt, rank).items()), None)
+    ours = next(iter(_taken(analysis.history, attempt, rank).items()), None)
     if ours is None or ours[0] not in theirs:
         return ()
     place, mine = ours
@@ -70,13 +88,28 @@ def _unlikely(one: Candidate) -> tuple[bool, bool, bool]:
 
 def resumes(analysis: RunAnalysis) -> dict[int, Place]:
     """Return the place of each resume from the first on that training did not survive."""
-    first = divergence(analysis)
-    since = 1 if first is None else max(1, first.attempt)
+    since = max(1, _resume(analysis).attempt)
     found: dict[int, Place] = {}
     for _, event in analysis.history.of(CensusTaken):
         if event.attempt >= since:
             found.setdefault(event.attempt, Place(event.epoch, event.step))
     return found
+
+
+def _resume(analysis: RunAnalysis) -> AttemptRank:
+    """Return the attempt whose resume is looked at, and the rank; attempt 0 if there is none."""
+    first = divergence(analysis)
+    if first is not None:
+        return AttemptRank(first.attempt, first.rank or 0)
+    resumed = (r.attempt.index for r in analysis.restarts if is_resumed(analysis, r))
+    return AttemptRank(next(resumed, 0), 0)
+
+
+def loops(analysis: RunAnalysis) -> tuple[CodeLine, ...]:
+    """Return where the bodies of the loops begin in which the job calls its model."""
+    counterpart = analysis.counterpart
+    named = () if counterpart is None else counterpart.of(NamesGiven)
+    return next((event.loops for _, event in named), ())
 
 
 def in_words(found: tuple[Candidate, ...]) -> str:

@@ -3,18 +3,20 @@
 from collections.abc import Iterator, Sequence
 
 from chaos.check.analysis import RunAnalysis
+from chaos.check.artifacts import ARTIFACTS
 from chaos.check.blame import blamed
 from chaos.check.divergence import difference, divergence
-from chaos.check.epochs import CURSOR
+from chaos.check.epochs import CURSOR, EPOCHS
 from chaos.check.fix_hints import value
 from chaos.check.inputs import InputComparison
-from chaos.check.metrics import SELECTION
+from chaos.check.metrics import METRICS, SELECTION
 from chaos.check.restarts import Restart
 from chaos.check.resume import AGREEMENT, COMMITTED_ONLY, RESUME_POINT, START_DECISION
 from chaos.check.samples import BATCH, SAMPLE_ORDER, SAMPLES
 from chaos.check.state import RANK_RANDOMNESS, REPLICAS, STATE, rows_without_consequence
 from chaos.check.state_at_resume import Row, group_of
 from chaos.check.state_snapshots import is_rng
+from chaos.check.trajectory import TRAJECTORY
 from chaos.model.diagnosis import GROUPS, Part, Resume, Standing
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.words import plural
@@ -34,6 +36,19 @@ CAUSES = (
     BATCH,
     SAMPLE_ORDER,
     SAMPLES,
+)
+
+# The checks that name what came out otherwise, and not the state that is the reason.
+EFFECTS = (
+    CURSOR,
+    SELECTION,
+    BATCH,
+    SAMPLE_ORDER,
+    SAMPLES,
+    EPOCHS,
+    METRICS,
+    ARTIFACTS,
+    TRAJECTORY,
 )
 
 

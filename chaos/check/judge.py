@@ -19,6 +19,7 @@ from chaos.check import (
     trajectory,
 )
 from chaos.check.analysis import RunAnalysis
+from chaos.check.code_lines import code_lines
 from chaos.check.data_warnings import data_warnings
 from chaos.check.diagnosis import diagnosis
 from chaos.check.evidence import nothing_happened
@@ -124,7 +125,8 @@ def judge_analysis(analysis: RunAnalysis, others: Others = NO_OTHERS) -> Verdict
     """Return the verdict on one run by its tables, which its pages can use again."""
     found = graded(analysis, _by_cause(analysis, tuple(_results(analysis, others))))
     results, accepting = accepted(analysis.plan.expect, found)
-    status = _overall(analysis, results)
+    status, resumes = _overall(analysis, results), _diagnosed(analysis, results)
+    broken = next((result for result in results if result.status == "fail"), None)
     return Verdict(
         status=status,
         headline=headline(analysis, results, status, accepted=len(accepting)),
@@ -132,7 +134,8 @@ def judge_analysis(analysis: RunAnalysis, others: Others = NO_OTHERS) -> Verdict
         is_news=_is_news(analysis, status, results),
         expectation=_expectation(analysis, status, results),
         results=results,
-        diagnosis=_diagnosed(analysis, results),
+        diagnosis=resumes,
+        lines=code_lines(analysis, broken, resumes),
         notes=(*accepting, *_notes(analysis)),
         restarts=count_restarts(analysis),
     )

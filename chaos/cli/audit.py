@@ -20,7 +20,7 @@ from chaos.audit.continuation import EarlierAudit
 from chaos.audit.folder import AuditFolder
 from chaos.audit.group import Question, chosen_groups
 from chaos.audit.lanes import lanes_for
-from chaos.audit.page import card_in_markdown
+from chaos.audit.page import annotations, card_in_markdown
 from chaos.audit.places import STEP_PLACES_MAX
 from chaos.audit.plans import ONE_NODE, base_plan, begun_again_by, under_launcher
 from chaos.audit.repro import Confirm as ConfirmRuns
@@ -66,7 +66,7 @@ from chaos.model.plan import Confined, Plan, PlanBackend
 from chaos.model.scenario import TIERS, Expect, Sampling, Tier
 from chaos.model.verdict import Verdict
 from chaos.report.screen import plain, screen
-from chaos.run.ci import add_to_step_summary
+from chaos.run.ci import add_to_step_summary, on_github
 from chaos.run.clock import SystemClock, stamp
 from chaos.run.directory import RunDirectory
 from chaos.run.environment import environment
@@ -318,7 +318,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
 
     Example: chaos audit train.py --time-limit 60s -- --epochs 4
     """
-    document = Document.asked(form, output, "text", "md", *FILES)
+    document = Document.asked(form, output, "text", "md", "github", *FILES)
     console = console_of(context, document)
     run = located(script, is_module=module)
     facts = FACTS[chosen_launcher(launcher, run, console, context.meta.get(AGAIN))]
@@ -507,12 +507,15 @@ def _hand_over(
 
 
 def _tell(card: Card, folder: AuditFolder, console: Console, document: Document) -> None:
+    if on_github(os.environ):
+        console.file.writelines(f"{line}\n" for line in annotations(card))
     if not document.takes_stdout:
         print_card(card, console)
     document.write(
         {
             "text": lambda: plain(partial(print_card, card)),
             "md": lambda: card_in_markdown(card),
+            "github": lambda: "\n".join(annotations(card)),
             **_files(folder),
         }
     )

@@ -10,7 +10,10 @@ from chaos import __version__
 from chaos.audit.folder import AuditFolder
 from chaos.audit.giving_back import GivingBack
 from chaos.check.analysis import RunAnalysis
-from chaos.check.divergence import divergence
+from chaos.check.diagnosis import EFFECTS
+from chaos.check.judge import judge_analysis
+from chaos.check.state import STATE
+from chaos.check.trajectory import TRAJECTORY
 from chaos.cli.commands import EXIT_INCONCLUSIVE, EXIT_PASS
 from chaos.cli.options import REPORTS, Reports
 from chaos.cli.replay import Yes, ask
@@ -49,10 +52,13 @@ def explain(
             place=str(directory),
         )
     analysis = RunAnalysis(plan, recorded(folder), baseline)
-    if divergence(analysis) is None:
+    broken = next((result.check for result in judge_analysis(analysis).broken), "")
+    if broken not in (*EFFECTS, STATE):
         raise UsageError(
-            "no loss and no metric of this run is known to differ from the baseline's",
-            "Give a run that fails `trajectory`.",
+            f"`{broken}` is broken, whose cause is no value that the job holds"
+            if broken
+            else "nothing is known to be wrong with this run",
+            "Give a run of which losses, metrics, epochs, data or files come out otherwise.",
             place=str(directory),
         )
     console.print(f"chaos {__version__}, seed {plan.seed}, {directory}", soft_wrap=True)
@@ -67,6 +73,7 @@ def explain(
             AuditFolder(into, environment(Path(plan.cwd))),
             plan,
             baseline,
+            TRAJECTORY if broken == STATE else broken,
             tell=lambda line: console.print(Text(line, style="dim"), soft_wrap=True),
         )
         found = giving.explained(analysis)

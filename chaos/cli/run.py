@@ -40,7 +40,7 @@ from chaos.model.launcher import USUAL
 from chaos.model.plan import BackendName, Plan, PlanBackend
 from chaos.model.summary import SUITE
 from chaos.plan.permitted import ClusterOverrides, Permissions
-from chaos.report.ci import ScenarioPlace, annotations
+from chaos.report.ci import AnnotatedPlace, annotations
 from chaos.report.outcome import FinishedRun, SuiteRow, by_scenario, not_run, row_of
 from chaos.report.screen import plain, screen
 from chaos.report.terminal import closing_line, print_suite, row_line
@@ -374,7 +374,7 @@ def _write(
 ) -> None:
     page = write_suite(reports, rows, SystemClock())
     worst = [runs.worst for runs in by_scenario(rows)]
-    places = [ScenarioPlace(*place_of_scenario(Path(row.file), os.environ)) for row in worst]
+    places = [AnnotatedPlace(*place_of_scenario(Path(row.file), os.environ)) for row in worst]
     commands = [*annotations(worst, places)]
     # Shown in CI's summary and annotations: no verdict depends on that.
     add_to_step_summary(os.environ, page.with_name("summary.md").read_text(encoding="utf-8"))

@@ -75,6 +75,7 @@ from chaos.model.events.probe import (
 from chaos.model.events.state import (
     CensusTaken,
     CheckpointDeleted,
+    CodeLine,
     Component,
     Declared,
     FileLoaded,
@@ -82,6 +83,7 @@ from chaos.model.events.state import (
     FileSaved,
     Held,
     Inputs,
+    NamesGiven,
     ParametersNamed,
     PartUploaded,
     ProcessSeen,

@@ -22,6 +22,42 @@ class Anomaly(Record):
     severity: Severity = "wrong result"
 
 
+Role: TypeAlias = Literal["made", "saved", "read"]
+
+
+class JobLine(Record):
+    """A line of the job's code behind a resume that is wrong."""
+
+    #: it made what did not come back, saved the file that was read, or read it
+    role: Role
+    #: the variables that it made
+    names: tuple[str, ...] = ()
+    #: the part of the state that it holds; empty for a value that no check compares
+    part: str = ""
+    #: from the working folder, if it is below it
+    file: str
+    line: int
+    #: the number of the first of the lines in `around`
+    first: int
+    #: it, and at most two lines before and two after it
+    around: tuple[str, ...] = ()
+
+    @property
+    def where(self) -> str:
+        """Its file's name, and its number."""
+        return f"{self.file.rpartition('/')[2]}:{self.line}"
+
+    @property
+    def text(self) -> str:
+        """The line itself, without what it is indented by."""
+        at = self.line - self.first
+        return self.around[at].strip() if at < len(self.around) else ""
+
+    def __str__(self) -> str:
+        of = "".join(f"`{name}`, " for name in self.names)
+        return f"{of}{self.where}: {self.text}"
+
+
 class CheckResult(Record):
     """One check's judgement."""
 
@@ -68,6 +104,8 @@ class Verdict(Record):
     is_news: bool = False
     #: for each resume, the parts of the job's state
     diagnosis: tuple[Resume, ...] = ()
+    #: of the job's code, behind the first broken check if that is of a resume
+    lines: tuple[JobLine, ...] = ()
     #: worth knowing, and breaking no promise: the baseline shows them too
     notes: tuple[str, ...] = ()
     #: how often a resume was tested at all

@@ -6,12 +6,13 @@ import itertools
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from chaos.check.resume_place import Seen
 from chaos.model.event import (
+    CodeLine,
     FileCopied,
     FileRenamed,
     FileSaveBegun,
@@ -25,8 +26,9 @@ from chaos.model.event import (
 from chaos.model.places import START, Place
 from chaos.model.trigger import PARTS_MAX, Moment, path_pattern
 from chaos.probe.cursor import Recorder
+from chaos.probe.job_code import running_line
 from chaos.probe.loads import GoingOn, Loads
-from chaos.probe.open_watch import Opened, Opening, Operation
+from chaos.probe.open_watch import Opened, Opening, Operation, emptied, made
 from chaos.probe.saves import SaveRecord, Saves
 from chaos.probe.state.content import counts_of, parts_of
 from chaos.probe.state.readable import is_text, read
@@ -37,6 +39,7 @@ from chaos.run.file_digest import file_digest
 # to stop there.
 Stops: TypeAlias = Callable[[Moment, int, str], Callable[[], None] | None]
 _Content = tuple[tuple[SavedPart, ...], dict[str, int]]
+_Stored = tuple[str, int]  # the digest of a file, and its bytes
 # Files of a folder that are looked at: a job may keep a checkpoint for every step in it.
 BESIDE_MAX = 256
 # Kinds of operations at one place that are recorded: a job may write files with names of its own.
@@ -112,8 +115,10 @@ class JobFiles:
         """Record a file's bytes and the counts in it, for later attempts to find."""
         self._opened.forget(path)
         place = self._thread_places.place()
-        real = _real(path)
-        self._guarded("save", lambda: self._saved(real, place, _content(what), *_bytes_of(real)))
+        real, code = _real(path), running_line()
+        self._guarded(
+            "save", lambda: self._saved(real, place, _content(what), _bytes_of(real), code)
+        )
 
     def holds(self, path: Path, what: Any) -> None:  # whatever is pickled
         """Remember the content of a file that is not closed yet."""
@@ -347,10 +352,10 @@ class JobFiles:
             return
         self._look_beside()  # what was written before is complete now
         if moment != "opening":
-            with _made(path) if moment == "making" else contextlib.nullcontext():
+            with made(path) if moment == "making" else contextlib.nullcontext():
                 arrive()
             return
-        with _emptied(path):
+        with emptied(path):
             real = _real(path)  # of a writing that is cut off there is no other sign
             saver = real.suffix.lstrip(".") or "file"
             self._guarded("files", lambda: self._begun(real, place, saver))
@@ -395,8 +400,11 @@ class JobFiles:
         if saver == "torch":  # the others are recorded once they are written
             self._saves.begin(self._save_of(path, place, digest=""))
 
-    def _saved(self, path: Path, place: Place, content: _Content, digest: str, size: int) -> None:
-        what: dict[str, Any] = {"path": str(path), "digest": digest, "bytes": size}
+    def _saved(
+        self, path: Path, place: Place, content: _Content, stored: _Stored, code: CodeLine | None
+    ) -> None:
+        digest, size = stored
+        what: dict[str, Any] = {"path": str(path), "digest": digest, "bytes": size, "code": code}
         self._write(FileSaved(**self._at(place), **what, parts=content[0], counts=content[1]))
         self._keep(path, place, digest, size=size)
         self._saves.mark("place", self._cursor.attempt, *place)
@@ -430,7 +438,9 @@ class JobFiles:
             for name, digest in zip(files, digests, strict=True):
                 if self._saves.find(digest) is None:
                     path = folder / name
-                    self._saved(path, place, _content(read(path)), digest, path.stat().st_size)
+                    self._saved(
+                        path, place, _content(read(path)), (digest, path.stat().st_size), None
+                    )
         found = [save for save in map(self._saves.find, digests) if save is not None]
         places = [save.goes_on_at() for save in found if not save.is_log]
         # In an epoch without a step it is unknown whether a save is of its end.
@@ -506,7 +516,7 @@ class JobFiles:
         content = content or self._contents.pop(digest, None) or _content(read(path))
         if not is_text(path):
             self._begun(path, opening.place, path.suffix.lstrip("."), thread=opening.thread)
-            self._saved(path, opening.place, content, digest, size)
+            self._saved(path, opening.place, content, (digest, size), opening.code)
             return
         self._keep(path, opening.place, digest, size=size, is_log=True)
         if content[0]:
@@ -566,31 +576,7 @@ def _beside(paths: Iterable[str]) -> set[str]:
     }
 
 
-@contextlib.contextmanager
-def _made(path: str) -> Iterator[None]:
-    """Make a folder, which the job's own call is to make once this is over."""
-    with contextlib.suppress(OSError):
-        os.mkdir(path)  # noqa: PTH102 - of a string
-    yield
-    with contextlib.suppress(OSError):
-        os.rmdir(path)  # noqa: PTH106
-
-
-@contextlib.contextmanager
-def _emptied(path: str) -> Iterator[None]:
-    """Do what opening a file anew does first; where it cannot be opened, the job's call says so."""
-    try:
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
-    except OSError:
-        yield
-        return
-    try:
-        yield
-    finally:
-        os.close(fd)
-
-
-def _bytes_of(path: Path) -> tuple[str, int]:
+def _bytes_of(path: Path) -> _Stored:
     return file_digest(path), path.stat().st_size
 
 

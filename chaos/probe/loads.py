@@ -5,9 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from chaos.check.resume_place import Assumed, Seen, resumed_at
-from chaos.model.event import FileLoaded, Repositioned
+from chaos.model.event import CodeLine, FileLoaded, Repositioned
 from chaos.model.places import START, Place
 from chaos.probe.cursor import Cursor, Recorder
+from chaos.probe.job_code import running_line
 from chaos.probe.saves import Position, SaveRecord, Saves
 from chaos.run.file_digest import file_digest
 from chaos.words import shortened
@@ -105,7 +106,7 @@ class Loads:
         self._cursor, self._write = record.cursor, record.write
         self._saves = saves
         self._going_on = going_on
-        self._opened: list[tuple[Path, str]] = []
+        self._opened: list[tuple[Path, str, CodeLine | None]] = []
         self._told: set[tuple[str, str]] = set()
         self.strike: Callable[[], None] | None = None
 
@@ -124,18 +125,24 @@ class Loads:
         if save is None:
             return
         if not save.is_log or self._going_on.may_move:
-            self._opened.append((path, digest))
+            self._opened.append((path, digest, running_line()))
         if not save.is_log:
             self.within(digest)
 
     def look(self) -> None:
         """Record the files opened since, except those that were recorded by `loaded`."""
         opened, self._opened = self._opened, []
-        for path, digest in opened:
+        for path, digest, code in opened:
             if (str(path), digest) not in self._told:
-                self.loaded(path, digest, None)
+                self._loaded(path, digest, None, code)
 
     def loaded(self, path: Path, digest: str, error: BaseException | None) -> None:
+        """Record that this thread has read a file."""
+        self._loaded(path, digest, error, running_line())
+
+    def _loaded(
+        self, path: Path, digest: str, error: BaseException | None, code: CodeLine | None
+    ) -> None:
         save = self._saves.find(digest)
         if save is None and error is None:
             save = self._saves.finish(path, digest, before=self._cursor.attempt)
@@ -150,6 +157,7 @@ class Loads:
                 saved_epoch=None if save is None else save.epoch,
                 saved_step=None if save is None else save.step,
                 error=None if error is None else shortened(f"{type(error).__name__}: {error}"),
+                code=code,
             )
         )
         if error is None and save is not None:

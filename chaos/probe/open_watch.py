@@ -6,6 +6,7 @@ model is next called, a step or a report begins, the file is renamed, or the tra
 Its place is that of training when it was opened. A file opened for reading is reported at once.
 """
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -15,8 +16,10 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from chaos.errors import InjectedError
+from chaos.model.event import CodeLine
 from chaos.model.places import Place
 from chaos.model.tiers import is_below
+from chaos.probe.job_code import running_line
 from chaos.probe.state.readable import is_text
 from chaos.probe.written import absolute, is_spared, listen, open_files
 from chaos.run.clock import SystemClock
@@ -42,6 +45,8 @@ class Opening:
     #: while the thread that opened it made a step of training, as a memory map does that is kept;
     #: its content is of no one place
     stays_open: bool = False
+    #: where the job opened it
+    code: CodeLine | None = None
 
     @property
     def is_over(self) -> bool:
@@ -222,7 +227,8 @@ class Opened:
             self._forgotten.discard(target)
             self._something.set()
             appends = bool(flags & os.O_APPEND)
-            opening = Opening(target, self._place(), appends, threading.get_ident())
+            thread, code = threading.get_ident(), running_line()
+            opening = Opening(target, self._place(), appends, thread, code=code)
             if flags & os.O_TRUNC:
                 self._operates(Operation("opening", target, opening.place))
             with self._turn:
@@ -289,3 +295,27 @@ def _state_of(path: str) -> _State:
     except OSError:
         return None
     return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+@contextlib.contextmanager
+def made(path: str) -> Iterator[None]:
+    """Make a folder, which the job's own call is to make once this is over."""
+    with contextlib.suppress(OSError):
+        os.mkdir(path)  # noqa: PTH102 - of a string
+    yield
+    with contextlib.suppress(OSError):
+        os.rmdir(path)  # noqa: PTH106
+
+
+@contextlib.contextmanager
+def emptied(path: str) -> Iterator[None]:
+    """Do what opening a file anew does first; where it cannot be opened, the job's call says so."""
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+    except OSError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        os.close(fd)

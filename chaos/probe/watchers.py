@@ -86,7 +86,7 @@ class Watchers:
         self._install_modules()
         if self._state is not None and (orders := saves.parent / FOLDER).is_dir():
             who = self._cursor
-            self._state.orders = Orders(orders, attempt=who.attempt, rank=who.rank)
+            self._state.follow(Orders(orders, attempt=who.attempt, rank=who.rank))
         if self._watch.files or strike_in_load is not None or stops is not None:
             may_move = was_handed_none and self._cursor.attempt > 0
             files = self._install_files(Saves(saves), ranks=ranks, may_move=may_move)

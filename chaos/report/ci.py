@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 
 from chaos.check.goodput import ledger_of
 from chaos.model.summary import RunSummary
-from chaos.model.verdict import Standing, Verdict
+from chaos.model.verdict import JobLine, Standing, Verdict
 from chaos.report import page
 from chaos.report.outcome import STANDINGS, FinishedRun, SuiteRow, row_of
 from chaos.report.screen import harmless
@@ -119,14 +119,14 @@ SHOWN = 10  # GitHub shows no more errors of one step, and no more notices
 Level: TypeAlias = Literal["error", "notice"]
 
 
-class ScenarioPlace(NamedTuple):
-    """The place of a scenario's text: its file from the repository's root, and the line."""
+class AnnotatedPlace(NamedTuple):
+    """A place that GitHub shows: a file from the repository's root, and the line."""
 
     file: str
     line: int
 
 
-def annotations(rows: Sequence[SuiteRow], places: Sequence[ScenarioPlace]) -> Iterator[str]:
+def annotations(rows: Sequence[SuiteRow], places: Sequence[AnnotatedPlace]) -> Iterator[str]:
     """Yield GitHub's workflow commands: errors, and a notice for each skipped scenario.
 
     If there are too many of a kind, the last one counts the rest.
@@ -139,20 +139,31 @@ def annotations(rows: Sequence[SuiteRow], places: Sequence[ScenarioPlace]) -> It
 
 
 def _commands(
-    level: Level, placed: Sequence[tuple[SuiteRow, ScenarioPlace]], *, counted: str
+    level: Level, placed: Sequence[tuple[SuiteRow, AnnotatedPlace]], *, counted: str
 ) -> Iterator[str]:
     shown = placed if len(placed) <= SHOWN else placed[: SHOWN - 1]
     for row, place in shown:
         kind = row.status or STANDINGS[row.standing].word
         again = f"\n{replay(row.directory)}" if row.directory else ""
-        yield _command(level, place, f"{kind}: {row.scenario}", row.headline + again)
+        lines = () if row.verdict is None else row.verdict.lines
+        yield command(
+            level, place_of(lines) or place, f"{kind}: {row.scenario}", row.headline + again
+        )
     if len(shown) < len(placed):
         _, place = placed[SHOWN - 1]
         more = f"{len(placed) - len(shown)} more scenarios {counted}"
-        yield _command(level, place, more, "They are in the report and in the step's summary.")
+        yield command(level, place, more, "They are in the report and in the step's summary.")
 
 
-def _command(level: Level, place: ScenarioPlace, title: str, message: str) -> str:
+def place_of(lines: Sequence[JobLine]) -> AnnotatedPlace | None:
+    """Return the line of the job to show a finding at: what saves, else what reads, or made it."""
+    by_role = {line.role: line for line in reversed(lines)}
+    line = next((by_role[role] for role in ("saved", "read", "made") if role in by_role), None)
+    return None if line is None else AnnotatedPlace(for_others(line.file), line.line)
+
+
+def command(level: Level, place: AnnotatedPlace, title: str, message: str) -> str:
+    """Return a workflow command."""
     where = f"file={_property(place.file)},line={place.line},title={_property(title)}"
     return f"::{level} {where}::{_message(message)}"
 

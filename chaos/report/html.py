@@ -16,6 +16,7 @@ from urllib.parse import quote
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from chaos.check.code_lines import belongs
 from chaos.check.headline import as_sentence
 from chaos.model.summary import SuiteSummary, changed
 from chaos.report import page
@@ -52,7 +53,7 @@ def pages(*packages: str) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    env.filters |= {"sentence": as_sentence, "begun": begun}
+    env.filters |= {"sentence": as_sentence, "begun": begun, "belongs": belongs}
     return env
 
 

@@ -5,12 +5,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from chaos.check.code_lines import belongs
+from chaos.check.diagnosis import EFFECTS
 from chaos.check.headline import as_sentence
-from chaos.check.trajectory import TRAJECTORY
 from chaos.model.diagnosis import Part, Resume
 from chaos.model.diagnosis import Standing as PartStanding
 from chaos.model.launcher import FACTS, USUAL, Launcher
-from chaos.model.verdict import Anomaly, CheckResult, Verdict
+from chaos.model.verdict import Anomaly, CheckResult, JobLine, Verdict
 from chaos.report.outcome import ScenarioRuns, Tone
 from chaos.words import and_more, plural, ranks
 
@@ -58,7 +59,15 @@ def sections(verdict: Verdict, brevity: Brevity = Brevity()) -> tuple[Section, .
     notes = [Line("calm", "note", note) for note in verdict.notes if brevity.notes]
     found = (*broken(verdict, brevity, said=verdict.headline), *_open(verdict), *notes)
     state = (_not_restored(resume, brevity.parts) for resume in verdict.diagnosis)
-    return tuple(each for each in (Section("", found), *state) if each.lines)
+    code = Section("in the job's code", tuple(code_of(verdict.lines)))
+    return tuple(each for each in (Section("", found), *state, code) if each.lines)
+
+
+def code_of(lines: Sequence[JobLine]) -> Iterator[Line]:
+    """Yield lines of the job's code, and what belongs in them."""
+    yield from (Line("calm", line.role, str(line)) for line in lines)
+    if text := belongs(lines):
+        yield Line("calm", "to do", text)
 
 
 def broken(verdict: Verdict, brevity: Brevity, *, said: str) -> tuple[Line, ...]:
@@ -97,7 +106,7 @@ def ways(directory: str, verdict: Verdict | None = None) -> tuple[tuple[str, str
 
 def is_unexplained(verdict: Verdict) -> bool:
     """Return whether training came out otherwise, and no check names the cause."""
-    return [result.check for result in verdict.broken[:1]] == [TRAJECTORY]
+    return any(result.check in EFFECTS for result in verdict.broken[:1])
 
 
 def replay(directory: str) -> str:

@@ -13,7 +13,7 @@ from chaos.audit.budget import AuditProgress, Budget
 from chaos.audit.card import Card, reasons
 from chaos.audit.determinism import Repetition, repetition
 from chaos.audit.group import Group, groups_of
-from chaos.audit.page import omissions
+from chaos.audit.page import annotations, card_in_markdown, omissions, render_card
 from chaos.audit.repro import confirmation
 from chaos.check.prediction_band import HIDDEN_MAX
 from chaos.errors import ClusterError, JobError
@@ -22,7 +22,7 @@ from chaos.model import event as ev
 from chaos.model.history import History
 from chaos.model.launcher import FACTS
 from chaos.model.plan import Op, Plan
-from chaos.model.verdict import Verdict
+from chaos.model.verdict import JobLine, Verdict
 from chaos.run.directory import RunDirectory
 from chaos.run.ports import Show
 from chaos.scenario_file.load import load_scenario
@@ -121,6 +121,28 @@ def test_before_the_first_commit_a_defect_of_resuming_does_not_show(
     early = [run for run in card.runs if run.group == "before the first commit"]
     assert early
     assert all(run.status == "pass" for run in early)
+
+
+def test_github_is_shown_a_finding_at_the_line_that_saves_or_else_at_the_script(
+    guilty: tuple[Audit, Card],
+) -> None:
+    _, card = guilty
+    finding = card.findings[0]
+    lines = tuple(
+        JobLine.model_validate({"role": role, "file": "src/job.py", "line": line, "first": line})
+        for line, role in enumerate(("made", "read", "saved"), 7)
+    )
+    placed = card.model_copy(
+        update={"findings": (finding.model_copy(update={"lines": lines}), *card.findings[1:])}
+    )
+
+    (plain, *_), (at_line, *_) = annotations(card), annotations(placed)
+
+    assert plain.startswith(f"::error file={card.job.script},line=1,title=")
+    assert at_line.startswith("::error file=src/job.py,line=9,title=")
+    assert at_line.endswith(f"chaos run {card.folder}/{finding.repro}")
+    assert "src/job.py:9" in render_card(placed)
+    assert "- saved: job.py:9" in card_in_markdown(placed)
 
 
 def test_the_reproduction_is_a_scenario_of_the_same_ops(guilty: tuple[Audit, Card]) -> None:

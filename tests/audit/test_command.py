@@ -159,7 +159,6 @@ def test_without_being_asked_no_ray_is_started_and_the_command_for_it_is_printed
     ("words", "says"),
     [
         (["--time-limit", "soon"], "'soon' is not a time such as 90s, 5m or 1h"),
-        (["--format", "github"], "this command does not write github"),
         (
             ["--accept", "all"],
             "a severity that can be accepted is rng, lost-work or cosmetic; got 'all'",

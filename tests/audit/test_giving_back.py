@@ -60,6 +60,13 @@ def test_the_sentence_says_what_was_set_and_no_more() -> None:
         "With `kl.value` set to the baseline's, training still is not the baseline's."
     )
     assert "nothing could be given back" in Explained((), None).sentence
+    besides = Explained((value, roots), (value,), idle=("opt.roots", "rng.torch")).sentence
+    assert besides.endswith(
+        "it did not come back. `opt.roots` and `rng.torch` did not come back either, without a "
+        "consequence at this resume."
+    )
+    many = Explained((value,), (value,), idle=("a", "b", "c", "d")).sentence
+    assert "`a`, `b`, `c` and 1 more did not come back either" in many
     within = Explained((value,), (value,), is_exact=False).sentence
     assert "training is the baseline's within the tolerance" in within
     assert "bit" not in within

@@ -43,7 +43,7 @@ def test_a_run_that_is_right_has_nothing_to_be_explained(tmp_path: Path) -> None
     done = chaos("explain", directory.path, "--yes", folder=tmp_path)
 
     assert done.code == 3
-    assert "no loss and no metric of this run is known to differ" in done.err
+    assert "nothing is known to be wrong with this run" in done.err
 
 
 @pytest.mark.parametrize(("words", "said"), [((), "nothing was run"), (("--yes",), "about to run")])

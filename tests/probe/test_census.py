@@ -1,5 +1,6 @@
 """The census of plain values: what it reaches, what it leaves alone, and what is given back."""
 
+import json
 import random
 import sys
 import types
@@ -14,9 +15,10 @@ import pytest
 import torch
 
 from chaos.model.places import Place
+from chaos.probe.job_code import is_of_the_job, loops_around
 from chaos.probe.state import census as module
 from chaos.probe.state.census import Census
-from chaos.probe.state.give_back import GIVE, KEEP, Orders, Reached, put
+from chaos.probe.state.give_back import GIVE, KEEP, LoopTrace, Orders, Reached, put
 from chaos.run.clock import SystemClock
 
 COUNTED = 7  # a global of this file, which is a job's as far as a census knows
@@ -277,10 +279,10 @@ def test_within_a_function_transform_a_tensor_has_no_content() -> None:
 
 
 def test_libraries_have_no_variables_of_the_job() -> None:
-    assert not module._is_of_the_job(torch.__file__)
-    assert not module._is_of_the_job(module.__file__)
-    assert not module._is_of_the_job(random.__file__)
-    assert module._is_of_the_job(__file__)
+    assert not is_of_the_job(torch.__file__)
+    assert not is_of_the_job(module.__file__)
+    assert not is_of_the_job(random.__file__)
+    assert is_of_the_job(__file__)
 
 
 @pytest.mark.parametrize(
@@ -352,31 +354,120 @@ def test_a_variable_of_a_running_function_is_given_back() -> None:
 def test_values_that_a_clean_run_keeps_come_to_another_run(
     make: Callable[[], Any], tmp_path: Path
 ) -> None:
-    clean, run = tmp_path / "clean", tmp_path / "run"
-    clean.mkdir()
-    run.mkdir()
-    (clean / KEEP).write_text('{"paths": ["it", "n"], "places": [[2, 0]]}')
-    (run / GIVE).write_text(
-        f'{{"paths": ["it", "n"], "attempts": {{"1": [2, 0]}}, "from": "{clean}"}}'
-    )
+    clean, run = _order(tmp_path, [])
     ahead, anew = make(), make()
     _draw(ahead)
     due, holder = types.SimpleNamespace(n=5), types.SimpleNamespace(n=0)
 
     keeping = Orders(clean, attempt=0, rank=0)
-    keeping.reached({"it": Reached(ahead, due, "it"), "n": Reached(5, due, "n")})
+    keeping.reached(None, {"it": Reached(ahead, due, "it"), "n": Reached(5, due, "n")})
     keeping.at(Place(1, 0))
-    keeping.reached({"it": Reached(ahead, due, "it"), "n": Reached(5, due, "n")})
+    keeping.reached(None, {"it": Reached(ahead, due, "it"), "n": Reached(5, due, "n")})
     keeping.at(Place(2, 0))
     giving = Orders(run, attempt=1, rank=0)
     other = Orders(run, attempt=2, rank=0)
 
     assert giving.wanted == {"it", "n"}
     assert not other.wanted
-    assert giving.reached({"it": Reached(anew, holder, "it"), "n": Reached(0, holder, "n")})
-    assert not giving.reached({})  # once
+    assert giving.reached(None, {"it": Reached(anew, holder, "it"), "n": Reached(0, holder, "n")})
+    assert not giving.reached(None, {})  # once
+    assert giving.is_over
+    assert not keeping.is_over
     assert holder.n == 5
     assert _draw(anew) == _draw(ahead)
+
+
+def _order(folder: Path, loops: list[tuple[str, int]]) -> tuple[Path, Path]:
+    clean, run = folder / "clean", folder / "run"
+    clean.mkdir()
+    run.mkdir()
+    order = {"paths": ["it", "n"], "loops": loops}
+    (clean / KEEP).write_text(json.dumps(order | {"places": [[2, 1]] if loops else [[2, 0]]}))
+    due = {"attempts": {"1": [2, 1] if loops else [2, 0]}, "from": str(clean)}
+    (run / GIVE).write_text(json.dumps(order | due))
+    return clean, run
+
+
+def test_values_are_given_back_as_the_loops_begin_that_they_were_kept_in(tmp_path: Path) -> None:
+    clean, run = _order(tmp_path, [("job.py", 1), ("job.py", 2)])
+    keeping, giving = Orders(clean, attempt=0, rank=0), Orders(run, attempt=1, rank=0)
+    held: dict[str, int] = {"n": 0}
+
+    def keep(moment: int | None, epoch: int, step: int, value: int) -> bool:
+        asked = keeping.asks(moment, Place(epoch, step))
+        if asked:
+            keeping.reached(moment, {"n": Reached(value, held, "n")})
+        return asked
+
+    def give(moment: int | None) -> int:
+        if giving.asks(moment, Place(0, 0)):
+            giving.reached(moment, {"n": Reached(held["n"], held, "n")})
+        return held["n"]
+
+    # The outer loop's is that of the epoch's beginning, the inner one's that of the place.
+    assert not keep(0, 1, 0, 1)
+    assert keep(0, 2, 0, 2)
+    assert not keep(1, 2, 0, 3)
+    assert keep(1, 2, 1, 4)
+    assert keep(None, 2, 1, 5)
+    keeping.at(Place(2, 1))
+    assert not keep(0, 2, 1, 6)
+
+    assert give(0) == 2
+    held["n"] = 9
+    assert give(0) == 9, "an outer loop goes on once"
+    assert [give(1), give(1)] == [4, 4]
+    assert give(None) == 5
+    assert giving.is_over
+    assert json.loads((run / "given-1-0.json").read_text()) == ["n"]
+
+
+def _looped(begun: Any, line: int) -> tuple[list[int], int]:
+    trace = LoopTrace([(__file__, line)], begun)
+    trace.start()
+    count, seen = 0, []
+    try:
+        for step in range(3):
+            seen.append(step)
+            count += 1
+    finally:
+        trace.stop()
+    return seen, count
+
+
+def test_the_bodies_of_a_running_functions_loops_are_traced_and_it_keeps_its_variables() -> None:
+    first = _looped.__code__.co_firstlineno + 6
+    found: list[int] = []
+
+    def begun(number: int, frame: types.FrameType) -> None:
+        found.append(number)
+        names = frame.f_locals
+        if len(found) == 2:
+            put(Reached(names["count"], frame, "count"), 10)
+        if type(names) is dict:
+            names.clear()  # as a census does
+
+    assert _looped(begun, first) == ([0, 1, 2], 12)
+    assert found == [0, 0, 0]
+    assert sys.gettrace() is None
+
+
+def test_the_loops_around_a_frame_are_found() -> None:
+    found: list[tuple[str, ...]] = []
+
+    def inner() -> None:
+        while True:
+            "no statement"
+            found.append(tuple(loop.around[2].strip() for loop in loops_around(sys._getframe())))
+            break
+
+    for _ in range(1):
+        inner()
+    inner()
+
+    own = "found.append(tuple(loop.around[2].strip() for loop in loops_around(sys._getframe())))"
+    assert found[0][-2:] == ("inner()", own)
+    assert found[1][-1] == own
 
 
 def _draw(generator: Any) -> float:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.report.ci import ScenarioPlace, annotations, render, run_in_json
+from chaos.report.ci import AnnotatedPlace, annotations, render, run_in_json
 from chaos.report.markdown import run_in_markdown, suite_in_markdown
 from chaos.report.outcome import FinishedRun, not_run, row_of
 from chaos.report.screen import harmless, on_one_line, without_commands
@@ -69,7 +69,7 @@ def test_junit_of_a_hostile_run_can_be_read_and_shows_what_was_there(
 
 
 def test_an_annotation_of_a_hostile_run_is_one_line(guilty_run: FinishedRun) -> None:
-    (line,) = annotations([row_of(named(guilty_run))], [ScenarioPlace("f\n::error::x", 1)])
+    (line,) = annotations([row_of(named(guilty_run))], [AnnotatedPlace("f\n::error::x", 1)])
 
     assert not OBEYED.search(line)
     assert len(line.splitlines()) == 1

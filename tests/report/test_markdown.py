@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.report.ci import SHOWN, ScenarioPlace, annotations
+from chaos.report.ci import SHOWN, AnnotatedPlace, annotations
 from chaos.report.goodput import goodput
 from chaos.report.markdown import (
     LIMIT_BYTES,
@@ -99,9 +99,9 @@ def test_one_annotation_per_failed_scenario_at_its_line(
 ) -> None:
     rows = [row_of(valid_run), row_of(guilty_run), not_run(scenario="a: b", file="g", error="1\n2")]
     places = [
-        ScenarioPlace("v.yaml", 1),
-        ScenarioPlace("s/g,1.yaml", 3),
-        ScenarioPlace("n.yaml", 2),
+        AnnotatedPlace("v.yaml", 1),
+        AnnotatedPlace("s/g,1.yaml", 3),
+        AnnotatedPlace("n.yaml", 2),
     ]
     guilty, broken = annotations(rows, places)
 
@@ -112,7 +112,7 @@ def test_one_annotation_per_failed_scenario_at_its_line(
 
 
 def test_what_github_would_not_show_is_counted(guilty_run: FinishedRun) -> None:
-    rows, places = [row_of(guilty_run)] * 30, [ScenarioPlace("f", 1)] * 30
+    rows, places = [row_of(guilty_run)] * 30, [AnnotatedPlace("f", 1)] * 30
     said = list(annotations(rows, places))
 
     assert len(said) == SHOWN

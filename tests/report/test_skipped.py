@@ -7,7 +7,7 @@ import pytest
 from chaos.cli.run import exit_code
 from chaos.compare.comparison import compare
 from chaos.report import ci
-from chaos.report.ci import ScenarioPlace, annotations, summary_of
+from chaos.report.ci import AnnotatedPlace, annotations, summary_of
 from chaos.report.html import render_suite, render_trend
 from chaos.report.markdown import suite_in_markdown
 from chaos.report.outcome import FinishedRun, SuiteRow, not_run, row_of, skipped
@@ -72,7 +72,7 @@ def test_in_a_terminal_and_in_markdown_it_has_a_sign_of_its_own(rows: list[Suite
 
 
 def test_github_shows_a_notice_and_no_error(rows: list[SuiteRow]) -> None:
-    (shown,) = annotations(rows, [ScenarioPlace("a", 1), ScenarioPlace("x", 2)])
+    (shown,) = annotations(rows, [AnnotatedPlace("a", 1), AnnotatedPlace("x", 2)])
 
     assert shown.startswith("::notice file=x,line=2,title=skipped%3A needs more::")
 
@@ -80,7 +80,7 @@ def test_github_shows_a_notice_and_no_error(rows: list[SuiteRow]) -> None:
 def test_errors_and_notices_are_counted_apart() -> None:
     rows = [NOT_RUN] * 12 + [SKIPPED] * 12
 
-    shown = [*annotations(rows, [ScenarioPlace("x", 1)] * 24)]
+    shown = [*annotations(rows, [AnnotatedPlace("x", 1)] * 24)]
 
     assert [line.partition(" ")[0] for line in shown] == ["::error"] * 10 + ["::notice"] * 10
     assert "3 more scenarios are not as expected" in shown[9]

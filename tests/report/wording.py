@@ -27,7 +27,7 @@ from chaos.model.history import History
 from chaos.model.scenario import Expect
 from chaos.model.summary import SuiteSummary
 from chaos.model.verdict import Anomaly, CheckResult
-from chaos.report.ci import ScenarioPlace, annotations, render
+from chaos.report.ci import AnnotatedPlace, annotations, render
 from chaos.report.html import render_run, render_suite
 from chaos.report.markdown import run_in_markdown, suite_in_markdown
 from chaos.report.outcome import FinishedRun, SuiteRow, not_run, row_of, skipped
@@ -187,7 +187,7 @@ def _markdown() -> Iterator[tuple[str, str]]:
 def _ci() -> Iterator[tuple[str, str]]:
     for name, rows in suites().items():
         yield f"JUnit, {name}", render(rows)
-        yield f"GitHub, {name}", "\n".join(annotations(rows, [ScenarioPlace("f", 1)] * len(rows)))
+        yield f"GitHub, {name}", "\n".join(annotations(rows, [AnnotatedPlace("f", 1)] * len(rows)))
 
 
 def _page() -> Iterator[tuple[str, str]]:

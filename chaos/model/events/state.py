@@ -129,6 +129,31 @@ class ValidationBegun(StepEvent, frozen=True, kw_only=True):
         return f"{self.who}: validation in epoch {self.epoch}, after step {self.step}"
 
 
+class CodeLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of the job's own code."""
+
+    file: str
+    line: int
+    #: the number of the first of the lines in `around`
+    first: int
+    #: it, and at most two lines before and two after it
+    around: tuple[str, ...] = ()
+
+
+class NamesGiven(WorkerEvent, frozen=True, kw_only=True):
+    """The lines of the job's code that made what a census reached."""
+
+    #: by the path of a value, the first line that gives it its name
+    lines: dict[str, CodeLine]
+    #: the path of a part of the state: of `optimizer`, the variable
+    parts: dict[str, str]
+    #: where the bodies of the loops begin in which the model is called, the outermost first
+    loops: tuple[CodeLine, ...] = ()
+
+    def _text(self) -> str:
+        return f"{self.who}: {len(self.lines)} values of the job's, with the lines that name them"
+
+
 class FileSaveBegun(StepEvent, frozen=True, kw_only=True):
     """The train function began to write a file."""
 
@@ -156,6 +181,8 @@ class FileSaved(StepEvent, frozen=True, kw_only=True):
     counts: dict[str, int] = msgspec.field(default_factory=dict)
     #: its entries
     parts: tuple[SavedPart, ...] = ()
+    #: where the job saved it
+    code: CodeLine | None = None
 
     def _text(self) -> str:
         return f"{self.who}: saved {self.path}, {self.bytes} bytes"
@@ -176,6 +203,8 @@ class FileLoaded(StepEvent, frozen=True, kw_only=True):
     saved_step: int | None = None
     #: loading raised
     error: str | None = None
+    #: where the job read it
+    code: CodeLine | None = None
 
     def _text(self) -> str:
         if self.error is not None:

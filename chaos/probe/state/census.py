@@ -12,13 +12,11 @@ marks a secret.
 """
 
 import sys
-import sysconfig
 from argparse import Namespace
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
 from itertools import chain, islice
-from pathlib import Path
 from types import (
     CellType,
     FrameType,
@@ -32,6 +30,7 @@ from typing import Any, TypeAlias
 
 from chaos.model.event import Held
 from chaos.model.masked import is_secret
+from chaos.probe.job_code import is_of_the_job
 from chaos.probe.state.canonical import Encoding
 from chaos.probe.state.give_back import Reached, generators
 
@@ -68,8 +67,16 @@ Named: TypeAlias = Iterable[tuple[str, Any]]
 class Census:
     """One census; `entries` are in the order in which they were reached."""
 
-    def __init__(self, now_ns: Callable[[], int], wanted: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        now_ns: Callable[[], int],
+        wanted: frozenset[str] = frozenset(),
+        *,
+        keeps_all: bool = False,
+    ) -> None:
         self._wanted = wanted
+        #: if `keeps_all`, whatever has a name, by its path, the nearest first
+        self.named: list[tuple[str, Reached]] | None = [] if keeps_all else None
         #: of the wanted paths
         self.reached: dict[str, Reached] = {}
         self._now_ns = now_ns
@@ -97,7 +104,7 @@ class Census:
         """Look at the job's functions from a frame outwards, the innermost first, and its files."""
         files: dict[int, dict[str, Any]] = {}
         while frame is not None:
-            if _is_of_the_job(frame.f_code.co_filename):
+            if is_of_the_job(frame.f_code.co_filename):
                 files[id(frame.f_globals)] = frame.f_globals
                 if frame.f_code.co_flags & _OPTIMIZED:
                     self._of_function(frame)
@@ -111,9 +118,9 @@ class Census:
         for name, value in named:
             # The object of a method has the name of its class: `self` is another one in each.
             path = _CLASS_NAME(type(value)) if name == "self" else name
+            self._reach(path, value, holder, name)
             if path not in self._names:
                 self._names.add(path)
-                self._reach(path, value, holder, name)
                 self._look(path, value, 0)
 
     # -- inside ------------------------------------------------------------------------------
@@ -130,7 +137,9 @@ class Census:
 
     def _reach(self, path: str, value: Any, holder: Any, name: Any) -> None:  # any values
         if path in self._wanted:
-            self.reached[path] = Reached(value, holder, name)
+            self.reached.setdefault(path, Reached(value, holder, name))
+        if self.named is not None:
+            self.named.append((path, Reached(value, holder, name)))
 
     def _look(self, path: str, value: Any, depth: int) -> None:  # any value
         kind = type(value)
@@ -203,7 +212,7 @@ def _members(value: Any) -> Iterator[tuple[str, Any]]:  # any object
     elif kind is FunctionType:
         yield from _closure(value)
     elif kind is type:
-        if _is_of_the_job(_file_of(value.__module__)):
+        if is_of_the_job(_file_of(value.__module__)):
             yield from ((n, v) for n, v in vars(value).items() if not n.startswith("__"))
     elif kind in (SimpleNamespace, Namespace):
         yield from vars(value).items()
@@ -212,7 +221,7 @@ def _members(value: Any) -> Iterator[tuple[str, Any]]:  # any object
 
 
 def _closure(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    if not _is_of_the_job(function.__code__.co_filename):
+    if not is_of_the_job(function.__code__.co_filename):
         return
     cells: tuple[CellType, ...] = function.__closure__ or ()
     for name, cell in zip(function.__code__.co_freevars, cells, strict=False):
@@ -375,19 +384,6 @@ def _is_read(torch: Any, tensor: Any) -> bool:  # likewise
 
 def _array(array: Any) -> Any:  # a numpy.ndarray
     return None if array.dtype.hasobject or array.size > ELEMENTS_MAX else array
-
-
-# -- the job's own files -----------------------------------------------------------------------
-
-
-@cache
-def _is_of_the_job(file: str) -> bool:
-    """Return whether a file of code is neither a library's, nor Python's, nor chaos's."""
-    if file.startswith("<") or not file:
-        return False
-    installed = (sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
-    libraries = (*installed, str(Path(__file__).parents[2]))
-    return not any(file.startswith(f"{folder}/") for folder in libraries)
 
 
 def _file_of(module: str) -> str:

@@ -5,7 +5,9 @@
     keep.json  the places, and the paths whose values are kept there, in a file for each rank
     give.json  the attempts, each with its place, and the paths that get what another folder keeps
 
-A path is one of a census. A container, a tensor, an array and a generator get their content where
+A path is one of a census, or a global generator's. Values are kept, and given, where the bodies of
+the job's loops begin in which the model is called, since data is drawn there, and before its first
+call. A container, a tensor, an array and a generator get their content where
 they are, since other objects may hold them; any other value is put in its place.
 """
 
@@ -14,12 +16,13 @@ import json
 import pickle
 import random
 import sys
+import threading
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from types import FrameType, FunctionType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from chaos.model.places import Place
 
@@ -36,6 +39,9 @@ class Reached(NamedTuple):
     name: Any
 
 
+Moment: TypeAlias = int | None  # the number of a loop, the outermost first; None: the first call
+
+
 class Orders:
     """The orders of a run, for one rank of one attempt; usually none."""
 
@@ -44,35 +50,105 @@ class Orders:
         keep, give = _read(folder / KEEP), _read(folder / GIVE)
         self._places = {Place(*place) for place in keep.get("places", ())}
         due = give.get("attempts", {}).get(str(attempt))
-        self._source = None if due is None else _kept(Path(give["from"]), rank, Place(*due))
+        self._source = None if due is None else Path(give["from"]) / self._file(Place(*due))
         is_due = bool(self._places) or self._source is not None
         self.wanted = frozenset((keep or give)["paths"]) if is_due else frozenset()
-        self._held: bytes | None = None
+        #: where the bodies of loops begin: files, and lines
+        self.loops: list[tuple[str, int]] = [*map(tuple, (keep or give)["loops"])] if is_due else []
+        self._held: dict[Moment, dict[str, Any]] = {}
+        self._given: dict[str, Moment] = {}
+        self._had: set[Moment] = set()
 
-    def reached(self, reached: Mapping[str, Reached]) -> bool:
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is kept, and all that is due was given."""
+        return not self._places and self._source is None
+
+    def asks(self, moment: Moment, place: Place) -> bool:
+        """Return whether values are kept, or given, as training comes to a moment at a place."""
+        if self._source is not None:  # an outer loop goes on once with the epoch of the resume
+            return moment in (None, len(self.loops) - 1) or moment not in self._had
+        if moment in (None, len(self.loops) - 1):
+            return place in self._places
+        return place.step == 0 and place.epoch in {due.epoch for due in self._places}
+
+    def reached(self, moment: Moment, reached: Mapping[str, Reached]) -> bool:
         """Hold the values, or give those that are due; return whether any was given."""
+        self._had.add(moment)
         if self._places:
-            self._held = pickle.dumps({path: _content(one.value) for path, one in reached.items()})
+            # At once: a container is another's as soon as training goes on.
+            held = {path: _content(one.value) for path, one in reached.items()}
+            self._held[moment] = pickle.loads(pickle.dumps(held))  # noqa: S301 - of this process
         if self._source is None:
             return False
         # The file is one that `chaos explain` has let the same job write.
-        source, self._source = self._source.read_bytes(), None
-        values: dict[str, Any] = pickle.loads(source)  # noqa: S301
+        kept: dict[Moment, dict[str, Any]] = pickle.loads(self._source.read_bytes())  # noqa: S301
+        values = kept.get(moment, {})
         both = self.wanted & reached.keys() & values.keys()
         given = [path for path in sorted(both) if put(reached[path], values[path])]
-        told = self._folder / f"{GIVEN}-{self._who}.json"
-        told.write_text(json.dumps(given), encoding="utf-8")
+        self._given |= dict.fromkeys(given, moment)
+        if moment is None:
+            self._source = None
+            told = self._folder / f"{GIVEN}-{self._who}.json"
+            told.write_text(json.dumps(sorted(self._given)), encoding="utf-8")
         return bool(given)
 
     def at(self, place: Place) -> None:
         """Write the values that are held, if they are those of a place that is asked for."""
-        if self._held is not None and place in self._places:
-            _kept(self._folder, self._rank, place).write_bytes(self._held)
-        self._held = None
+        if place in self._places:
+            (self._folder / self._file(place)).write_bytes(pickle.dumps(self._held))
+
+    def _file(self, place: Place) -> str:
+        return f"kept-{self._rank}-{place.epoch}-{place.step}.pkl"
 
 
-def _kept(folder: Path, rank: int, place: Place) -> Path:
-    return folder / f"kept-{rank}-{place.epoch}-{place.step}.pkl"
+class LoopTrace:
+    """Calls `begun` with the number of a loop, and the frame, as its body begins."""
+
+    def __init__(
+        self, loops: Iterable[tuple[str, int]], begun: Callable[[int, FrameType], None]
+    ) -> None:
+        self._number = {loop: number for number, loop in enumerate(loops)}
+        self._files = {file for file, _ in self._number}
+        self._begun = begun
+
+    def start(self) -> None:
+        """Begin with the functions that run, and with those that this and new threads call."""
+        threading.settrace(self._calls)
+        sys.settrace(self._calls)
+        frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - as a debugger does
+        while frame is not None:
+            if frame.f_code.co_filename in self._files:
+                frame.f_trace = self._lines
+            frame = frame.f_back
+
+    @staticmethod
+    def stop() -> None:
+        threading.settrace(None)  # as Python's own documentation has it
+        sys.settrace(None)
+
+    def _calls(self, frame: FrameType, _: str, __: Any) -> Any:  # a trace function, or None
+        return self._lines if frame.f_code.co_filename in self._files else None
+
+    def _lines(self, frame: FrameType, event: str, _: Any) -> Any:  # likewise
+        number = self._number.get((frame.f_code.co_filename, frame.f_lineno))
+        if event == "line" and number is not None:
+            self._begun(number, frame)
+            # Up to Python 3.12 what `f_locals` holds as a trace function returns is written to the
+            # variables: it has to be what they are, whatever the census has made of it.
+            frame.f_locals  # noqa: B018
+        return self._lines
+
+
+def global_generators() -> dict[str, Any]:
+    """Return the generators that modules share, by the names of their parts of the state."""
+    torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
+    found: dict[str, Any] = {"rng.python": random._inst}  # noqa: SLF001
+    if torch is not None:
+        found["rng.torch"] = torch.default_generator
+    if numpy is not None:
+        found["rng.numpy"] = numpy.random.mtrand._rand  # noqa: SLF001 - what `seed` seeds
+    return found
 
 
 def put(reached: Reached, new: Any) -> bool:  # what `_content` returned

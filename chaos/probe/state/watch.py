@@ -17,19 +17,27 @@ making, which a job repeats in every attempt.
 import functools
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Literal, TypeAlias
 
 from chaos import declared
 from chaos.check.resume_place import state_keys
-from chaos.model.event import CensusTaken, Held, ParametersNamed, StateSeen
+from chaos.model.event import (
+    CensusTaken,
+    CodeLine,
+    Held,
+    NamesGiven,
+    ParametersNamed,
+    StateSeen,
+)
 from chaos.model.places import Place
 from chaos.probe.cursor import Recorder
+from chaos.probe.job_code import loops_around, naming_line
 from chaos.probe.state import components
 from chaos.probe.state.census import Census
-from chaos.probe.state.give_back import Orders
+from chaos.probe.state.give_back import LoopTrace, Orders, Reached, global_generators
 from chaos.probe.state.keras_parts import keras_parts
 from chaos.probe.state.part import UnreadPart
 from chaos.probe.state.roots import Roots
@@ -104,6 +112,8 @@ Moment: TypeAlias = Literal["entered", "step", "left"]
 PENDING_MAX = 64
 # Parameters whose names are recorded; above it none is (see `ParametersNamed`).
 NAMED_MAX = 1024
+# Values whose lines are recorded, the nearest first.
+LINES_MAX = 256
 
 
 @dataclass(frozen=True)
@@ -146,11 +156,30 @@ class StateWatch:
         self._held: dict[str, Held] = {}
         self._is_stepping = False
         self.orders: Orders | None = None
+        self._trace: LoopTrace | None = None
 
     def install(self, roots: Roots) -> None:
         """Find, from now on, the objects that hold state as they are made."""
         self._roots = roots
         self.found.watch()
+
+    def follow(self, orders: Orders) -> None:
+        """Keep values of the job, or give it such that were kept."""
+        self.orders = orders
+        if orders.loops and not orders.is_over:
+            self._trace = LoopTrace(orders.loops, self._loop_begun)
+            self._trace.start()
+
+    def _loop_begun(self, loop: int, frame: FrameType) -> None:
+        try:
+            if self.orders is not None and self.orders.asks(loop, self._here):
+                self.orders.reached(loop, self._taken_census(frame).reached)
+        except Exception as error:  # noqa: BLE001 - must not fail the user's step
+            self._failed("census", error)
+
+    @property
+    def _here(self) -> Place:
+        return Place(self._cursor.epoch, self._cursor.step)
 
     def step_begins(
         self,
@@ -192,15 +221,17 @@ class StateWatch:
         is_first = self._counted is None
         if here == self._counted or not (is_first or self._cursor.step == 0 or may_resume()):
             return
-        self._counted = here
         with self._cost.on_state:
             try:
                 self._census = self._taken_census(sys._getframe(1))  # noqa: SLF001
                 orders = self.orders
-                if orders is not None and orders.reached(self._census.reached):
+                if orders is not None and orders.reached(None, self._census.reached):
                     self._census = self._taken_census(sys._getframe(1))  # noqa: SLF001
+                if orders is not None and orders.is_over and self._trace is not None:
+                    self._trace.stop()
             except Exception:  # noqa: BLE001 - nothing is judged by it
                 self._census = None
+            self._counted = here
             if self._is_stepping:  # a step with a closure, whose place is known
                 self._write_census()
 
@@ -278,21 +309,50 @@ class StateWatch:
     def _taken_census(self, frame: FrameType) -> Census:
         """Take a census from a frame outwards."""
         wanted = frozenset[str]() if self.orders is None else self.orders.wanted
-        census = Census(SystemClock().now_ns, wanted)
+        is_first = not self._cursor.attempt and not self._cursor.rank and self._counted is None
+        census = Census(SystemClock().now_ns, wanted, keeps_all=is_first)
         census.of_frames(frame)
         known = {kind: self.found.all(kind) for kind in ("optimizer", "schedule", "scaler")}
-        for kind, found in {"model": self._known_roots(), **known}.items():
-            numbered = enumerate(found)
-            census.of((components.numbered(kind, index), one) for index, one in numbered)
+        parts = {
+            components.numbered(kind, index): one
+            for kind, found in {"model": self._known_roots(), **known}.items()
+            for index, one in enumerate(found)
+        }
+        census.of(parts.items())
+        if not wanted.isdisjoint(shared := global_generators()):
+            census.of(shared.items())
         census.look_into_all()
+        if census.named is not None:
+            self._name(census.named, parts, loops_around(frame))
+            census.named = None
         return census
+
+    def _name(
+        self,
+        named: list[tuple[str, Reached]],
+        parts: Mapping[str, Any],
+        loops: tuple[CodeLine, ...],
+    ) -> None:
+        """Record the lines of the job that made what a census has reached."""
+        heads = {id(part): head for head, part in parts.items()}
+        lines: dict[str, CodeLine] = {}
+        made: dict[str, str] = {}
+        for path, (value, holder, name) in named:
+            head = heads.get(id(value))
+            is_new = path not in lines and len(lines) < LINES_MAX
+            line = naming_line(holder, name) if is_new or head is not None else None
+            if line is not None:
+                lines.setdefault(path, line)
+                if head is not None:
+                    made.setdefault(head, path)
+        self._write(NamesGiven(**self._cursor.who(), lines=lines, parts=made, loops=loops))
 
     def _write_census(self) -> None:
         """Write the census that was taken, with the place that is known now."""
         census, self._census = self._census, None
         if census is not None:
             if self.orders is not None:
-                self.orders.at(Place(self._cursor.epoch, self._cursor.step))
+                self.orders.at(self._here)
             before, self._held = self._held, {held.path: held for held in census.entries}
             new = tuple(held for held in census.entries if before.get(held.path) != held)
             gone = tuple(before.keys() - self._held.keys())

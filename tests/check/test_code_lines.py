@@ -1,0 +1,89 @@
+"""The lines of the job's code behind a resume that is wrong."""
+
+import msgspec
+
+from chaos.check.analysis import RunAnalysis
+from chaos.check.census import Candidate
+from chaos.check.code_lines import belongs, lines_of_values
+from chaos.check.judge import judge, judge_analysis
+from chaos.model import event as ev
+from chaos.model.history import Baseline, History
+from chaos.model.verdict import JobLine, Verdict
+from tests.check.parts import KILLED, lost
+
+MADE = ev.CodeLine(file="/cwd/train.py", line=3, first=1, around=("a", "b", "opt = SGD()", "c"))
+NAMES = ev.NamesGiven(
+    attempt=0,
+    rank=0,
+    lines={"opt": MADE, "kl": msgspec.structs.replace(MADE, line=2)},
+    parts={"optimizer": "opt"},
+)
+
+
+def named(history: History) -> History:
+    """Return a history in which the job's lines are known."""
+    entries = list(history)
+    entries.insert(1, type(entries[0])(time_ns=entries[1].time_ns, source="x", seq=0, what=NAMES))
+    return History(entries)
+
+
+def judged(name: str) -> Verdict:
+    plan = KILLED.plan().model_copy(update={"cwd": "/cwd"})
+    return judge(plan, named(lost(name)), Baseline([KILLED.baseline()]))
+
+
+def test_a_part_that_is_lost_has_the_line_that_made_it() -> None:
+    (made, *_) = judged("optimizer.momentum_buffer").lines
+
+    assert (made.role, made.names, made.part) == ("made", ("opt",), "optimizer")
+    assert str(made) == "`opt`, train.py:3: opt = SGD()"
+
+
+def test_a_part_of_which_no_line_is_known_has_none() -> None:
+    assert not [line for line in judged("rng.torch").lines if line.role == "made"]
+
+
+def test_a_run_that_is_right_has_no_lines() -> None:
+    right = judge(KILLED.plan(), named(KILLED.history()), Baseline([KILLED.baseline()]))
+
+    assert not right.lines
+
+
+def test_values_have_the_line_of_what_holds_them_and_share_it() -> None:
+    analysis = RunAnalysis(KILLED.plan(), named(KILLED.history()), Baseline([KILLED.baseline()]))
+    values = [Candidate(path, "", "", is_first=True) for path in ("kl.value", "kl.count", "gone")]
+    before = [line("made", "opt", part="optimizer"), line("read")]
+
+    made, read = lines_of_values(analysis, values, before)
+
+    assert (made.names, made.line, made.part) == (("kl.value", "kl.count"), 2, "")
+    assert read.role == "read"
+
+
+def line(role: str, *names: str, part: str = "") -> JobLine:
+    return JobLine.model_validate(
+        {"role": role, "names": names, "part": part, "file": "a/t.py", "line": 7, "first": 7}
+    )
+
+
+def test_what_belongs_in_a_save_is_said_with_the_lines() -> None:
+    part = line("made", "opt", part="optimizer")
+
+    assert belongs([part, line("saved"), line("read")]) == (
+        "`opt.state_dict()` belongs in what t.py:7 saves, and `load_state_dict` takes it after "
+        "t.py:7"
+    )
+    assert belongs([line("made", "a.x", "a.y"), line("saved"), line("read")]) == (
+        "`a.x` and `a.y` belong in what t.py:7 saves, and the job sets them again after t.py:7"
+    )
+    assert belongs([part, line("saved")]) == "`opt.state_dict()` belongs in what t.py:7 saves"
+    assert not belongs([part])
+    assert not belongs([line("saved"), line("read")])
+    assert not belongs([])
+
+
+def test_a_verdict_with_lines_is_the_same_from_a_file() -> None:
+    verdict = judged("optimizer.momentum_buffer")
+
+    assert Verdict.model_validate_json(verdict.model_dump_json()) == verdict
+    assert judge_analysis(RunAnalysis(KILLED.plan(), KILLED.history())).lines == ()
