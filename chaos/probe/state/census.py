@@ -15,7 +15,7 @@ import sys
 from argparse import Namespace
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from itertools import chain, islice
 from types import (
     CellType,
@@ -26,7 +26,7 @@ from types import (
     MethodType,
     SimpleNamespace,
 )
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from chaos.model.event import Held
 from chaos.model.masked import is_secret
@@ -62,6 +62,7 @@ _FOREIGN = frozenset(sys.stdlib_module_names - {"__main__"}) | {
 _WRAPPERS = ("torch.nn.parallel.", "torch.distributed.", "torch._dynamo.")
 _OWN_OF_OPTIMIZERS = frozenset({"state", "param_groups", "defaults"})
 Named: TypeAlias = Iterable[tuple[str, Any]]
+_is_secret = lru_cache(2 * ENTRIES_MAX)(is_secret)
 
 
 class Census:
@@ -197,7 +198,8 @@ class Census:
     def _add(self, path: str, value: Any, text: str) -> None:
         encoding = Encoding()
         encoding.add(value)
-        text = "" if len(text) > _TEXT_MAX or is_secret(path) else text
+        if text and (len(text) > _TEXT_MAX or _is_secret(path)):
+            text = ""
         self._found[path] = Held(path=path, digest=encoding.digest(), text=text)
 
 
@@ -234,26 +236,50 @@ def _closure(function: FunctionType) -> Iterator[tuple[str, Any]]:
 
 def _stored(value: Any, kind: type) -> Iterator[tuple[str, Any]]:  # any object
     """Yield the attributes of an object as they are stored: no code of its class is called."""
-    names = _vars_of(value, kind)
-    skipped: frozenset[str] = frozenset()
-    torch = sys.modules.get("torch")
-    if torch is not None and issubclass(kind, torch.nn.Module):
-        skipped = _own_of_modules()
+    names, of = _vars_of(value, kind), _kind_of(kind)
+    if of.is_module:
         kept = names.get("_non_persistent_buffers_set", ())
-        yield from ((n, b) for n, b in names.get("_buffers", {}).items() if n in kept)
+        if kept:
+            yield from ((n, b) for n, b in names.get("_buffers", {}).items() if n in kept)
         yield from names.get("_modules", {}).items()
-        if kind.__module__.startswith(_WRAPPERS):
+        if of.is_wrapper:
             return
-    elif torch is not None and issubclass(kind, torch.optim.Optimizer):
-        skipped = _OWN_OF_OPTIMIZERS
-    # torch's own private attributes are of its machinery, such as DDP's buckets.
-    # The sizes of its modules stay as they are: a rate of dropout may not.
-    hides, is_sized = (kind.__module__.startswith(f"torch.{name}") for name in ("", "nn.modules."))
+    skipped, hides, is_sized = of.skipped, of.hides, of.is_sized
     for name, held in list(names.items()):
-        is_hidden = hides and name.startswith("_")
-        is_size = is_sized and type(held) in _SIZES and name != "training"
-        if name not in skipped and not is_hidden and not is_size:
+        if name in skipped or (hides and name[:1] == "_"):
+            continue
+        if not is_sized or type(held) not in _SIZES or name == "training":
             yield name, held
+
+
+class _Kind(NamedTuple):
+    """What a census leaves out of the objects of a class."""
+
+    is_module: bool
+    #: all that it holds is of another module, or its machinery
+    is_wrapper: bool
+    skipped: frozenset[str]
+    #: torch's own private attributes are of its machinery, such as DDP's buckets
+    hides: bool
+    #: the sizes of torch's modules stay as they are: a rate of dropout may not
+    is_sized: bool
+
+
+_kinds: dict[int, tuple[type, _Kind]] = {}  # by id, likewise
+
+
+def _kind_of(kind: type) -> _Kind:
+    known = _kinds.get(id(kind))
+    if known is None:
+        torch, module = sys.modules.get("torch"), kind.__module__
+        is_module = torch is not None and issubclass(kind, torch.nn.Module)
+        skipped = _own_of_modules() if is_module else frozenset[str]()
+        if torch is not None and issubclass(kind, torch.optim.Optimizer):
+            skipped = _OWN_OF_OPTIMIZERS
+        hides, is_sized = module.startswith("torch."), module.startswith("torch.nn.modules.")
+        found = _Kind(is_module, module.startswith(_WRAPPERS), skipped, hides, is_sized)
+        known = _kinds[id(kind)] = kind, found
+    return known[1]
 
 
 def _vars_of(value: Any, kind: type) -> dict[str, Any]:  # any object
