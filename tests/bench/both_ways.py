@@ -19,7 +19,7 @@ from chaos.selftest.corpus import CorpusJob, load_corpus
 ROOT = Path(__file__).parents[2]
 CORPUS = ROOT / "tests/corpus"
 RUNS = "18"
-WAYS = {"together": (), "one by one": ("--one-by-one",)}
+WAYS = {"together": (), "one by one": ("--one-by-one", "--no-explain")}
 Row: TypeAlias = dict[str, Any]
 
 
@@ -42,8 +42,9 @@ def audited(job: CorpusJob, way: str, seed: str) -> Row:
         [each["defect"]["check"], sorted(each["defect"]["parts"]), each["defect"]["severity"]]
         for each in card["findings"]
     ]
-    sentence, runs = card["verdict"]["sentence"], len(card["runs"])
-    return {**row, "sentence": sentence, "findings": findings, "runs": runs, "s": card["seconds"]}
+    told = {"sentence": card["verdict"]["sentence"], "findings": findings}
+    proofs = [each["proof"] for each in card["findings"]]
+    return {**row, **told, "proofs": proofs, "runs": len(card["runs"]), "s": card["seconds"]}
 
 
 def differences(rows: list[Row]) -> Iterator[str]:
