@@ -48,7 +48,7 @@ from chaos.run.clock import Clock, seconds_since
 from chaos.run.ports import Backend, ScriptBackend
 
 EXPLANATION = "giving values back: finding"
-# Of the time that the audit took; or so many clean runs, as a short audit has none to spare.
+# Of the time that the audit took; or so many runs, as a short audit has none to spare.
 EXPLAINING, EXPLAINED_IN = 0.2, 8
 FAULTS, CONFIRMATION = "faults", "confirming on Ray: finding"
 UNCONFIRMED = note(
@@ -165,7 +165,7 @@ class Audit:
                 ended = self._inject_all(clean, queue, start, backends, fits=fits)
             finally:
                 card = self._card(writer, queue, start, ended)
-        return self._confirmed(self._explained(card, writer, clean), writer, clean)
+        return self._confirmed(self._explained(card, writer), writer, clean)
 
     # -- inside ----------------------------------------------------------------------------
 
@@ -347,16 +347,15 @@ class Audit:
         self._kept[row.defects] = row
         return True
 
-    def _explained(self, card: Card, writer: CardWriter, clean: Clean) -> Card:
+    def _explained(self, card: Card, writer: CardWriter) -> Card:
         """Look for the causes that no check names, by giving values back, in a part of the time.
 
         Returns the card with what that has shown.
         """
-        if not self.explains or self.ray is not None:
+        if not self.explains:
             return card
         found, given = list(card.findings), self.folder.path / "given"
-        most_s = max(EXPLAINING * card.seconds, EXPLAINED_IN * clean.work_s)
-        ends_ns = self.clock.now_ns() + 1e9 * most_s
+        ends_ns, runs = self.clock.now_ns() + 1e9 * EXPLAINING * card.seconds, EXPLAINED_IN
         for number, finding in enumerate(found):
             if not finding.is_open:
                 continue
@@ -366,13 +365,15 @@ class Audit:
             analysis = RunAnalysis(plan, run.load_history(), baseline)
             folder = AuditFolder(given / finding.name, self.folder.env)
             check = TRAJECTORY if finding.defect.check == STATE else finding.defect.check
-            giving = GivingBack(self.backend, self.clock, folder, plan, baseline, check, ends_ns)
+            means = self.backend, self.clock, folder
+            giving = GivingBack(*means, plan, baseline, check, ends_ns=ends_ns, least=runs)
             with suppress(TimeoutError, ChaosError):  # the finding stands without it
                 shown = giving.explained(analysis)
                 if shown.cause:
                     lines = lines_of_values(analysis, shown.cause, finding.lines)
                     proven = {"proof": shown.sentence, "lines": lines}
                     found[number] = finding.model_copy(update=proven)
+            runs = max(0, runs - giving.runs)
         shutil.rmtree(given, ignore_errors=True)
         if found != list(card.findings):
             card = card.model_copy(update={"findings": tuple(found)})

@@ -51,6 +51,8 @@ class Explained:
     cause: tuple[Candidate, ...] | None
     #: equal is to the last bit, and not within a tolerance or a band
     is_exact: bool = True
+    #: the run was not on the embedded backend, and is not wrong there: nothing was tried
+    is_right_embedded: bool = False
     #: what else differed at the resume, values and parts of the state, where training is the
     #: baseline's without it
     idle: tuple[str, ...] = ()
@@ -58,6 +60,11 @@ class Explained:
     @property
     def sentence(self) -> str:
         """The outcome in words."""
+        if self.is_right_embedded:
+            return (
+                "The same faults do no harm on the embedded backend, where values are given back: "
+                "nothing was tried."
+            )
         if not self.candidates:
             return (
                 "No plain value that the job's code holds, moves in training and repeats in clean "
@@ -117,7 +124,8 @@ def fewest(paths: Paths, is_right: Callable[[Paths], bool]) -> Paths | None:
 class GivingBack:
     """The runs by which a recorded run is explained, in folders below `folder`.
 
-    None begins after `ends_ns` (monotonic).
+    They are on the embedded backend, whatever that of the recorded run, since a plan comes out the
+    same each time there. After `ends_ns` (monotonic) none begins, but for the first `least`.
     """
 
     backend: Backend
@@ -128,10 +136,11 @@ class GivingBack:
     #: the one that is broken, and is to pass
     check: str = TRAJECTORY
     ends_ns: float = math.inf
+    least: int = 0
     tell: Callable[[str], None] = lambda _: None
     runs: int = field(default=0, init=False)
-    #: where the bodies of the job's loops begin
-    _loops: list[tuple[str, int]] = field(default_factory=list, init=False)
+    #: the bodies of the job's loops: a file, the first line, the last
+    _loops: list[tuple[str, int, int]] = field(default_factory=list, init=False)
     #: of each run that came out right, the parts of the state that did not come back
     _idle: dict[Paths, tuple[str, ...]] = field(default_factory=dict, init=False)
 
@@ -140,10 +149,15 @@ class GivingBack:
 
         Raises `TimeoutError` where time ends before that is known.
         """
+        if self.plan.backend != "fork":
+            embedded = self._embedded()
+            if embedded is None:
+                return Explained((), None, is_right_embedded=True)
+            analysis = embedded
         shared = census.shared_generators(analysis) if self.check in OF_DATA else ()
         found = (*shared, *census.candidates(analysis))
         places = census.resumes(analysis)
-        self._loops = [(code.file, code.line) for code in census.loops(analysis)]
+        self._loops = [(loop.file, loop.first, loop.last) for loop in census.loops(analysis)]
         if not found or not places:
             return Explained(found, None)
         by_path = {one.path: one for one in found}
@@ -154,7 +168,7 @@ class GivingBack:
         named = tuple(by_path[path] for path in cause)
         others = (one.path for one in found if one.lasts and one.path not in cause)
         idle = tuple(dict.fromkeys((*others, *self._idle[cause])))
-        return Explained(found, named, self.plan.expect.is_exact, idle)
+        return Explained(found, named, self.plan.expect.is_exact, idle=idle)
 
     def _keep(self, paths: Paths, places: Mapping[int, Place]) -> Path:
         """Run the job without faults, and return the folder in which it keeps the values."""
@@ -164,8 +178,15 @@ class GivingBack:
         self._execute(directory, None)
         return kept
 
+    def _embedded(self) -> RunAnalysis | None:
+        """Return the run as it is on the embedded backend; None if it is not wrong there."""
+        clean = self._execute(self._directory("clean-embedded", self.plan.baseline()), None)
+        self.baseline = Baseline([clean.history])
+        run = self._execute(self._directory("embedded", self.plan), self.baseline)
+        is_wrong = any(result.check == self.check for result in run.verdict.broken)
+        return run.analysis if is_wrong else None
+
     def _is_right(self, paths: Paths, places: Mapping[int, Place], kept: Path) -> bool:
-        self.runs += 1
         directory = self._directory(f"given-{self.runs}", self.plan)
         order = {
             "paths": paths,
@@ -189,12 +210,14 @@ class GivingBack:
         return is_right
 
     def _directory(self, name: str, plan: Plan) -> RunDirectory:
-        if self.clock.now_ns() > self.ends_ns:
+        if self.runs >= self.least and self.clock.now_ns() > self.ends_ns:
             raise TimeoutError
+        self.runs += 1
         return create(self.folder.path, name, self._confined(plan), self.folder.env)
 
     def _confined(self, plan: Plan) -> Plan:
-        """Return a plan that may write to `folder`, and to what its audit has made elsewhere."""
+        """Return an embedded plan that writes to `folder`, and to what its audit made elsewhere."""
+        plan = plan.model_copy(update={"backend": "fork"})
         limits, folder = plan.confined, self.folder.path
         if limits is None or folder.is_relative_to(limits.folder):
             return plan

@@ -11,7 +11,7 @@ from chaos.check.analysis import RunAnalysis
 from chaos.check.divergence import divergence
 from chaos.check.resumes import is_resumed
 from chaos.check.state_snapshots import is_rng
-from chaos.model.event import CensusTaken, CodeLine, Held, NamesGiven
+from chaos.model.event import CensusTaken, Held, LoopBody, NamesGiven
 from chaos.model.history import History
 from chaos.model.places import AttemptRank, Place
 from chaos.words import plural
@@ -105,8 +105,8 @@ def _resume(analysis: RunAnalysis) -> AttemptRank:
     return AttemptRank(next(resumed, 0), 0)
 
 
-def loops(analysis: RunAnalysis) -> tuple[CodeLine, ...]:
-    """Return where the bodies of the loops begin in which the job calls its model."""
+def loops(analysis: RunAnalysis) -> tuple[LoopBody, ...]:
+    """Return the loops in which the job calls its model, the outermost first."""
     counterpart = analysis.counterpart
     named = () if counterpart is None else counterpart.of(NamesGiven)
     return next((event.loops for _, event in named), ())

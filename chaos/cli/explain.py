@@ -10,6 +10,7 @@ from chaos import __version__
 from chaos.audit.folder import AuditFolder
 from chaos.audit.giving_back import GivingBack
 from chaos.check.analysis import RunAnalysis
+from chaos.check.code_lines import lines_of_values
 from chaos.check.diagnosis import EFFECTS
 from chaos.check.judge import judge_analysis
 from chaos.check.state import STATE
@@ -20,8 +21,8 @@ from chaos.cli.replay import Yes, ask
 from chaos.errors import UsageError
 from chaos.harness import recorded
 from chaos.launch.open import open_backend
-from chaos.plan.permitted import Permissions
 from chaos.report.screen import screen
+from chaos.report.sections import code_of
 from chaos.run.clock import SystemClock, stamp
 from chaos.run.directory import RunDirectory, fresh, in_reports
 from chaos.run.environment import environment
@@ -52,7 +53,8 @@ def explain(
             place=str(directory),
         )
     analysis = RunAnalysis(plan, recorded(folder), baseline)
-    broken = next((result.check for result in judge_analysis(analysis).broken), "")
+    verdict = judge_analysis(analysis)
+    broken = next((result.check for result in verdict.broken), "")
     if broken not in (*EFFECTS, STATE):
         raise UsageError(
             f"`{broken}` is broken, whose cause is no value that the job holds"
@@ -65,8 +67,7 @@ def explain(
     ask(console, plan, directory.resolve(), is_answered=yes)
     clock = SystemClock()
     into = fresh(in_reports(reports, "explained"), f"{plan.slug}-{stamp(clock.wall_ns())}")
-    name = plan.backend if plan.job.facts.extra == "ray" else plan.job.launcher
-    with open_backend(name, console, Permissions()) as backend:
+    with open_backend("fork", console) as backend:
         giving = GivingBack(
             backend,
             clock,
@@ -78,5 +79,7 @@ def explain(
         )
         found = giving.explained(analysis)
     console.print(Text(found.sentence), soft_wrap=True)
+    for line in code_of(lines_of_values(analysis, found.cause or (), verdict.lines)):
+        console.print(Text(f"{line.label:<6} {line.text}"), soft_wrap=True)
     console.print(f"runs: {shown(into)}", soft_wrap=True)
     raise typer.Exit(EXIT_PASS if found.cause else EXIT_INCONCLUSIVE)

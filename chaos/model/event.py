@@ -83,6 +83,7 @@ from chaos.model.events.state import (
     FileSaved,
     Held,
     Inputs,
+    LoopBody,
     NamesGiven,
     ParametersNamed,
     PartUploaded,

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
-from chaos.model.event import CodeLine
+from chaos.model.event import CodeLine, LoopBody
 from chaos.model.masked import MASK, is_secret, masked_text
 
 _AROUND = 2  # lines before it, and as many after it
@@ -41,29 +41,29 @@ def running_line() -> CodeLine | None:
     return None if frame is None else _line(frame.f_code.co_filename, frame.f_lineno)
 
 
-def loops_around(frame: FrameType | None) -> tuple[CodeLine, ...]:
-    """Return where the bodies of the job's loops begin in which a frame is, the outermost first."""
-    found: list[CodeLine] = []
+def loops_around(frame: FrameType | None) -> tuple[LoopBody, ...]:
+    """Return the bodies of the job's loops in which a frame is, the outermost first."""
+    found: list[LoopBody] = []
     while frame is not None:
         code, line = frame.f_code, frame.f_lineno
         scope = _scope(code) if is_of_the_job(code.co_filename) else None
-        inside = [
-            _line(code.co_filename, _first_statement(node))
-            for node in (() if scope is None else _own(scope))
-            if isinstance(node, ast.For | ast.AsyncFor | ast.While)
-            and node.body[0].lineno <= line <= (node.end_lineno or 0)
-        ]
+        inside = []
+        for node in () if scope is None else _own(scope):
+            if isinstance(node, ast.For | ast.AsyncFor | ast.While):
+                body = node.body[0].lineno, node.body[-1].end_lineno or 0
+                if body[0] <= line <= body[1]:
+                    first = _first_statement(node.body)
+                    inside.append(LoopBody(file=code.co_filename, first=first, last=body[1]))
         found = [*inside, *found]
         frame = frame.f_back
     return tuple(found)
 
 
-def _first_statement(loop: ast.For | ast.AsyncFor | ast.While) -> int:
-    texts = (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant) for one in loop.body)
-    return next(
-        (one.lineno for one, is_text in zip(loop.body, texts, strict=True) if not is_text),
-        loop.body[0].lineno,
-    )
+def _first_statement(body: list[ast.stmt]) -> int:
+    """Return the first line of a body that is executed: a text alone is not."""
+    texts = (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant) for one in body)
+    lines = (one.lineno for one, is_text in zip(body, texts, strict=True) if not is_text)
+    return next(lines, body[0].lineno)
 
 
 def naming_line(holder: Any, name: Any) -> CodeLine | None:  # as of a census

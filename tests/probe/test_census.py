@@ -377,7 +377,7 @@ def test_values_that_a_clean_run_keeps_come_to_another_run(
     assert _draw(anew) == _draw(ahead)
 
 
-def _order(folder: Path, loops: list[tuple[str, int]]) -> tuple[Path, Path]:
+def _order(folder: Path, loops: list[tuple[str, int, int]]) -> tuple[Path, Path]:
     clean, run = folder / "clean", folder / "run"
     clean.mkdir()
     run.mkdir()
@@ -389,7 +389,7 @@ def _order(folder: Path, loops: list[tuple[str, int]]) -> tuple[Path, Path]:
 
 
 def test_values_are_given_back_as_the_loops_begin_that_they_were_kept_in(tmp_path: Path) -> None:
-    clean, run = _order(tmp_path, [("job.py", 1), ("job.py", 2)])
+    clean, run = _order(tmp_path, [("job.py", 1, 9), ("job.py", 2, 9)])
     keeping, giving = Orders(clean, attempt=0, rank=0), Orders(run, attempt=1, rank=0)
     held: dict[str, int] = {"n": 0}
 
@@ -405,13 +405,13 @@ def test_values_are_given_back_as_the_loops_begin_that_they_were_kept_in(tmp_pat
         return held["n"]
 
     # The outer loop's is that of the epoch's beginning, the inner one's that of the place.
-    assert not keep(0, 1, 0, 1)
+    assert keep(0, 1, 8, 1)
     assert keep(0, 2, 0, 2)
     assert not keep(1, 2, 0, 3)
     assert keep(1, 2, 1, 4)
     assert keep(None, 2, 1, 5)
     keeping.at(Place(2, 1))
-    assert not keep(0, 2, 1, 6)
+    assert keep(0, 3, 0, 6)
 
     assert give(0) == 2
     held["n"] = 9
@@ -423,7 +423,7 @@ def test_values_are_given_back_as_the_loops_begin_that_they_were_kept_in(tmp_pat
 
 
 def _looped(begun: Any, line: int) -> tuple[list[int], int]:
-    trace = LoopTrace([(__file__, line)], begun)
+    trace = LoopTrace([(__file__, line, line + 1)], begun)
     trace.start()
     count, seen = 0, []
     try:
@@ -453,24 +453,42 @@ def test_the_bodies_of_a_running_functions_loops_are_traced_and_it_keeps_its_var
 
 
 def test_the_loops_around_a_frame_are_found() -> None:
-    found: list[tuple[str, ...]] = []
+    found: list[tuple[int, ...]] = []
+    first = sys._getframe().f_lineno
 
     def inner() -> None:
         while True:
             "no statement"
-            found.append(tuple(loop.around[2].strip() for loop in loops_around(sys._getframe())))
+            found.append(tuple(loop.first - first for loop in loops_around(sys._getframe())))
             break
 
     for _ in range(1):
         inner()
     inner()
 
-    own = "found.append(tuple(loop.around[2].strip() for loop in loops_around(sys._getframe())))"
-    assert found[0][-2:] == ("inner()", own)
-    assert found[1][-1] == own
+    assert found[0][-2:] == (9, 5)
+    assert found[1][-1] == 5
 
 
 def _draw(generator: Any) -> float:
     if isinstance(generator, torch.Generator):
         return float(torch.rand(1, generator=generator))
     return float(generator.random())
+
+
+def test_a_body_that_begins_with_a_loop_begins_once_each_time() -> None:
+    found: list[tuple[int, int]] = []
+    epoch = step = -1
+
+    def begun(number: int, _: types.FrameType) -> None:
+        found.append((number, epoch))
+
+    first = sys._getframe().f_lineno + 4
+    trace = LoopTrace([(__file__, first, first + 1), (__file__, first + 1, first + 1)], begun)
+    trace.start()
+    for epoch in range(2):  # noqa: B007 - read above
+        for step in range(3):
+            assert step >= 0
+    trace.stop()
+
+    assert found == [(0, 0), (1, 0), (1, 0), (1, 0), (0, 1), (1, 1), (1, 1), (1, 1)]

@@ -140,6 +140,15 @@ class CodeLine(msgspec.Struct, frozen=True, kw_only=True):
     around: tuple[str, ...] = ()
 
 
+class LoopBody(msgspec.Struct, frozen=True, kw_only=True):
+    """The body of a loop of the job's."""
+
+    file: str
+    #: numbers of lines
+    first: int
+    last: int
+
+
 class NamesGiven(WorkerEvent, frozen=True, kw_only=True):
     """The lines of the job's code that made what a census reached."""
 
@@ -147,8 +156,8 @@ class NamesGiven(WorkerEvent, frozen=True, kw_only=True):
     lines: dict[str, CodeLine]
     #: the path of a part of the state: of `optimizer`, the variable
     parts: dict[str, str]
-    #: where the bodies of the loops begin in which the model is called, the outermost first
-    loops: tuple[CodeLine, ...] = ()
+    #: the loops in which the model is called, the outermost first
+    loops: tuple[LoopBody, ...] = ()
 
     def _text(self) -> str:
         return f"{self.who}: {len(self.lines)} values of the job's, with the lines that name them"

@@ -253,7 +253,7 @@ def _stored(value: Any, kind: type) -> Iterator[tuple[str, Any]]:  # any object
 
 
 class _Kind(NamedTuple):
-    """What a census leaves out of the objects of a class."""
+    """A class, by what a census leaves out of its objects."""
 
     is_module: bool
     #: all that it holds is of another module, or its machinery

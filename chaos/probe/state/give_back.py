@@ -39,6 +39,7 @@ class Reached(NamedTuple):
     name: Any
 
 
+Loop: TypeAlias = tuple[str, int, int]
 Moment: TypeAlias = int | None  # the number of a loop, the outermost first; None: the first call
 
 
@@ -53,8 +54,8 @@ class Orders:
         self._source = None if due is None else Path(give["from"]) / self._file(Place(*due))
         is_due = bool(self._places) or self._source is not None
         self.wanted = frozenset((keep or give)["paths"]) if is_due else frozenset()
-        #: where the bodies of loops begin: files, and lines
-        self.loops: list[tuple[str, int]] = [*map(tuple, (keep or give)["loops"])] if is_due else []
+        #: the bodies of loops: a file, the first line, the last
+        self.loops: list[Loop] = [*map(tuple, (keep or give)["loops"])] if is_due else []
         self._held: dict[Moment, dict[str, Any]] = {}
         self._given: dict[str, Moment] = {}
         self._had: set[Moment] = set()
@@ -66,11 +67,12 @@ class Orders:
 
     def asks(self, moment: Moment, place: Place) -> bool:
         """Return whether values are kept, or given, as training comes to a moment at a place."""
+        is_outer = moment not in (None, len(self.loops) - 1)
         if self._source is not None:  # an outer loop goes on once with the epoch of the resume
-            return moment in (None, len(self.loops) - 1) or moment not in self._had
-        if moment in (None, len(self.loops) - 1):
-            return place in self._places
-        return place.step == 0 and place.epoch in {due.epoch for due in self._places}
+            return not is_outer or moment not in self._had
+        # Until the first step of an epoch the place may still be the last of the epoch before.
+        ends = place.step > 0 and Place(place.epoch + 1, 0) in self._places
+        return bool(self._places) and (is_outer or place in self._places or ends)
 
     def reached(self, moment: Moment, reached: Mapping[str, Reached]) -> bool:
         """Hold the values, or give those that are due; return whether any was given."""
@@ -103,13 +105,13 @@ class Orders:
 
 
 class LoopTrace:
-    """Calls `begun` with the number of a loop, and the frame, as its body begins."""
+    """A trace that calls `begun` with the number of a loop, and the frame, as its body begins."""
 
-    def __init__(
-        self, loops: Iterable[tuple[str, int]], begun: Callable[[int, FrameType], None]
-    ) -> None:
-        self._number = {loop: number for number, loop in enumerate(loops)}
-        self._files = {file for file, _ in self._number}
+    def __init__(self, loops: Iterable[Loop], begun: Callable[[int, FrameType], None]) -> None:
+        self._loops = {
+            (file, first): (number, last) for number, (file, first, last) in enumerate(loops)
+        }
+        self._files = {file for file, _ in self._loops}
         self._begun = begun
 
     def start(self) -> None:
@@ -119,7 +121,7 @@ class LoopTrace:
         frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - as a debugger does
         while frame is not None:
             if frame.f_code.co_filename in self._files:
-                frame.f_trace = self._lines
+                frame.f_trace = self._tracer(0)
             frame = frame.f_back
 
     @staticmethod
@@ -128,16 +130,22 @@ class LoopTrace:
         sys.settrace(None)
 
     def _calls(self, frame: FrameType, _: str, __: Any) -> Any:  # a trace function, or None
-        return self._lines if frame.f_code.co_filename in self._files else None
+        return self._tracer(0) if frame.f_code.co_filename in self._files else None
 
-    def _lines(self, frame: FrameType, event: str, _: Any) -> Any:  # likewise
-        number = self._number.get((frame.f_code.co_filename, frame.f_lineno))
-        if event == "line" and number is not None:
-            self._begun(number, frame)
-            # Up to Python 3.12 what `f_locals` holds as a trace function returns is written to the
-            # variables: it has to be what they are, whatever the census has made of it.
-            frame.f_locals  # noqa: B018
-        return self._lines
+    def _tracer(self, line: int) -> Any:  # a trace function of one call, which was at this line
+        def lines(frame: FrameType, event: str, _: Any) -> Any:
+            nonlocal line
+            before, line = line, frame.f_lineno
+            number, last = self._loops.get((frame.f_code.co_filename, line), (None, 0))
+            # Not from within the body: it may begin with a loop, which comes back to its line.
+            if event == "line" and number is not None and not line <= before <= last:
+                self._begun(number, frame)
+                # Up to Python 3.12 what `f_locals` holds as a trace function returns is written to
+                # the variables: it has to be what they are, whatever the census has made of it.
+                frame.f_locals  # noqa: B018
+            return lines
+
+        return lines
 
 
 def global_generators() -> dict[str, Any]:

@@ -28,6 +28,7 @@ from chaos.model.event import (
     CensusTaken,
     CodeLine,
     Held,
+    LoopBody,
     NamesGiven,
     ParametersNamed,
     StateSeen,
@@ -331,7 +332,7 @@ class StateWatch:
         self,
         named: list[tuple[str, Reached]],
         parts: Mapping[str, Any],
-        loops: tuple[CodeLine, ...],
+        loops: tuple[LoopBody, ...],
     ) -> None:
         """Record the lines of the job that made what a census has reached."""
         heads = {id(part): head for head, part in parts.items()}
