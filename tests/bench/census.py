@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from chaos.probe.state.census import Census
+from chaos.probe.state.stored import saved_tensors
 from chaos.run.clock import SystemClock
 
 TIMES = 21
@@ -78,7 +79,7 @@ def measured(name: str, model: nn.Module, batch: torch.Tensor) -> None:
         optimizer.step()
 
     def census() -> Census:
-        taken = Census(SystemClock().now_ns)
+        taken = Census(SystemClock().now_ns, compared=frozenset(map(id, saved_tensors(model))))
         taken.of_frames(sys._getframe())
         taken.look_into_all()
         return taken

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from chaos.model.places import Place
 from chaos.probe.job_code import is_of_the_job, loops_around
 from chaos.probe.state import census as module
 from chaos.probe.state.census import Census
-from chaos.probe.state.give_back import GIVE, KEEP, LoopTrace, Orders, Reached, put
+from chaos.probe.state.give_back import GIVE, KEEP, LoopTrace, Orders, Reached, _content, put
 from chaos.run.clock import SystemClock
 
 COUNTED = 7  # a global of this file, which is a job's as far as a census knows
@@ -375,6 +376,66 @@ def test_values_that_a_clean_run_keeps_come_to_another_run(
     assert not keeping.is_over
     assert holder.n == 5
     assert _draw(anew) == _draw(ahead)
+
+
+class Odd(nn.Module):  # type: ignore[misc]
+    """A module whose own methods must not be called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.BatchNorm1d(2)
+
+    def modules(self) -> Any:
+        raise AssertionError
+
+    parameters = state_dict = named_modules = modules
+
+
+def test_a_module_of_which_nothing_is_compared_is_one_value_whatever_it_contains() -> None:
+    odd, trained = Odd(), nn.Linear(2, 2)
+    both = nn.ModuleList([nn.Linear(1, 1), trained])
+    census = Census(
+        SystemClock().now_ns, compared=frozenset(map(id, trained.parameters())), keeps_all=True
+    )
+
+    census.of([("odd", odd), ("again", odd.inner), ("trained", trained), ("both", both)])
+    census.look_into_all()
+
+    saved = [held.path for held in census.entries if held.path.endswith("()")]
+    assert saved == ["odd.state_dict()", "both.0.state_dict()"]
+
+
+def test_a_module_is_given_back_as_it_was_kept() -> None:
+    ahead, anew = nn.BatchNorm1d(2), nn.BatchNorm1d(2)
+    ahead(torch.randn(8, 2))
+    with torch.no_grad():
+        ahead.weight.add_(1)
+    kept = _content(ahead)
+
+    assert put(Reached(anew, None, None), kept)
+
+    theirs, ours = ahead.state_dict(), anew.state_dict()
+    assert all(torch.equal(theirs[name], ours[name]) for name in theirs)
+
+
+def test_a_large_module_is_left_out_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MODULE_MAX", 2)
+    census = Census(SystemClock().now_ns)
+
+    census.of([("net", nn.Linear(2, 1)), ("small", nn.Linear(1, 1))])
+    census.look_into_all()
+
+    assert census.left_out == ["net.state_dict()"]
+    assert any(held.path == "small.state_dict()" for held in census.entries)
+
+
+def test_a_parameter_that_no_optimizer_has_is_a_value() -> None:
+    own, compared = nn.Parameter(torch.zeros(2)), nn.Parameter(torch.zeros(2))
+    census = Census(SystemClock().now_ns, compared=frozenset({id(compared)}))
+
+    census.of([("own", own), ("compared", compared)])
+
+    assert [held.path for held in census.entries] == ["own"]
 
 
 def _order(folder: Path, loops: list[tuple[str, int, int]]) -> tuple[Path, Path]:

@@ -21,8 +21,6 @@ from types import (
     CellType,
     FrameType,
     FunctionType,
-    GetSetDescriptorType,
-    MemberDescriptorType,
     MethodType,
     SimpleNamespace,
 )
@@ -33,11 +31,13 @@ from chaos.model.masked import is_secret
 from chaos.probe.job_code import is_of_the_job
 from chaos.probe.state.canonical import Encoding
 from chaos.probe.state.give_back import Reached, generators
+from chaos.probe.state.stored import is_module, parts_of, saved_tensors, vars_of
 
 ENTRIES_MAX = 1024
 DEPTH_MAX = 3
 MEMBERS_MAX = 64  # of a container whose members are looked at one by one
 ELEMENTS_MAX = 65_536  # of a tensor, an array or a container
+MODULE_MAX = 1 << 25  # elements of a module: a large tensor is summed, which is fast
 _LEAF = 16  # elements as which a plain value of a container counts, and so does a container
 _FEW = 40 * _LEAF  # up to which the text of a container may be short enough
 TIME_MAX_NS = 100_000_000
@@ -74,8 +74,11 @@ class Census:
         wanted: frozenset[str] = frozenset(),
         *,
         keeps_all: bool = False,
+        compared: frozenset[int] = frozenset(),
     ) -> None:
+        """Begin a census; `compared`: the ids of tensors that parts of the state are made of."""
         self._wanted = wanted
+        self._compared = compared
         #: if `keeps_all`, whatever has a name, by its path, the nearest first
         self.named: list[tuple[str, Reached]] | None = [] if keeps_all else None
         #: of the wanted paths
@@ -84,6 +87,7 @@ class Census:
         self._ends_ns = now_ns() + TIME_MAX_NS
         self._names: set[str] = set()
         self._seen: set[int] = set()
+        self._covered: set[int] = set()
         self._waiting: deque[tuple[str, Any, int]] = deque()
         self._found: dict[str, Held] = {}
         #: paths of what is too large to be read
@@ -150,8 +154,9 @@ class Census:
             self._add(path, value, repr(value) if kind in _NUMBERS else "")
         elif kind in _SEQUENCES or kind in _MAPPINGS:
             self._container(path, value, depth)
-        elif _is_parameter(kind):  # a part of the state that is compared
-            return
+        elif _is_parameter(kind):
+            if id(value) not in self._compared:
+                self._readable(path, value, partial(_tensor, sys.modules["torch"]))
         elif (read := _reader(kind)) is not None:
             self._readable(path, value, read)
         else:
@@ -169,10 +174,29 @@ class Census:
             plain = ((key, one) for key, one in islice(items, MEMBERS_MAX) if type(key) in _PLAIN)
             named = ((f"{path}[{key!r}]", key, one) for key, one in plain)
         else:
+            if is_module(type(value)):
+                self._module(f"{path}.state_dict()", value)
             named = ((f"{path}.{name}", name, one) for name, one in _members(value))
         for within, name, member in named:
             self._reach(within, member, value, name)
             self._look(within, member, depth)
+
+    def _module(self, path: str, module: Any) -> None:
+        """Look at what a module saves, where none of it is a part of the state that is compared."""
+        if id(module) in self._covered:
+            return
+        held = list(saved_tensors(module))
+        compared = sum(id(tensor) in self._compared for tensor in held)
+        if compared in (0, len(held)):
+            self._covered |= {id(part) for part in parts_of(module)}
+        if compared or not held:
+            return
+        self._reach(path, module, None, None)
+        torch, size = sys.modules["torch"], sum(tensor.numel() for tensor in held)
+        if size > MODULE_MAX or not all(_is_read(torch, tensor) for tensor in held):
+            self.left_out.append(path)
+        else:
+            self._readable(path, held, lambda tensors: [tensor.detach() for tensor in tensors])
 
     def _container(self, path: str, value: Any, depth: int) -> None:
         if (size := _size(value)) is not None:
@@ -236,7 +260,7 @@ def _closure(function: FunctionType) -> Iterator[tuple[str, Any]]:
 
 def _stored(value: Any, kind: type) -> Iterator[tuple[str, Any]]:  # any object
     """Yield the attributes of an object as they are stored: no code of its class is called."""
-    names, of = _vars_of(value, kind), _kind_of(kind)
+    names, of = vars_of(value, kind), _kind_of(kind)
     if of.is_module:
         kept = names.get("_non_persistent_buffers_set", ())
         if kept:
@@ -280,42 +304,6 @@ def _kind_of(kind: type) -> _Kind:
         found = _Kind(is_module, module.startswith(_WRAPPERS), skipped, hides, is_sized)
         known = _kinds[id(kind)] = kind, found
     return known[1]
-
-
-def _vars_of(value: Any, kind: type) -> dict[str, Any]:  # any object
-    """Return the attributes that an object stores, in `__dict__` and in slots."""
-    known = _layouts.get(id(kind))
-    if known is None:
-        known = _layouts[id(kind)] = kind, _slots(kind)
-    if known[1] is None:
-        return {}
-    found: dict[str, Any] = {}
-    for name, slot in known[1]:
-        try:
-            found[name] = slot.__get__(value, kind)
-        except (AttributeError, TypeError):  # nothing is there, or it is not Python's
-            continue
-    try:
-        held = object.__getattribute__(value, "__dict__")
-    except (AttributeError, TypeError):
-        return found
-    return found | held if type(held) is dict else found
-
-
-# By id, as a metaclass may have a hash of its own; each keeps its class.
-_layouts: dict[int, tuple[type, list[tuple[str, Any]] | None]] = {}
-
-
-def _slots(kind: type) -> list[tuple[str, Any]] | None:
-    """Return the slots of a class; None for one whose `__dict__` is a property of the job's."""
-    found: list[tuple[str, Any]] = []
-    for cls in type.__dict__["__mro__"].__get__(kind):
-        for name, own in list(type.__dict__["__dict__"].__get__(cls).items()):
-            if name == "__dict__" and type(own) is not GetSetDescriptorType:
-                return None
-            if type(own) is MemberDescriptorType:
-                found.append((name, own))
-    return found
 
 
 @cache

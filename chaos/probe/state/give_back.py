@@ -25,6 +25,7 @@ from types import FrameType, FunctionType
 from typing import Any, NamedTuple, TypeAlias
 
 from chaos.model.places import Place
+from chaos.probe.state.stored import is_module, saved_tensors
 
 FOLDER = "census"  # in the folder of a run
 KEEP, GIVE = "keep.json", "give.json"
@@ -217,7 +218,9 @@ def _generators(torch: Any, numpy: Any) -> Mapping[type, Generator]:  # modules,
 
 
 def _content(value: Any) -> Any:  # a value of a census
-    """Return what is kept of a value: the state of a generator, else the value."""
+    """Return what is kept of a value: the state of a generator or a module, else the value."""
+    if is_module(type(value)):
+        return [tensor.detach() for tensor in saved_tensors(value)]
     generator = generators().get(type(value))
     return value if generator is None else generator.get(value)
 
@@ -232,11 +235,18 @@ def _filler(old: Any) -> Callable[[Any, Any], object] | None:
     torch, numpy, kind = sys.modules.get("torch"), sys.modules.get("numpy"), type(old)
     if (generator := generators().get(kind)) is not None:
         return generator.set
-    if torch is not None and kind is torch.Tensor:
+    if is_module(kind):
+        return _refill_module
+    if torch is not None and issubclass(kind, torch.Tensor):
         return lambda old, new: old.detach().copy_(new)
     if numpy is not None and kind is numpy.ndarray:
         return lambda old, new: old.__setitem__(..., new)
     return _FILLERS.get(kind)
+
+
+def _refill_module(old: Any, new: Any) -> None:  # a module, and tensors
+    for before, tensor in zip(saved_tensors(old), new, strict=True):
+        before.detach().copy_(tensor)
 
 
 def _refill_list(old: list[Any], new: Any) -> None:

@@ -42,6 +42,7 @@ from chaos.probe.state.give_back import LoopTrace, Orders, Reached, global_gener
 from chaos.probe.state.keras_parts import keras_parts
 from chaos.probe.state.part import UnreadPart
 from chaos.probe.state.roots import Roots
+from chaos.probe.state.stored import saved_tensors
 from chaos.run.clock import SystemClock
 
 
@@ -311,7 +312,7 @@ class StateWatch:
         """Take a census from a frame outwards."""
         wanted = frozenset[str]() if self.orders is None else self.orders.wanted
         is_first = not self._cursor.attempt and not self._cursor.rank and self._counted is None
-        census = Census(SystemClock().now_ns, wanted, keeps_all=is_first)
+        census = Census(SystemClock().now_ns, wanted, keeps_all=is_first, compared=self._compared())
         census.of_frames(frame)
         known = {kind: self.found.all(kind) for kind in ("optimizer", "schedule", "scaler")}
         parts = {
@@ -327,6 +328,13 @@ class StateWatch:
             self._name(census.named, parts, loops_around(frame))
             census.named = None
         return census
+
+    def _compared(self) -> frozenset[int]:
+        """Return the ids of the tensors that the parts of the state are made of."""
+        averaged = (*self._known_roots(), *self.found.all("ema"))
+        known = {id(tensor) for module in averaged for tensor in saved_tensors(module)}
+        groups = (group for o in self.found.all("optimizer") for group in o.param_groups)
+        return frozenset(known.union(id(p) for group in groups for p in group["params"]))
 
     def _name(
         self,
