@@ -429,6 +429,15 @@ def test_a_large_module_is_left_out_by_name(monkeypatch: pytest.MonkeyPatch) -> 
     assert any(held.path == "small.state_dict()" for held in census.entries)
 
 
+def test_scalars_of_numpy_in_a_container_are_plain_values() -> None:
+    census = Census(SystemClock().now_ns)
+
+    census.of([("drawn", [np.int64(1), 2]), ("plain", [1, 2]), ("others", [np.int64(3), 2])])
+
+    drawn, plain, others = (held.digest for held in census.entries)
+    assert drawn == plain != others
+
+
 def test_a_parameter_that_no_optimizer_has_is_a_value() -> None:
     own, compared = nn.Parameter(torch.zeros(2)), nn.Parameter(torch.zeros(2))
     census = Census(SystemClock().now_ns, compared=frozenset({id(compared)}))

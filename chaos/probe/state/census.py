@@ -355,7 +355,12 @@ def _elements(kind: type, value: Any) -> int | None:  # any value
         return int(value.numel()) if _is_read(torch, value) else ELEMENTS_MAX + 1
     if numpy is not None and kind is numpy.ndarray:
         return ELEMENTS_MAX + 1 if value.dtype.hasobject else int(value.size)
-    return None
+    return _LEAF if _is_numpy_scalar(kind) else None
+
+
+def _is_numpy_scalar(kind: type) -> bool:
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and issubclass(kind, numpy.generic) and kind.__module__ == "numpy"
 
 
 def _is_parameter(kind: type) -> bool:
@@ -377,7 +382,7 @@ def _reader(kind: type) -> Callable[[Any], Any] | None:
         return partial(_tensor, torch)
     if numpy is None:
         return None
-    if issubclass(kind, numpy.generic) and kind.__module__ == "numpy":
+    if _is_numpy_scalar(kind):
         return lambda scalar: scalar.item()
     return _array if kind is numpy.ndarray else None
 

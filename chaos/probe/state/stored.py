@@ -1,4 +1,4 @@
-"""What objects store: read without a call of any code of the job's."""
+"""The content of objects as they store it, without a call of any code of the job."""
 
 import sys
 from collections.abc import Iterator
