@@ -53,6 +53,8 @@ class Explained:
     is_exact: bool = True
     #: the run was not on the embedded backend, and is not wrong there: nothing was tried
     is_right_embedded: bool = False
+    #: what no census could read, as it is too large or on an accelerator
+    left_out: tuple[str, ...] = ()
     #: what else differed at the resume, values and parts of the state, where training is the
     #: baseline's without it
     idle: tuple[str, ...] = ()
@@ -68,11 +70,12 @@ class Explained:
         if not self.candidates:
             return (
                 "No plain value that the job's code holds, moves in training and repeats in clean "
-                "runs differs at the resume: nothing could be given back."
+                f"runs differs at the resume: nothing could be given back.{self._unread}"
             )
         if self.cause is None:
             named = listed([f"`{one.path}`" for one in self.candidates])
-            return f"With {named} set to the baseline's, training still is not the baseline's."
+            still = "training still is not the baseline's"
+            return f"With {named} set to the baseline's, {still}.{self._unread}"
         named = listed(
             [f"`{one.path}`{f' set to {one.due}' * bool(one.due)}" for one in self.cause]
         )
@@ -84,13 +87,23 @@ class Explained:
         )
 
     @property
+    def _unread(self) -> str:
+        if not self.left_out:
+            return ""
+        return f" Not read, as too large or on an accelerator: {_few(self.left_out)}."
+
+    @property
     def _besides(self) -> str:
         if not self.idle:
             return ""
-        more = len(self.idle) - NAMED_MAX
-        named = [f"`{name}`" for name in self.idle[:NAMED_MAX]]
-        named += [f"{more} more"] if more > 0 else []
-        return f" {listed(named)} did not come back either, without a consequence at this resume."
+        named = _few(self.idle)
+        return f" {named} did not come back either, without a consequence at this resume."
+
+
+def _few(names: tuple[str, ...]) -> str:
+    more = len(names) - NAMED_MAX
+    named = [f"`{name}`" for name in names[:NAMED_MAX]]
+    return listed([*named, f"{more} more"] if more > 0 else named)
 
 
 def fewest(paths: Paths, is_right: Callable[[Paths], bool]) -> Paths | None:
@@ -158,13 +171,14 @@ class GivingBack:
         found = (*shared, *census.candidates(analysis))
         places = census.resumes(analysis)
         self._loops = [(loop.file, loop.first, loop.last) for loop in census.loops(analysis)]
+        unread = census.left_out(analysis)
         if not found or not places:
-            return Explained(found, None)
+            return Explained(found, None, left_out=unread)
         by_path = {one.path: one for one in found}
         kept = self._keep(tuple(by_path), places)
         cause = fewest(tuple(by_path), lambda paths: self._is_right(paths, places, kept))
         if cause is None:
-            return Explained(found, None, self.plan.expect.is_exact)
+            return Explained(found, None, left_out=unread)
         named = tuple(by_path[path] for path in cause)
         others = (one.path for one in found if one.lasts and one.path not in cause)
         idle = tuple(dict.fromkeys((*others, *self._idle[cause])))

@@ -105,6 +105,13 @@ def _resume(analysis: RunAnalysis) -> AttemptRank:
     return AttemptRank(next(resumed, 0), 0)
 
 
+def left_out(analysis: RunAnalysis) -> tuple[str, ...]:
+    """Return the paths of what a census of the baseline did not read."""
+    counterpart = analysis.counterpart
+    taken = () if counterpart is None else counterpart.of(CensusTaken)
+    return tuple(dict.fromkeys(path for _, event in taken for path in event.left_out))
+
+
 def loops(analysis: RunAnalysis) -> tuple[LoopBody, ...]:
     """Return the loops in which the job calls its model, the outermost first."""
     counterpart = analysis.counterpart

@@ -67,6 +67,8 @@ def test_the_sentence_says_what_was_set_and_no_more() -> None:
     )
     many = Explained((value,), (value,), idle=("a", "b", "c", "d")).sentence
     assert "`a`, `b`, `c` and 1 more did not come back either" in many
+    unread = Explained((), None, left_out=("bank",)).sentence
+    assert unread.endswith("Not read, as too large or on an accelerator: `bank`.")
     within = Explained((value,), (value,), is_exact=False).sentence
     assert "training is the baseline's within the tolerance" in within
     assert "bit" not in within
