@@ -33,7 +33,8 @@ OP_S = 30.0
 TraceFile = Annotated[
     Path,
     typer.Argument(
-        metavar="TRACE", help="Spot availability trace (Bamboo, Parcae or SkyPilot format)."
+        metavar="TRACE",
+        help="Spot availability trace (Bamboo, Parcae or SkyPilot format), or a platform's log.",
     ),
 ]
 Subject = Annotated[
@@ -59,6 +60,17 @@ TraceNodes = Annotated[
 ]
 
 
+TraceHeld = Annotated[
+    int | None,
+    typer.Option(
+        "--trace-held",
+        min=1,
+        metavar="N",
+        help="How many nodes there were, where TRACE is a platform's log of those that were lost.",
+    ),
+]
+
+
 def from_trace(  # noqa: PLR0913 - one parameter per option
     trace: TraceFile,
     subject: Subject,
@@ -68,6 +80,7 @@ def from_trace(  # noqa: PLR0913 - one parameter per option
     seed: Seed = 0,
     spares: Spares = 1,
     trace_nodes: TraceNodes = "pool",
+    trace_held: TraceHeld = None,
     own_step_s: StepTime = None,
     reports: Reports = REPORTS,
 ) -> None:
@@ -77,7 +90,7 @@ def from_trace(  # noqa: PLR0913 - one parameter per option
 
     Example: chaos from-trace p3.csv train.py --seed 7 -- --epochs 12 > p3.chaos.yaml
     """
-    read, console = read_trace(trace), screen(stderr=True)
+    read, console = read_trace(trace, trace_held), screen(stderr=True)
     if not read.drops:
         raise UsageError("no node is lost in it", "There is nothing to replay.", place=read.name)
     if own_step_s is not None and own_step_s <= 0:

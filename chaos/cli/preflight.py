@@ -78,6 +78,17 @@ TraceNodes = Annotated[
     ),
     Needs("trace"),
 ]
+TraceHeld = Annotated[
+    int | None,
+    _given(
+        "--trace-held",
+        min=1,
+        metavar="N",
+        help="How many nodes there were, where the trace is a platform's log of those that were "
+        "lost.",
+    ),
+    Needs("trace"),
+]
 AdvisorRow = Annotated[
     str | None,
     _given("--advisor", metavar="FILE:REGION:TYPE", help="A row of AWS Spot Advisor's JSON."),
@@ -162,6 +173,7 @@ def preflight(  # noqa: PLR0913 - one parameter per option
     trace: TraceFile = None,
     replay: ReplayIt = False,
     trace_nodes: TraceNodes = None,
+    trace_held: TraceHeld = None,
     advisor: AdvisorRow = None,
     costs: CostsFrom = None,
     calibrate: Calibrate = False,
@@ -197,7 +209,7 @@ def preflight(  # noqa: PLR0913 - one parameter per option
     if subject is None:
         raise UsageError("no job is given", "Such as `chaos preflight big.preflight.yaml`.")
     refuse_unknown(ignore or ())
-    choice = MarketChoice(market, trace, replay, trace_nodes, advisor)
+    choice = MarketChoice(market, trace, replay, trace_nodes, trace_held, advisor)
     count = validation_runs or VALIDATION_RUNS[backend]
     settings = RunSettings(reports, console, backend, count, scale=scale, seed=seed, losses=losses)
     analyses = _calibrated(settings, subject, arguments or ()) if calibrate or validate else ()

@@ -153,6 +153,7 @@ class MarketChoice:
     trace: Path | None = None
     replay: bool = False
     trace_nodes: TraceReading | None = None
+    trace_held: int | None = None
     advisor: str | None = None
 
     @property
@@ -174,7 +175,7 @@ def chosen_market(choice: MarketChoice) -> tuple[Market, tuple[str, ...]]:
         return _advised(choice.advisor, assumed)
     if choice.trace is None:
         return preset(choice.name or UNNAMED), ()
-    trace = read_trace(choice.trace)
+    trace = read_trace(choice.trace, choice.trace_held)
     seen = fit(trace, notice=assumed, price_ratio=0.35)
     market = replayed(trace, notice=assumed, price_ratio=0.35) if choice.replay else seen.market
     market = market.read_as(choice.trace_nodes)

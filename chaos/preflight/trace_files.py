@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from chaos.errors import UsageError
+from chaos.preflight.event_logs import read_log
 from chaos.preflight.trace import Kind, Trace, lives_in, trace_of_counts
 from chaos.scenario_file.yaml_lines import read_text
 from chaos.words import plural
@@ -18,7 +19,9 @@ from chaos.words import plural
 KNOWN = (
     "Known are Bamboo's events (`milliseconds,add,node1`) and count series "
     '(`2021-12-11, 11:11:30, 55`), Parcae\'s lines (`[0, "add", {"nodes": [...]}]`) and '
-    'SkyPilot\'s JSON (`{"metadata": {"gap_seconds": 300}, "data": [4, 4, 3]}`).'
+    'SkyPilot\'s JSON (`{"metadata": {"gap_seconds": 300}, "data": [4, 4, 3]}`); and logs: '
+    "EventBridge's events, Google Cloud's audit log and operations, Azure's scheduled events, "
+    "Kubernetes' events and Ray's node events, all as JSON, and `sacct -D -P`."
 )
 _RESEMBLES = {
     r"-?\d+(\.\d+)?\s*[;\t|]\s*(add|remove)\b": (
@@ -246,15 +249,26 @@ MONTH_H = 730.0
 _MONTHLY_MOST = (0.05, 0.10, 0.15, 0.20, 0.50)  # interruptions of a node, by the table's `r`
 
 
-def read_trace(path: Path) -> Trace:
-    """Read a trace; raises `UsageError` with the formats that a wrong file resembles."""
+def read_trace(path: Path, held: int | None = None) -> Trace:
+    """Read a trace, or a platform's log of so many nodes.
+
+    Raises `UsageError` with the formats that a wrong file resembles.
+    """
     text, name = read_text(path, "trace", most=TRACE_BYTES, hint=KNOWN), str(path)
     every = text.splitlines()
     first = next((line for _, line in _written(every)), "")
     if not first:
         raise TraceError(name, 1, "the trace is empty", KNOWN)
-    if first.startswith("{"):
-        return _json(name, text)
+    log = read_log(name, text)
+    if log is not None:
+        return _sensible(log.trace(held), last=len(every))
+    if held is not None:
+        problem = "how many nodes were held stands in a trace of this format"
+        raise UsageError(problem, "Leave --trace-held out.", place=name)
+    return _json(name, text) if first.startswith("{") else _of_lines(name, every, first)
+
+
+def _of_lines(name: str, every: Sequence[str], first: str) -> Trace:
     if first.startswith("["):
         trace = parcae(name, every)
     elif first[:4].isdigit() and first[4:5] == "-":
