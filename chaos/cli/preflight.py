@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -32,7 +32,8 @@ from chaos.preflight.load import (
     question_of_runs,
     with_costs_of,
 )
-from chaos.preflight.market import MARKETS, TraceReading
+from chaos.preflight.market import MARKETS, Market, TraceReading
+from chaos.preflight.platform_files import PlatformFile, read_platform
 from chaos.preflight.question import Question, changed
 from chaos.preflight.render import render_summary, show_answer
 from chaos.preflight.rules import RULES, refuse_unknown
@@ -56,8 +57,9 @@ Subject = Annotated[
     Path | None,
     typer.Argument(
         metavar="SUBJECT",
-        help="A question (*.preflight.yaml), the folder of a run or an audit, or, with "
-        "--calibrate, a script or a scenario.",
+        help="A question (*.preflight.yaml), the folder of a run or an audit; with --calibrate, a "
+        "script or a scenario; with --costs, a platform's file (RayJob, PyTorchJob, SkyPilot, "
+        "sbatch).",
     ),
 ]
 MarketName = Annotated[str | None, _given("--market", metavar="NAME", help="A preset; see --list.")]
@@ -287,15 +289,37 @@ def _question(
             raise UsageError(
                 "there is no such file or folder", "Check the path.", place=str(subject)
             )
-        folder = subject if subject.is_dir() else costs
+        folder, told = subject if subject.is_dir() else costs, read_platform(subject)
+        if told is not None and folder is not None:
+            return _of_platform(told, folder, market, notes)
         if folder is None:
-            raise UsageError(
-                "what this job costs to save and to restart is not known",
-                "Add --calibrate to measure it here, or --costs with the folder of a run.",
-                place=str(subject),
-            )
+            _refuse_without_costs(subject, told)
         analyses, source = analyses_in(folder), str(folder)
     return question_of_runs(analyses, source=source, market=market), notes
+
+
+def _of_platform(
+    told: PlatformFile, folder: Path, market: Market, notes: Sequence[str]
+) -> tuple[Question, tuple[str, ...]]:
+    """Return the question of recorded runs, with the values of a platform's file."""
+    question = question_of_runs(analyses_in(folder), source=str(folder), market=market)
+    return changed(question, told.values), (*told.notes, *notes)
+
+
+def _refuse_without_costs(subject: Path, told: PlatformFile | None) -> NoReturn:
+    hint = (
+        f"The file is no question (*{SUFFIX}), and none of the files of platforms that chaos "
+        "reads. Of a script, add --calibrate to measure it here, or --costs with the folder of a "
+        "run."
+    )
+    if told is not None:
+        hint = (
+            f"It is {told.kind}, which says: {'; '.join(one.words for one in told.taken)}. Add "
+            "--costs with the folder of an audit or a run of the job."
+        )
+    raise UsageError(
+        "what this job costs to save and to restart is not known", hint, place=str(subject)
+    )
 
 
 def _compared(folder: Path, question: Question) -> Validation:
