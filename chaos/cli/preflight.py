@@ -29,10 +29,11 @@ from chaos.preflight.load import (
     analyses_in,
     chosen_market,
     load_question,
+    question_of_platform,
     question_of_runs,
     with_costs_of,
 )
-from chaos.preflight.market import MARKETS, Market, TraceReading
+from chaos.preflight.market import MARKETS, TraceReading
 from chaos.preflight.platform_files import PlatformFile, read_platform
 from chaos.preflight.question import Question, changed
 from chaos.preflight.render import render_summary, show_answer
@@ -291,19 +292,13 @@ def _question(
             )
         folder, told = subject if subject.is_dir() else costs, read_platform(subject)
         if told is not None and folder is not None:
-            return _of_platform(told, folder, market, notes)
+            source, runs = str(folder), analyses_in(folder)
+            question, said = question_of_platform(told, runs, source=source, market=market)
+            return question, (*said, *notes)
         if folder is None:
             _refuse_without_costs(subject, told)
         analyses, source = analyses_in(folder), str(folder)
     return question_of_runs(analyses, source=source, market=market), notes
-
-
-def _of_platform(
-    told: PlatformFile, folder: Path, market: Market, notes: Sequence[str]
-) -> tuple[Question, tuple[str, ...]]:
-    """Return the question of recorded runs, with the values of a platform's file."""
-    question = question_of_runs(analyses_in(folder), source=str(folder), market=market)
-    return changed(question, told.values), (*told.notes, *notes)
 
 
 def _refuse_without_costs(subject: Path, told: PlatformFile | None) -> NoReturn:

@@ -35,6 +35,7 @@ from chaos.preflight.market import (
     TraceReading,
     preset,
 )
+from chaos.preflight.platform_files import PlatformFile
 from chaos.preflight.question import Costs, JobShape, Question, RaySettings, changed
 from chaos.preflight.trace import fit, replayed
 from chaos.preflight.trace_files import read_advisor, read_trace
@@ -231,6 +232,33 @@ def question_of_runs(analyses: Sequence[RunAnalysis], *, source: str, market: Ma
         costs=seen.costs,
         market=market,
     )
+
+
+def question_of_platform(
+    told: PlatformFile, analyses: Sequence[RunAnalysis], *, source: str, market: Market
+) -> tuple[Question, tuple[str, ...]]:
+    """Return the question of a platform's file with the costs of recorded runs, and notes.
+
+    What the file does not say is that of the runs; of a job that another launcher than Ray Train
+    starts, a retry that the file does not name is none.
+    """
+    seen = measured(analyses, source=f"measured in {source}")
+    settings = dict(seen.settings)
+    if any(facts_seen(analysis.history).lacks_part("call") for analysis in analyses):
+        settings = {"checkpoint_upload_mode": settings["checkpoint_upload_mode"]}
+    question = Question(
+        preflight=f"the job of {told.path}",
+        job=seen.job,
+        settings=RaySettings(**settings),
+        costs=seen.costs,
+        market=market,
+    )
+    length = (
+        f"length and costs are those of {source}: {plural(seen.job.steps, 'step')} on "
+        f"{plural(seen.job.nodes, 'node')}; say the whole training's with --set job.steps=N and "
+        "--set job.checkpoint_every_steps=N"
+    )
+    return changed(question, told.values), (*told.notes, length)
 
 
 def with_costs_of(question: Question, analyses: Sequence[RunAnalysis], *, source: str) -> Question:

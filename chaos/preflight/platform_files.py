@@ -31,7 +31,7 @@ class Taken(NamedTuple):
 
 @dataclass(frozen=True)
 class PlatformFile:
-    """What a platform's file says of a job."""
+    """A platform's file, by what it says of a job."""
 
     path: str
     kind: str
@@ -44,7 +44,7 @@ class PlatformFile:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was taken, in words, each with its line."""
+        """The values in words, each with its line."""
         return tuple(f"{self.path}:{one.line}: {one.words}" for one in self.taken)
 
 

@@ -45,6 +45,9 @@ NOT_RUN = {
     "python -m chaos.scenario_file.signatures > chaos/scenario_file/faults.pyi": (
         "tests/python_first/test_faults.py holds what it makes"
     ),
+    "chaos preflight rayjob.yaml --costs reports/audits/train --trace spot.jsonl --trace-held 16": (
+        "the folder is a reader's; tests/preflight/test_platform_files.py has each part"
+    ),
     "chaos preflight eight.preflight.yaml --trace g4dn.csv --replay-trace": (
         "the trace is Bamboo's; tests/preflight/test_readings.py has one like it"
     ),
@@ -100,6 +103,8 @@ READERS_OWN = {
     "eight.preflight.yaml": "docs/preflight.md",
     "g4dn.csv": "",
     "p3.chaos.yaml": "",  # what the command before it writes
+    "rayjob.yaml": "",
+    "spot.jsonl": "",
     "nobody.chaos.yaml": "docs/writing-a-fault.md",
     "guilty.chaos.yaml": "docs/writing-a-check.md",
 }
@@ -121,12 +126,16 @@ OTHERS_OPTIONS = {
     "--max-restarts": "torchrun's",
     "--minutes": "tests.tools.validate_forecast's",
     "--nnodes": "torchrun's",
+    "--open-mode": "sbatch's",
     "--ray": "tests.bench's",
     "--rdzv-conf": "torchrun's",
+    "--requeue": "sbatch's",
     "--resume": "a job's",
     "--resume_from_checkpoint": "a job's",
     "--shm-size": "docker's",
+    "--signal": "sbatch's",
     "--table": "tests.wild's",
+    "--time": "sbatch's",
     "--tries": "tests.campaigns'",
     "--with": "uv's",
 }

@@ -4,13 +4,20 @@ import json
 import tempfile
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from chaos.errors import UsageError
+from chaos.model import event as ev
+from chaos.model.history import History
+from chaos.preflight.load import question_of_platform
+from chaos.preflight.market import preset
 from chaos.preflight.platform_files import PlatformFile, read_platform
 from tests.called import chaos
+from tests.check.parts import KILLED
+from tests.check.tamper import analysis_of
 
 RAY_JOB = """\
 apiVersion: v1
@@ -236,3 +243,28 @@ def test_without_costs_the_file_is_named_with_what_it_says(tmp_path: Path) -> No
     assert (named.code, other.code) == (3, 3)
     assert "It is RayJob, which says: 45 s from SIGTERM" in named.err
     assert "none of the files of platforms that chaos reads" in other.err
+
+
+@pytest.mark.parametrize("trainer", ["TorchTrainer", "torchrun"])
+def test_with_the_costs_of_runs_it_is_a_question(tmp_path: Path, trainer: str) -> None:
+    called = ev.FitCalled(
+        trainer=trainer, workers=2, run_name="r", storage_path="", settings={}, replaced={}
+    )
+    entries = list(KILLED.history())
+    entries.insert(1, msgspec.structs.replace(entries[0], what=called))
+    runs = [analysis_of(KILLED, History(entries))]
+
+    found = told(tmp_path, RAY_JOB)
+    question, notes = question_of_platform(
+        found, runs, source="a folder", market=preset("busy-16h")
+    )
+
+    assert (question.job.nodes, question.job.nodes_max) == (8, 12)
+    assert question.settings.pod_grace_s == 45
+    assert question.goal.deadline_h == 24
+    assert question.costs is not None
+    assert any(
+        note.endswith("job.yaml:25: 45 s from SIGTERM to SIGKILL (terminationGracePeriodSeconds)")
+        for note in notes
+    )
+    assert "length and costs are those of a folder" in notes[-1]
