@@ -119,8 +119,14 @@ def _show(console: Console, runs: Sequence[FinishedRun]) -> None:
 def ask(console: Console, plan: Plan, folder: Path, *, is_answered: bool) -> None:
     """Show the command that a plan will run; raise `UsageError` unless the user agrees.
 
-    `folder` is that of the plan's run.
+    `folder` is that of the plan's run. Raises it as well if the job's working folder is gone.
     """
+    if not Path(plan.cwd).is_dir():
+        raise UsageError(
+            f"the working folder of the job is gone: {plan.cwd}",
+            "Make it again, with what the job needs there.",
+            place=str(folder / "plan.json"),
+        )
     for name, value in _facts(plan, folder):
         console.print(Text.assemble((f"{name:<9}", "dim"), value), soft_wrap=True)
     if is_answered:

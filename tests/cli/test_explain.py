@@ -22,7 +22,8 @@ def nothing_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def recorded(tmp_path: Path, history: History) -> RunDirectory:
-    directory = create(tmp_path / "runs", "7", KILLED.plan(), {})
+    plan = KILLED.plan().model_copy(update={"cwd": str(tmp_path)})
+    directory = create(tmp_path / "runs", "7", plan, {})
     directory.save_history(history)
     return directory
 
@@ -44,6 +45,18 @@ def test_a_run_that_is_right_has_nothing_to_be_explained(tmp_path: Path) -> None
 
     assert done.code == 3
     assert "nothing is known to be wrong with this run" in done.err
+
+
+def test_a_working_folder_that_is_gone_is_named(tmp_path: Path) -> None:
+    plan = KILLED.plan().model_copy(update={"cwd": str(tmp_path / "gone")})
+    directory = create(tmp_path / "runs", "7", plan, {})
+    directory.save_history(shifted(KILLED.history(), 2))
+    directory.save_baseline(Baseline([KILLED.baseline()]))
+
+    done = chaos("explain", directory.path, "--yes", folder=tmp_path)
+
+    assert done.code == 3
+    assert f"the working folder of the job is gone: {tmp_path / 'gone'}" in done.err
 
 
 @pytest.mark.parametrize(("words", "said"), [((), "nothing was run"), (("--yes",), "about to run")])

@@ -438,6 +438,21 @@ def test_scalars_of_numpy_in_a_container_are_plain_values() -> None:
     assert drawn == plain != others
 
 
+def test_what_a_method_has_reached_is_reached_before_it_runs_as_well() -> None:
+    class Agent:
+        def __init__(self) -> None:
+            self.level = 3
+
+    def reached(wanted: str) -> object:
+        agent = Agent()
+        census = Census(SystemClock().now_ns, frozenset({wanted}))
+        census.of([("Agent", Agent), ("agent", agent)])
+        census.look_into_all()
+        return census.reached[wanted].value
+
+    assert reached("Agent.level") == reached("agent.level") == 3
+
+
 def test_a_parameter_that_no_optimizer_has_is_a_value() -> None:
     own, compared = nn.Parameter(torch.zeros(2)), nn.Parameter(torch.zeros(2))
     census = Census(SystemClock().now_ns, compared=frozenset({id(compared)}))

@@ -11,6 +11,7 @@ are read, and attributes where they are stored. Of numbers the text is kept as w
 marks a secret.
 """
 
+import re
 import sys
 from argparse import Namespace
 from collections import OrderedDict, defaultdict, deque
@@ -62,6 +63,7 @@ _FOREIGN = frozenset(sys.stdlib_module_names - {"__main__"}) | {
 _WRAPPERS = ("torch.nn.parallel.", "torch.distributed.", "torch._dynamo.")
 _OWN_OF_OPTIMIZERS = frozenset({"state", "param_groups", "defaults"})
 Named: TypeAlias = Iterable[tuple[str, Any]]
+_ROOT = re.compile(r"[.\[]")
 _is_secret = lru_cache(2 * ENTRIES_MAX)(is_secret)
 
 
@@ -78,6 +80,7 @@ class Census:
     ) -> None:
         """Begin a census; `compared`: the ids of tensors that parts of the state are made of."""
         self._wanted = wanted
+        self._roots = {_ROOT.split(path, maxsplit=1)[0] for path in wanted}
         self._compared = compared
         #: if `keeps_all`, whatever has a name, by its path, the nearest first
         self.named: list[tuple[str, Reached]] | None = [] if keeps_all else None
@@ -85,7 +88,7 @@ class Census:
         self.reached: dict[str, Reached] = {}
         self._now_ns = now_ns
         self._ends_ns = now_ns() + TIME_MAX_NS
-        self._names: set[str] = set()
+        self._names: set[tuple[str, bool]] = set()
         self._seen: set[int] = set()
         self._covered: set[int] = set()
         self._waiting: deque[tuple[str, Any, int]] = deque()
@@ -121,11 +124,15 @@ class Census:
     def of(self, named: Named, holder: Any = None) -> None:  # what has them by these names
         """Look at values by their names."""
         for name, value in named:
-            # The object of a method has the name of its class: `self` is another one in each.
-            path = _CLASS_NAME(type(value)) if name == "self" else name
+            # The object of a method has the name of its class: `self` is another one in each. So it
+            # has where what is wanted of it was reached so, before its method runs.
+            path, of_class = name, _CLASS_NAME(type(value))
+            if name == "self" or (of_class in self._roots and name not in self._roots):
+                path = of_class
             self._reach(path, value, holder, name)
-            if path not in self._names:
-                self._names.add(path)
+            key = path, issubclass(type(value), type)  # a class has that name as well
+            if key not in self._names:
+                self._names.add(key)
                 self._look(path, value, 0)
 
     # -- inside ------------------------------------------------------------------------------
