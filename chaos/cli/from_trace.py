@@ -17,7 +17,7 @@ from chaos.launch.open import open_backend
 from chaos.model.plan import Plan
 from chaos.model.scenario import FailureBudget, Limits
 from chaos.preflight.calibration import plan_without_faults
-from chaos.preflight.compression import LOSSES, FollowedNodes, JobPace, TraceWalk, follow_nodes
+from chaos.preflight.compression import LOSSES, FollowedNodes, JobPace, TraceWalk, walked
 from chaos.preflight.load import step_s
 from chaos.preflight.market import TraceReading
 from chaos.preflight.trace import Trace
@@ -98,15 +98,7 @@ def from_trace(  # noqa: PLR0913 - one parameter per option
     plan, pace = _paced(subject, arguments or (), reports, console, own_step_s)
     factor = scale or default_scale(read, pace)
     pool = pace.workers + spares
-    start = follow_nodes(read, pool=pool, least=pace.workers, seed=seed, read=trace_nodes)
-    walk = TraceWalk(pace, seed)
-    walk.walk(start, scale=factor)
-    if not walk.ops:
-        raise UsageError(
-            "nothing happens to this job in that part of the trace",
-            "Try another --seed, a larger --scale, or a longer job.",
-            place=str(trace),
-        )
+    start, walk = walked(read, pace, pool=pool, seed=seed, read=trace_nodes, scale=factor)
     replayed = _replayed(plan, walk, start, title=f"{trace.name} in fast motion, seed {seed}")
     words = _comment(read, walk, scale=factor, since_s=start.since_s)
     words.insert(1, _read(read, pool, trace_nodes))

@@ -409,3 +409,28 @@ class TraceWalk:
         while epoch < len(self.pace.steps) and step > self.pace.steps[epoch]:
             epoch, step = epoch + 1, 1
         return (epoch, step) if epoch < len(self.pace.steps) else None
+
+
+# Parts of a trace that are tried, and how far apart their seeds are: two of a user's share none.
+PARTS, APART = 16, 1_000_003
+
+
+def walked(
+    trace: Trace, pace: JobPace, *, pool: int, seed: int, read: TraceReading, scale: float
+) -> tuple[FollowedNodes, TraceWalk]:
+    """Return a job's nodes and its walk in the first drawn part of a trace that takes a worker.
+
+    Raises `UsageError` if no part of those that are tried does.
+    """
+    for part in range(PARTS):
+        drawn = seed + part * APART
+        start = follow_nodes(trace, pool=pool, least=pace.workers, seed=drawn, read=read)
+        walk = TraceWalk(pace, drawn)
+        walk.walk(start, scale=scale)
+        if walk.losses:
+            return start, walk
+    raise UsageError(
+        f"in {PARTS} parts of the trace, at this pace, no loss takes a worker of this job",
+        "Try a larger --scale, or a longer job.",
+        place=trace.name,
+    )

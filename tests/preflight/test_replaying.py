@@ -17,6 +17,7 @@ from chaos.model.scenario import Expect, Job, Limits
 from chaos.model.trigger import AtStep
 from chaos.preflight.calibration import struck_places
 from chaos.preflight.compression import FollowedNodes, JobPace, PoolChange, TraceWalk, follow_nodes
+from chaos.preflight.compression import walked as part_with_a_loss
 from chaos.preflight.trace import Trace, trace_of_counts
 from chaos.scenario_file.load import load_scenario
 from chaos.scenario_file.text import scenario_text
@@ -198,3 +199,26 @@ def test_a_job_that_reports_once_cannot_be_calibrated() -> None:
 
     with pytest.raises(UsageError, match="reports only once"):
         list(struck_places(job, count=1, seed=0))
+
+
+def test_a_part_of_the_trace_is_taken_in_which_the_job_loses_a_worker() -> None:
+    # Of nine nodes three are lost: most draws of three follow one that is, many do not.
+    counts = [(0.0, 9), (20.0, 8), (35.0, 7), (50.0, 6)]
+    trace = trace_of_counts("t", counts, format_="t", kind="held", span_s=60.0)
+    drawn = [follow_nodes(trace, pool=3, least=2, seed=seed) for seed in range(20)]
+
+    def part(seed: int) -> tuple[FollowedNodes, TraceWalk]:
+        return part_with_a_loss(trace, PACE, pool=3, seed=seed, read="pool", scale=1.0)
+
+    found = [part(seed) for seed in range(20)]
+
+    assert not all(start.changes for start in drawn)
+    assert all(walk.losses for _, walk in found)
+    assert found[3] == part(3)
+
+
+def test_a_trace_in_which_no_part_takes_a_worker_is_refused() -> None:
+    trace = trace_of_counts("t", [(0, 9), (50, 10), (90, 9)], format_="t", kind="held")
+
+    with pytest.raises(UsageError, match="in 16 parts of the trace, at this pace, no loss takes"):
+        part_with_a_loss(trace, PACE, pool=3, seed=0, read="pool", scale=1.0)
