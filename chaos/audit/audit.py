@@ -371,8 +371,8 @@ class Audit:
                 shown = giving.explained(analysis)
                 if shown.cause:
                     lines = lines_of_values(analysis, shown.cause, finding.lines)
-                    proven = {"proof": shown.sentence, "lines": lines}
-                    found[number] = finding.model_copy(update=proven)
+                    names = [one.path for one in shown.cause]
+                    found[number] = finding.proven(shown.sentence, lines, names)
             runs = max(0, runs - giving.runs)
         shutil.rmtree(given, ignore_errors=True)
         if found != list(card.findings):

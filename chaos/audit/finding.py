@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Container, Sequence
+from typing import Any, Self
 
 from chaos.audit.group import GROUPS, Group
 from chaos.audit.run_row import Defect, RunRow, without_names
@@ -83,10 +84,23 @@ class Finding(Record):
     def is_open(self) -> bool:
         """Whether no check names the cause for certain.
 
-        Buffers that a forward call moves may differ for what moves them.
+        Buffers that a forward call moves may differ for what moves them, and a generator that did
+        not come back is taken for the cause where nothing else is known to be one.
         """
-        is_moved = all(part.startswith("model.buffers") for part in self.defect.parts)
+        is_moved = all(part.startswith(("model.buffers", "rng.")) for part in self.defect.parts)
         return self.defect.check in EFFECTS or (self.defect.check == STATE and is_moved)
+
+    def proven(self, sentence: str, lines: Sequence[JobLine], cause: Sequence[str]) -> Self:
+        """Return the finding with what was shown to be its cause, and the lines of that.
+
+        A generator that is not among it is no longer named as the part of the state that is lost.
+        """
+        proof: dict[str, Any] = {"proof": sentence, "lines": tuple(lines)}
+        parts = self.defect.parts
+        others = [d for d in self.smallest.defects if d.check == TRAJECTORY]
+        if others and parts and all(p.startswith("rng.") and p not in cause for p in parts):
+            proof["defect"] = others[0]
+        return self.model_copy(update=proof)
 
     @property
     def brief(self) -> str:

@@ -19,9 +19,7 @@ from chaos.audit.folder import AuditFolder
 from chaos.check import census
 from chaos.check.analysis import RunAnalysis
 from chaos.check.census import Candidate
-from chaos.check.epochs import CURSOR
 from chaos.check.evidence import FAULTS_HAPPENED
-from chaos.check.samples import BATCH, SAMPLE_ORDER, SAMPLES
 from chaos.check.trajectory import TRAJECTORY
 from chaos.model.history import Baseline
 from chaos.model.places import Place
@@ -35,8 +33,6 @@ from chaos.run.ports import Backend
 from chaos.words import listed
 
 NAMED_MAX = 3
-# The checks whose cause may be a generator of all modules.
-OF_DATA = frozenset({CURSOR, BATCH, SAMPLE_ORDER, SAMPLES})
 ALONE = 2  # the likeliest, each tried alone before all together
 Paths: TypeAlias = tuple[str, ...]
 
@@ -167,8 +163,8 @@ class GivingBack:
             if embedded is None:
                 return Explained((), None, is_right_embedded=True)
             analysis = embedded
-        shared = census.shared_generators(analysis) if self.check in OF_DATA else ()
-        found = (*shared, *census.candidates(analysis))
+        shared, own = census.shared_generators(analysis), census.candidates(analysis)
+        found = (*own[:1], *shared, *own[1:])  # the likeliest of each kind is tried alone
         places = census.resumes(analysis)
         self._loops = [(loop.file, loop.first, loop.last) for loop in census.loops(analysis)]
         unread = census.left_out(analysis)

@@ -25,6 +25,7 @@ from chaos.check.restarts import Restart
 from chaos.check.state_at_resume import SHIPPED, Row, group_of
 from chaos.check.state_snapshots import counterparts, holds_nothing, is_rng, parts_of, place_of
 from chaos.model.diagnosis import GROUPS
+from chaos.model.event import GeneratorsSeen
 from chaos.model.places import AttemptRank, RankName
 
 _AT_ONCE, _WITH_LR, _BY_SCHEDULE = 1, 2, 3
@@ -316,6 +317,10 @@ def _moves(analysis: RunAnalysis, row: Row, *, within_an_epoch: bool = False) ->
         part = parts_of(state).get(row.component)
         if part is not None:
             digests.setdefault(state.epoch if within_an_epoch else 0, []).append(part.digest)
+    for _, event in () if analysis.counterpart is None else analysis.counterpart.of(GeneratorsSeen):
+        if event.rank == row.rank and row.component in event.digests:
+            digest = event.digests[row.component]
+            digests.setdefault(event.epoch if within_an_epoch else 0, []).append(digest)
     several = [of for of in digests.values() if len(of) > 1]
     return not several or any(len(set(of)) > 1 for of in several)
 

@@ -81,6 +81,7 @@ from chaos.model.events.state import (
     FileLoaded,
     FileSaveBegun,
     FileSaved,
+    GeneratorsSeen,
     Held,
     Inputs,
     LoopBody,

@@ -162,8 +162,8 @@ KNOWN = (
     KnownDefect(
         "lightning",
         "2.6.6",
-        "estimated_stepping_batches makes the loader before the checkpoint is loaded, whose state of "
-        "it is never set",
+        "estimated_stepping_batches makes the loader before the checkpoint is loaded, and the "
+        "saved state of it is never set",
         "Lightning-AI/pytorch-lightning#20550",
     ),
     KnownDefect(

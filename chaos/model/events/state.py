@@ -67,6 +67,19 @@ class StateSeen(StepEvent, frozen=True, kw_only=True):
         return f"{self.who}: state {moment} epoch {self.epoch}{step}: {parts}"
 
 
+class GeneratorsSeen(StepEvent, frozen=True, kw_only=True):
+    """The shared generators of torch, numpy and Python after the second step of an epoch.
+
+    One that is what it was as the epoch was entered is not drawn from within the epoch.
+    """
+
+    #: by the name of the part
+    digests: dict[str, str]
+
+    def _text(self) -> str:
+        return f"{self.who}: {len(self.digests)} generators at {self.place}"
+
+
 class ParametersNamed(StepEvent, frozen=True, kw_only=True):
     """The parameters that a rank trains in an attempt, by the names that its modules give them.
 

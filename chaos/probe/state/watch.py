@@ -27,6 +27,7 @@ from chaos.check.resume_place import state_keys
 from chaos.model.event import (
     CensusTaken,
     CodeLine,
+    GeneratorsSeen,
     Held,
     LoopBody,
     NamesGiven,
@@ -114,6 +115,8 @@ Moment: TypeAlias = Literal["entered", "step", "left"]
 PENDING_MAX = 64
 # Parameters whose names are recorded; above it none is (see `ParametersNamed`).
 NAMED_MAX = 1024
+# Finished steps of an epoch after which it is seen which generators its steps draw from.
+DRAWN_BY = 2
 # Values whose lines are recorded, the nearest first.
 LINES_MAX = 256
 
@@ -281,9 +284,21 @@ class StateWatch:
         if self._waiting is not None:  # no module was called in the step
             waiting, self._waiting = self._waiting, None
             self._keep(waiting)
+        if self._cursor.step == DRAWN_BY:
+            self._write_generators()
         if self._cursor.step % self._every == 0:
             with self._cost.watching, self._cost.on_state:
                 self._keep(self._take("step"))
+
+    def _write_generators(self) -> None:
+        """Write what the shared generators are once a whole step has followed the first."""
+        with self._cost.watching, self._cost.on_state:
+            try:
+                parts = (part.component() for part in components.rng_parts())
+                digests = {part.name: part.digest for part in parts}
+                self._write(GeneratorsSeen(**self._cursor.place(), digests=digests))
+            except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
+                self._failed("state: generators", error)
 
     def report_begun(self) -> None:
         """Take the state at the end of an epoch, and write all pending snapshots."""
