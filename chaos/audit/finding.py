@@ -9,6 +9,7 @@ from chaos.audit.group import GROUPS, Group
 from chaos.audit.run_row import Defect, RunRow, without_names
 from chaos.check.diagnosis import EFFECTS
 from chaos.check.epochs import CURSOR, EPOCHS
+from chaos.check.fix_hints import UNSEEN
 from chaos.check.headline import as_sentence
 from chaos.check.samples import SAMPLE_ORDER, SAMPLES
 from chaos.check.state import STATE
@@ -84,21 +85,23 @@ class Finding(Record):
     def is_open(self) -> bool:
         """Whether no check names the cause for certain.
 
-        Buffers that a forward call moves may differ for what moves them, and a generator that did
-        not come back is taken for the cause where nothing else is known to be one.
+        Buffers that a forward call moves may differ for what moves them. A generator that did not
+        come back is taken for the cause where nothing else is known to be one. And of a part that
+        is another one it may not have been seen why.
         """
         is_moved = all(part.startswith(("model.buffers", "rng.")) for part in self.defect.parts)
-        return self.defect.check in EFFECTS or (self.defect.check == STATE and is_moved)
+        is_unseen = any(hint in self._own for hint in UNSEEN)
+        is_open = self.defect.check == STATE and (is_moved or is_unseen)
+        return is_open or self.defect.check in EFFECTS
 
     def proven(self, sentence: str, lines: Sequence[JobLine], cause: Sequence[str]) -> Self:
         """Return the finding with what was shown to be its cause, and the lines of that.
 
-        A generator that is not among it is no longer named as the part of the state that is lost.
+        A part of the state that is not among it is no longer named as what is lost: it follows.
         """
         proof: dict[str, Any] = {"proof": sentence, "lines": tuple(lines)}
-        parts = self.defect.parts
         others = [d for d in self.smallest.defects if d.check == TRAJECTORY]
-        if others and parts and all(p.startswith("rng.") and p not in cause for p in parts):
+        if others and self.defect.check == STATE and not {*self.defect.parts} & {*cause}:
             proof["defect"] = others[0]
         return self.model_copy(update=proof)
 

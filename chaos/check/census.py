@@ -10,7 +10,6 @@ from typing import NamedTuple, TypeAlias
 from chaos.check.analysis import RunAnalysis
 from chaos.check.divergence import divergence
 from chaos.check.resumes import is_resumed
-from chaos.check.state_snapshots import is_rng
 from chaos.model.event import CensusTaken, Held, LoopBody, NamesGiven
 from chaos.model.history import History
 from chaos.model.places import AttemptRank, Place
@@ -48,9 +47,9 @@ class Candidate(NamedTuple):
 
 def shared_generators(analysis: RunAnalysis) -> tuple[Candidate, ...]:
     """Return the generators of modules that did not come back at the resume."""
-    key = _resume(analysis)
-    lost = [r for r in analysis.components if r.is_broken and is_rng(r.component)]
-    rows = [row for row in lost if (row.attempt, row.rank) == key and row.component in GIVEN_BACK]
+    attempt = _resume(analysis).attempt
+    lost = [r for r in analysis.components if r.is_broken and r.component in GIVEN_BACK]
+    rows = {row.component: row for row in lost if row.attempt == attempt}.values()
     return tuple(Candidate(r.component, "", "", is_first=r.standing == "reset") for r in rows)
 
 
@@ -60,25 +59,36 @@ def candidates(analysis: RunAnalysis) -> tuple[Candidate, ...]:
     At the first resume where no number differs: so it is where epochs or files are others.
 
     A value counts if it was the baseline's at each place before the first fault, moves in the
-    baseline, and is another one at the resume. Values at which the job began come first, and of
-    them numbers.
+    baseline, and is another one at the resume, on any rank. Values at which the job began come
+    first, and of them numbers.
     """
-    (attempt, rank), counterpart = _resume(analysis), analysis.counterpart
-    if counterpart is None or attempt == 0:
+    attempt, rank = _resume(analysis)
+    if attempt == 0:
         return ()
+    taken = (e.rank for _, e in analysis.history.of(CensusTaken) if e.attempt == attempt)
+    found: dict[str, Candidate] = {}
+    for one in sorted(set(taken), key=lambda one: (one != rank, one)):
+        for value in _of_rank(analysis, attempt, one):
+            found.setdefault(value.path, value)
+    return tuple(sorted(found.values(), key=_unlikely))
+
+
+def _of_rank(analysis: RunAnalysis, attempt: int, rank: int) -> list[Candidate]:
+    counterpart = analysis.counterpart
+    if counterpart is None:
+        return []
     theirs = _taken(counterpart, 0, rank)
     ours = next(iter(_taken(analysis.history, attempt, rank).items()), None)
     if ours is None or ours[0] not in theirs:
-        return ()
+        return []
     place, mine = ours
     due, began = theirs[place], next(iter(theirs.values()))
     repeated = _repeated(_taken(analysis.history, 0, rank, until=analysis.began), theirs)
-    found = [
+    return [
         Candidate(path, held.text, due[path].text, _is(began, held))
         for path, held in mine.items()
         if path in repeated and path in due and not _is(due, held) and _moves(path, theirs)
     ]
-    return tuple(sorted(found, key=_unlikely))
 
 
 def _unlikely(one: Candidate) -> tuple[bool, bool, bool]:

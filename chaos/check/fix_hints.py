@@ -55,6 +55,8 @@ _CHANGED = {
     "optimizer": "it was saved so, of another moment than the model, or changed after it was "
     "loaded: none of these was seen",
 }
+#: ends of a sentence on a part that is neither at its first value nor known to be lost
+UNSEEN = tuple(_CHANGED.values())
 _RESHARDED = (
     "another number of workers saved it: shards must be put together by their places in the whole "
     "tensor, as `torch.distributed.checkpoint` does, and the last one may be shorter"

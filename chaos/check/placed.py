@@ -29,10 +29,15 @@ from chaos.check.resume_place import (
 )
 from chaos.model.event import (
     AnyEvent,
+    CensusTaken,
     Committed,
     FileLoaded,
+    GeneratorsSeen,
+    ParametersNamed,
     Repositioned,
+    SetAside,
     StateSeen,
+    StepDone,
     WorkerGroupStarted,
     WorkerStarted,
 )
@@ -63,7 +68,9 @@ def placed(history: History, baseline: History) -> tuple[History, Found]:
     """Return a run with its later attempts at the places where they resumed, and these.
 
     They are those of ranks whose place no event tells as well; starts stay as they were recorded.
+    What a rank did before it read its save, and resumed there, is set aside.
     """
+    history = _without_prelude(history)
     found = _moves(history, baseline)
     moves = {of: move for of, move in found.items() if move.start != move.to.place}
     resumed = {of: move.to for of, move in found.items()}
@@ -71,6 +78,43 @@ def placed(history: History, baseline: History) -> tuple[History, Found]:
         return history, resumed
     entries = [_moved(entry, moves) for entry in history]
     return History(entries, torn=history.torn, hidden=history.hidden), resumed
+
+
+_OF_STEPS = (StepDone, StateSeen, CensusTaken, GeneratorsSeen, ParametersNamed, Repositioned)
+
+
+def _without_prelude(history: History) -> History:
+    """Return a run without the steps that ranks made before the place of their resume was found.
+
+    A place is found twice only where steps came before the save was read (see `probe.loads`). An
+    attempt that ended within so many steps had not come to read it.
+    """
+    found: dict[AttemptRank, list[int]] = {}
+    for number, e in history.of(Repositioned):
+        found.setdefault(_of(e), []).append(number)
+    ends = {of: numbers[-1] for of, numbers in found.items() if len(numbers) > 1}
+    if not ends:
+        return history
+    steps: dict[AttemptRank, list[int]] = {}
+    for number, done in history.of(StepDone):
+        steps.setdefault(_of(done), []).append(number)
+    most = max(sum(number < end for number in steps.get(of, ())) for of, end in ends.items())
+    later = (of for of in found if of.attempt > 0 and len(steps.get(of, ())) <= most)
+    ends = dict.fromkeys(later, len(history)) | ends
+
+    def kept(number: int, entry: Entry) -> Entry:
+        what = entry.what
+        if not isinstance(what, _OF_STEPS) or number >= ends.get(_of(what), -1):
+            return entry
+        aside = SetAside(attempt=what.attempt, rank=what.rank, what=type(what).__name__)
+        return msgspec.structs.replace(entry, what=aside)
+
+    entries = [kept(number, entry) for number, entry in enumerate(history)]
+    return History(entries, torn=history.torn, hidden=history.hidden)
+
+
+def _of(what: WorkerEvent) -> AttemptRank:
+    return AttemptRank(what.attempt, what.rank)
 
 
 def _moves(history: History, baseline: History) -> Mapping[AttemptRank, _Move]:

@@ -91,6 +91,7 @@ from chaos.model.events.state import (
     ProcessSeen,
     Repositioned,
     ResumeEvidence,
+    SetAside,
     ShardedPart,
     Share,
     StateSeen,

@@ -62,6 +62,7 @@ class JobFiles:
         self._write, self._failed = record.write, record.failed
         self._saves = saves
         self.going_on = GoingOn(record.cursor, saves, ranks=ranks, may_move=may_move)
+        self.going_on.is_untouched = lambda: not self._has_saved and not self._ended
         self.loads = Loads(record, saves, self.going_on)
         self._since_step: list[SaveRecord] = []
         self._due = saves.lengths(record.cursor.rank, ranks=ranks)
@@ -81,7 +82,7 @@ class JobFiles:
         self._contents: dict[str, _Content] = {}  # by path, or by the digest of the bytes
         self._texts: dict[str, FileWritten] = {}
         self._folders: dict[str, Place] = {}  # that are written beside training
-        self._has_saved = self._has_stepped = False
+        self._has_saved = self._has_stepped = self._has_moved = False
         self._tmp = os.path.realpath(tempfile.gettempdir())
         self.reported: int | None = None
         self.settle: Callable[[], object] | None = None
@@ -193,10 +194,12 @@ class JobFiles:
         return cursor.step > 0 and self._saves.has("place", *cursor.numbers())
 
     def may_resume_here(self) -> bool:
-        """Return whether a rank has saved its state since the last step, to a file or to bytes."""
+        """Return whether a rank has saved its state since the last step, or read a saved one."""
         cursor = self._cursor
         if not cursor.step:
             return False
+        if self.going_on.is_to_find:  # it has read a save since its last step
+            return True
         return self.is_saved_here() or self._saves.has("look", *cursor.numbers())
 
     def unhooked(self, save: Callable[[], Any]) -> Any:  # what `save` gives
@@ -548,6 +551,12 @@ class JobFiles:
         found = self.going_on.resumes(first, is_over=is_over)
         if found is not None:
             self._write(found)
+            self._has_moved = True
+
+    def has_moved(self) -> bool:
+        """Return, once, whether the place of a resume was found as this step began."""
+        has_moved, self._has_moved = self._has_moved, False
+        return has_moved
 
 
 def _real(path: Path | str) -> Path:

@@ -22,6 +22,10 @@ class GoingOn:
     `ranks` have read: a file that is saved at another pace is a log. If one rank reads for all, or
     the ranks do not agree, each counts by the files that it read itself, a rank that read none by
     the furthest. Text counts only if nothing else was read.
+
+    A job may make steps before it reads its save, as one that trains a teacher at each start. A
+    rank that seemed to begin anew, has reported and saved nothing since, and reads a save then, is
+    looked at once more at its next step: with the model of another place it resumed there.
     """
 
     def __init__(self, cursor: Cursor, saves: Saves, *, ranks: int, may_move: bool) -> None:
@@ -31,6 +35,10 @@ class GoingOn:
         self._reads: list[Position] = []
         self._may_read = may_move
         self.is_to_find = cursor.attempt > 0
+        #: whether this rank has reported or saved nothing in this attempt
+        self.is_untouched: Callable[[], bool] = lambda: False
+        #: it has read a save after steps of this attempt, of which the place is to be found again
+        self.is_late = False
 
     def has_read(self, save: SaveRecord) -> None:
         """Record a save that this rank has read, for the other ranks to see.
@@ -39,6 +47,9 @@ class GoingOn:
         """
         cursor = self._cursor
         is_training = not save.is_data and save.goes_on_at() > START
+        is_anew = cursor.epoch == START.epoch and cursor.step > 0 and not self.is_to_find
+        if is_anew and save.attempt < cursor.attempt and is_training and self.is_untouched():
+            self._may_read = self.is_to_find = self.is_late = True
         if self.may_move and save.attempt < cursor.attempt and is_training:
             self._reads.append(Position.of(save, attempt=cursor.attempt, rank=cursor.rank))
             self._saves.keep_reads(cursor.attempt, cursor.rank, self._reads)
@@ -60,6 +71,10 @@ class GoingOn:
         assumed = self._assumed(is_fresh=is_fresh, is_over=is_over)
         found = resumed_at([first], index, assumed, own)
         if found.by == "nothing":
+            return None
+        is_late, self.is_late = self.is_late, False
+        is_moved = found.place > (cursor.epoch, cursor.step) and found.by.startswith("state")
+        if is_late and not is_moved:
             return None
         cursor.epoch, cursor.step = found.place
         path = assumed.path if found.by == "file" else None

@@ -152,6 +152,8 @@ class Watchers:
                 self._state.found.add(kind_of(optimizer), optimizer)
             with self.cost.watching:
                 self._files.step_begins(self._first_seen)
+            if self._state is not None and self._files.has_moved():
+                self._state.enters_anew()
 
     def step_begins(self, optimizer: Any) -> None:  # see `kind_of`
         """Look at the state before an optimizer step."""
@@ -315,7 +317,10 @@ class Watchers:
         if self._state is not None and self._watch.entries == "epochs":
             files = self._files
             with self.cost.watching:
-                self._state.called(lambda: files is not None and files.may_resume_here())
+                self._state.called(
+                    lambda: files is not None and files.may_resume_here(),
+                    has_read_late=files is not None and files.going_on.is_late,
+                )
         if self._inputs is None:
             return None
         with self.cost.watching:

@@ -361,6 +361,19 @@ class ProcessSeen(WorkerEvent, frozen=True, kw_only=True):
         return f"{self.who}: {size}, {self.children} child processes after epoch {self.epoch}"
 
 
+class SetAside(WorkerEvent, frozen=True, kw_only=True):
+    """An event of the steps that a rank made before it read its save; in no journal.
+
+    Such steps are of no place in training: those of a teacher that is trained at each start.
+    """
+
+    #: its name
+    what: str
+
+    def _text(self) -> str:
+        return f"{self.who}: {self.what}, before the save was read"
+
+
 ResumeEvidence = Literal[
     "state and inputs",
     "inputs and losses",

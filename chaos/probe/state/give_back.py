@@ -52,7 +52,8 @@ class Orders:
         keep, give = _read(folder / KEEP), _read(folder / GIVE)
         self._places = {Place(*place) for place in keep.get("places", ())}
         due = give.get("attempts", {}).get(str(attempt))
-        self._source = None if due is None else Path(give["from"]) / self._file(Place(*due))
+        self._due = None if due is None else Path(give["from"]) / self._file(Place(*due))
+        self._source = self._due
         is_due = bool(self._places) or self._source is not None
         self.wanted = frozenset((keep or give)["paths"]) if is_due else frozenset()
         #: the bodies of loops: a file, the first line, the last
@@ -65,6 +66,11 @@ class Orders:
     def is_over(self) -> bool:
         """Whether nothing is kept, and all that is due was given."""
         return not self._places and self._source is None
+
+    def again(self) -> None:
+        """Give once more what was due: the steps before came before the save was read."""
+        self._source = self._due
+        self._had.clear()
 
     def asks(self, moment: Moment, place: Place) -> bool:
         """Return whether values are kept, or given, as training comes to a moment at a place."""

@@ -217,10 +217,11 @@ class StateWatch:
                 self._keep(taken)
         self._name_parameters()
 
-    def called(self, may_resume: Callable[[], bool]) -> None:
+    def called(self, may_resume: Callable[[], bool], *, has_read_late: bool = False) -> None:
         """Take a census before the first call of a model since the last step, where that is due.
 
-        `may_resume`: whether an attempt may resume at this place.
+        `may_resume`: whether an attempt may resume at this place; `has_read_late`: it does so after
+        steps that came before its save was read.
         """
         here = (self._cursor.epoch, self._cursor.step)
         is_first = self._counted is None
@@ -230,6 +231,8 @@ class StateWatch:
             try:
                 self._census = self._taken_census(sys._getframe(1))  # noqa: SLF001
                 orders = self.orders
+                if orders is not None and has_read_late:
+                    orders.again()
                 if orders is not None and orders.reached(None, self._census.reached):
                     self._census = self._taken_census(sys._getframe(1))  # noqa: SLF001
                 if orders is not None and orders.is_over and self._trace is not None:
@@ -239,6 +242,10 @@ class StateWatch:
             self._counted = here
             if self._is_stepping:  # a step with a closure, whose place is known
                 self._write_census()
+
+    def enters_anew(self) -> None:
+        """Take the state at the next step as one that enters an epoch: the place is another."""
+        self._entered = None
 
     def gradients_due(self) -> None:
         """Take the gradients accumulated so far, for the next snapshot at an entry."""
