@@ -274,3 +274,40 @@ def test_a_schedule_that_moved_nothing_yet_and_was_saved_wrong_is_a_finding() ->
 
     assert verdict.broken[0].check == "state"
     assert "schedule is back at its first value" in verdict.headline
+
+
+def without_ends(history: History, *, drawn: bool | None) -> History:
+    """Return a clean run without states at the ends of epochs, as of a job that reports nothing.
+
+    `drawn`: whether its steps draw from torch's generator; None: it was not looked at.
+    """
+    entries = []
+    for entry in history:
+        what = entry.what
+        if isinstance(what, ev.StateSeen) and what.moment == "left":
+            continue
+        entries.append(entry)
+        if isinstance(what, ev.StateSeen) and what.moment == "entered" and drawn is not None:
+            at_entry = next(p.digest for p in what.components if p.name == "rng.torch")
+            seen = ev.GeneratorsSeen(
+                attempt=what.attempt,
+                rank=what.rank,
+                epoch=what.epoch,
+                step=2,
+                digests={"rng.torch": "another" if drawn else at_entry},
+            )
+            entries.append(msgspec.structs.replace(entry, what=seen))
+    return History(entries)
+
+
+@pytest.mark.parametrize(
+    ("drawn", "first"), [(None, "state"), (True, "state"), (False, "trajectory")]
+)
+def test_a_generator_that_no_step_draws_from_does_not_move_a_later_loss(
+    drawn: bool | None, first: str
+) -> None:
+    baseline = without_ends(KILLED.baseline(), drawn=drawn)
+
+    verdict = judge(KILLED.plan(), moved(wrong("rng.torch"), 2), baseline)
+
+    assert verdict.broken[0].check == first

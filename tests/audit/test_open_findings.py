@@ -1,0 +1,53 @@
+"""Findings whose cause is looked for, and what becomes of one once its cause is shown."""
+
+import pytest
+
+from chaos.audit.finding import findings
+from chaos.audit.run_row import Defect
+from chaos.check.fix_hints import UNSEEN
+from chaos.model.verdict import JobLine
+from tests.audit.test_card import run_of
+
+LATER = Defect(check="trajectory", gist="the numbers differ")
+
+
+def lost(*parts: str, hint: str = "it was not saved") -> tuple[Defect, str]:
+    return Defect(check="state", gist=f"{parts} lost", parts=parts), f"{parts} lost; {hint}"
+
+
+@pytest.mark.parametrize(
+    ("defect", "sentence", "is_open"),
+    [
+        (LATER, "the loss differs", True),
+        (Defect(check="epochs", gist="14 epochs"), "14 epochs", True),
+        (*lost("rng.torch"), True),
+        (*lost("model.buffers"), True),
+        (*lost("optimizer.exp_avg"), False),
+        (*lost("model.rest", hint=UNSEEN[0]), True),
+        (Defect(check="start-decision", gist="began anew"), "began anew", False),
+    ],
+)
+def test_a_cause_is_looked_for_where_no_check_names_it_for_certain(
+    defect: Defect, sentence: str, is_open: bool
+) -> None:
+    run = run_of(1, defect).model_copy(update={"sentences": (sentence,)})
+
+    (finding,) = findings([run])
+
+    assert finding.is_open is is_open
+
+
+def test_a_part_that_follows_from_the_cause_is_no_longer_named_as_lost() -> None:
+    defect, sentence = lost("rng.torch")
+    run = run_of(1, defect, LATER).model_copy(
+        update={"sentences": (sentence, "the loss differs"), "faults": "rank 0 was killed; "}
+    )
+    (finding,) = findings([run])
+    line = JobLine(role="made", names=("clip.history",), file="a.py", line=1, first=1)
+
+    other = finding.proven("With `clip.history` it is right.", [line], ["clip.history"])
+    same = finding.proven("With `rng.torch` it is right.", [line], ["rng.torch"])
+
+    assert other.defect == LATER
+    assert other.headline.endswith("the loss differs. With `clip.history` it is right.")
+    assert (same.defect, same.lines) == (defect, (line,))
