@@ -68,7 +68,7 @@ class Orders:
         return not self._places and self._source is None
 
     def again(self) -> None:
-        """Give once more what was due: the steps before came before the save was read."""
+        """Make due once more what was given: steps came before the save was read."""
         self._source = self._due
         self._had.clear()
 
