@@ -1,4 +1,5 @@
 """Breast-cancer MLP with mixup and annealed input noise."""
+
 import argparse
 import math
 import os
@@ -60,8 +61,15 @@ class Run:
         self.best, self.epoch = s["best"], s["epoch"]
 
     def save(self):
-        torch.save({"net": self.net.state_dict(), "opt": self.opt.state_dict(),
-                    "best": self.best, "epoch": self.epoch}, self.path + ".tmp")
+        torch.save(
+            {
+                "net": self.net.state_dict(),
+                "opt": self.opt.state_dict(),
+                "best": self.best,
+                "epoch": self.epoch,
+            },
+            self.path + ".tmp",
+        )
         os.replace(self.path + ".tmp", self.path)
 
     def fit(self):
@@ -73,7 +81,10 @@ class Run:
             for idx in np.array_split(rng.permutation(len(self.x)), 9):
                 xb = torch.stack([features(self.x, int(i)) for i in idx])
                 xb = xb + self.knobs.noise * torch.randn_like(xb)
-                yb = self.y[torch.from_numpy(idx)] * (1 - self.knobs.smoothing) + self.knobs.smoothing / 2
+                yb = (
+                    self.y[torch.from_numpy(idx)] * (1 - self.knobs.smoothing)
+                    + self.knobs.smoothing / 2
+                )
                 lam = float(rng.beta(self.knobs.alpha, self.knobs.alpha))
                 roll = torch.from_numpy(rng.permutation(len(idx)))
                 out = self.net(lam * xb + (1 - lam) * xb[roll]).squeeze(1)

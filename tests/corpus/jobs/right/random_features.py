@@ -2,6 +2,7 @@
 
 A slow copy of the weights pulls the fast ones back (lookahead style).
 """
+
 import argparse
 import functools
 import os
@@ -63,7 +64,9 @@ if __name__ == "__main__":
         chunks = order_for(epoch, len(xs)).split(50)
         for idx in chunks:
             z = lift(xs[idx], block, a.features)
-            loss = torch.nn.functional.binary_cross_entropy_with_logits(z @ fast * 4 + bias, ys[idx])
+            loss = torch.nn.functional.binary_cross_entropy_with_logits(
+                z @ fast * 4 + bias, ys[idx]
+            )
             opt.zero_grad()
             loss.backward()
             opt.step()
@@ -75,7 +78,16 @@ if __name__ == "__main__":
             acc_loss += loss.item()
         history.append(acc_loss / len(chunks))
         print(f"epoch {epoch} block {block} loss {history[-1]:.10f}", flush=True)
-        torch.save({"fast": fast.detach(), "bias": bias.detach(), "slow": slow, "tick": tick,
-                    "opt": opt.state_dict(), "history": history}, fn + ".tmp")
+        torch.save(
+            {
+                "fast": fast.detach(),
+                "bias": bias.detach(),
+                "slow": slow,
+                "tick": tick,
+                "opt": opt.state_dict(),
+                "history": history,
+            },
+            fn + ".tmp",
+        )
         os.replace(fn + ".tmp", fn)
     print("losses", " ".join(f"{h:.8f}" for h in history))

@@ -1,4 +1,5 @@
 """Two-worker LSTM on noisy sums of sines. Keeps an averaged copy that anchors the training."""
+
 import argparse
 import copy
 import os
@@ -48,15 +49,20 @@ class Windows:
         if k not in self.memo:
             r = np.random.default_rng(k)
             t = np.arange(64)
-            s = sum(np.sin(t * f + p) for f, p in r.uniform(0.1, 1.0, (3, 2))) + 0.05 * r.normal(size=64)
+            s = sum(np.sin(t * f + p) for f, p in r.uniform(0.1, 1.0, (3, 2))) + 0.05 * r.normal(
+                size=64
+            )
             self.memo[k] = torch.tensor(s, dtype=torch.float32)
         return self.memo[k]
 
     def batch(self, dice, horizon, n=24):
         xs, ys = [], []
         for _ in range(n):
-            s, a = self.series(dice.randrange(40) * 2 + self.rank), dice.randrange(64 - 20 - horizon)
-            xs.append(s[a:a + 20, None])
+            s, a = (
+                self.series(dice.randrange(40) * 2 + self.rank),
+                dice.randrange(64 - 20 - horizon),
+            )
+            xs.append(s[a : a + 20, None])
             ys.append(s[a + 19 + horizon])
         return torch.stack(xs), torch.stack(ys)[:, None]
 
@@ -82,7 +88,10 @@ def per_worker(cfg):
         total = torch.zeros(1, dtype=torch.float64)
         for _ in range(5):
             x, y = windows.batch(dice, prog.horizon)
-            pull = sum((p - q.detach()).square().sum() for p, q in zip(core.parameters(), anchor.parameters()))
+            pull = sum(
+                (p - q.detach()).square().sum()
+                for p, q in zip(core.parameters(), anchor.parameters())
+            )
             loss = nn.functional.mse_loss(model(x), y) + 0.01 * pull
             opt.zero_grad()
             loss.backward()
@@ -97,9 +106,18 @@ def per_worker(cfg):
         with tempfile.TemporaryDirectory() as d:
             if rank == 0:
                 print(f"epoch {prog.epoch} loss {mean:.10f} horizon {prog.horizon}", flush=True)
-                torch.save({"core": core.state_dict(), "anchor": anchor.state_dict(), "opt": opt.state_dict(),
-                            "prog": dict(vars(prog))}, os.path.join(d, "s.pt"))
-            train.report({"loss": mean}, checkpoint=Checkpoint.from_directory(d) if rank == 0 else None)
+                torch.save(
+                    {
+                        "core": core.state_dict(),
+                        "anchor": anchor.state_dict(),
+                        "opt": opt.state_dict(),
+                        "prog": dict(vars(prog)),
+                    },
+                    os.path.join(d, "s.pt"),
+                )
+            train.report(
+                {"loss": mean}, checkpoint=Checkpoint.from_directory(d) if rank == 0 else None
+            )
 
 
 if __name__ == "__main__":
@@ -107,7 +125,14 @@ if __name__ == "__main__":
     ap.add_argument("--out", default="./out")
     ap.add_argument("--epochs", type=int, default=6)
     a = ap.parse_args()
-    t = TorchTrainer(per_worker, train_loop_config=vars(a), scaling_config=ScalingConfig(num_workers=2),
-                     run_config=RunConfig("sequence", storage_path=os.path.abspath(a.out),
-                                          failure_config=FailureConfig(max_failures=3)))
+    t = TorchTrainer(
+        per_worker,
+        train_loop_config=vars(a),
+        scaling_config=ScalingConfig(num_workers=2),
+        run_config=RunConfig(
+            "sequence",
+            storage_path=os.path.abspath(a.out),
+            failure_config=FailureConfig(max_failures=3),
+        ),
+    )
     print(f"final loss {t.fit().metrics['loss']:.10f}")

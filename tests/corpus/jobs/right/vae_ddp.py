@@ -1,4 +1,5 @@
 """Beta-VAE on digits under DDP; beta is warmed up, then steered towards a KL target."""
+
 import argparse
 import os
 
@@ -20,7 +21,7 @@ class VAE(nn.Module):
     def forward(self, x, eps):
         mu, logvar = self.enc(x).chunk(2, dim=1)
         rec = self.dec(mu + eps * (0.5 * logvar).exp())
-        kl = 0.5 * (mu ** 2 + logvar.exp() - 1 - logvar).sum(1).mean()
+        kl = 0.5 * (mu**2 + logvar.exp() - 1 - logvar).sum(1).mean()
         return ((rec - x) ** 2).sum(1).mean(), kl
 
 
@@ -87,8 +88,15 @@ def main():
         rec, kl = torch.stack(STEP_LOG).double().mean(0).tolist()
         if rank == 0:
             print(f"epoch {epoch} rec {rec:.9f} kl {kl:.9f} beta {ctl.beta:.9f}", flush=True)
-            torch.save({"vae": vae.state_dict(), "opt": opt.state_dict(), "ctl": ctl.dump(),
-                        "epoch": epoch + 1}, path + ".tmp")
+            torch.save(
+                {
+                    "vae": vae.state_dict(),
+                    "opt": opt.state_dict(),
+                    "ctl": ctl.dump(),
+                    "epoch": epoch + 1,
+                },
+                path + ".tmp",
+            )
             os.replace(path + ".tmp", path)
         dist.barrier()
     dist.destroy_process_group()

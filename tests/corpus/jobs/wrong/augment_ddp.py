@@ -1,4 +1,5 @@
 """DDP image classifier with random shifts and cutout. Launch with torchrun (2 procs)."""
+
 import argparse
 import pathlib
 
@@ -17,7 +18,7 @@ def augment(images, rng):
         if rng.random() < 0.5:
             r, c = rng.integers(0, 6, size=2)
             im = im.copy()
-            im[r:r + 3, c:c + 3] = 0
+            im[r : r + 3, c : c + 3] = 0
         out[i] = im
     return out
 
@@ -28,11 +29,12 @@ class Session:
         self.world = dist.get_world_size()
         self.file = folder / "session.pt"
         d = load_digits()
-        self.images = (d.images[self.rank:720:self.world] / 16).astype(np.float32)
-        self.labels = d.target[self.rank:720:self.world]
+        self.images = (d.images[self.rank : 720 : self.world] / 16).astype(np.float32)
+        self.labels = d.target[self.rank : 720 : self.world]
         torch.manual_seed(21)
         self.model = nn.parallel.DistributedDataParallel(
-            nn.Sequential(nn.Flatten(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)))
+            nn.Sequential(nn.Flatten(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+        )
         self.opt = torch.optim.Adam(self.model.parameters(), lr=5e-3)
         self.rng = np.random.default_rng([21, self.rank])
         self.epoch = 0
@@ -48,8 +50,15 @@ class Session:
     def save(self):
         if self.rank == 0:
             tmp = self.file.with_name("session.tmp")
-            torch.save({"model": self.model.module.state_dict(), "opt": self.opt.state_dict(),
-                        "rng": self.rng.bit_generator.state, "epoch": self.epoch}, tmp)
+            torch.save(
+                {
+                    "model": self.model.module.state_dict(),
+                    "opt": self.opt.state_dict(),
+                    "rng": self.rng.bit_generator.state,
+                    "epoch": self.epoch,
+                },
+                tmp,
+            )
             tmp.replace(self.file)
         dist.barrier()
 

@@ -1,4 +1,5 @@
 """GRU character model on a toy grammar. Context grows as the model gets better."""
+
 import argparse
 import math
 import os
@@ -35,7 +36,7 @@ class CharGRU(nn.Module):
 
 def sample(data, batch, length, gen):
     pos = torch.randint(0, len(data) - length - 1, (batch,), generator=gen)
-    rows = torch.stack([data[p:p + length + 1] for p in pos.tolist()])
+    rows = torch.stack([data[p : p + length + 1] for p in pos.tolist()])
     return rows[:, :-1], rows[:, 1:]
 
 

@@ -1,7 +1,8 @@
 """Deep narrow net on Friedman data; gradients clipped at a quantile of recent norms.
 
-    torchrun --standalone --nproc_per_node 2 clip_ddp.py --out runs/clip
+torchrun --standalone --nproc_per_node 2 clip_ddp.py --out runs/clip
 """
+
 import os
 from argparse import ArgumentParser
 from collections import deque
@@ -31,7 +32,10 @@ class QuantileClipper:
 
 def loader(rank, world):
     x, y = make_friedman1(n_samples=448, noise=0.3, random_state=4)
-    ds = TensorDataset(torch.tensor(x, dtype=torch.float32), torch.tensor((y - y.mean()) / y.std(), dtype=torch.float32))
+    ds = TensorDataset(
+        torch.tensor(x, dtype=torch.float32),
+        torch.tensor((y - y.mean()) / y.std(), dtype=torch.float32),
+    )
     sampler = DistributedSampler(ds, num_replicas=world, rank=rank, shuffle=True, seed=4)
     return DataLoader(ds, batch_size=32, sampler=sampler), sampler
 
@@ -83,8 +87,15 @@ for epoch in range(start_epoch, args.epochs):
     if rank == 0:
         print(f"epoch {epoch:02d} | loss {stat.item():.10f} | clip {limit:.8f}", flush=True)
         os.makedirs(args.out, exist_ok=True)
-        torch.save({"net": net.state_dict(), "optimizer": optimizer.state_dict(),
-                    "scheduler": scheduler.state_dict(), "epoch": epoch + 1}, last + ".tmp")
+        torch.save(
+            {
+                "net": net.state_dict(),
+                "optimizer": optimizer.state_dict(),
+                "scheduler": scheduler.state_dict(),
+                "epoch": epoch + 1,
+            },
+            last + ".tmp",
+        )
         os.replace(last + ".tmp", last)
     dist.barrier()
 

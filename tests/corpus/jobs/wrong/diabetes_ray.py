@@ -1,4 +1,5 @@
 """Diabetes regression with Ray Train and a hand-written step-level LR cut."""
+
 import argparse
 import os
 import tempfile
@@ -60,9 +61,18 @@ def train_func(cfg):
         mean = sum(losses) / len(losses)
         print(f"epoch {epoch} loss {mean:.10f}", flush=True)
         with tempfile.TemporaryDirectory() as tmp:
-            torch.save({"net": net.state_dict(), "opt": opt.state_dict(), "best": cutter.best,
-                        "epoch": epoch}, os.path.join(tmp, "state.pt"))
-            ray.train.report({"epoch": epoch, "loss": mean}, checkpoint=Checkpoint.from_directory(tmp))
+            torch.save(
+                {
+                    "net": net.state_dict(),
+                    "opt": opt.state_dict(),
+                    "best": cutter.best,
+                    "epoch": epoch,
+                },
+                os.path.join(tmp, "state.pt"),
+            )
+            ray.train.report(
+                {"epoch": epoch, "loss": mean}, checkpoint=Checkpoint.from_directory(tmp)
+            )
 
 
 if __name__ == "__main__":
@@ -74,7 +84,10 @@ if __name__ == "__main__":
         train_func,
         train_loop_config={"seed": 4, "epochs": a.epochs},
         scaling_config=ScalingConfig(num_workers=1),
-        run_config=RunConfig(name="diabetes", storage_path=os.path.abspath(a.out),
-                             failure_config=FailureConfig(max_failures=3)),
+        run_config=RunConfig(
+            name="diabetes",
+            storage_path=os.path.abspath(a.out),
+            failure_config=FailureConfig(max_failures=3),
+        ),
     ).fit()
     print(f"final loss {result.metrics['loss']:.10f}")

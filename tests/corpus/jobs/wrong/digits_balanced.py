@@ -1,4 +1,5 @@
 """Small digits CNN with a loss that leans on the classes we are worst at."""
+
 import argparse
 import os
 
@@ -77,8 +78,16 @@ def main():
             total += loss.item() * len(idx)
         sched.step()
         print(f"epoch {epoch} loss {total / len(X)!r}", flush=True)
-        torch.save({"net": net.state_dict(), "opt": opt.state_dict(), "sched": sched.state_dict(),
-                    "rng": torch.get_rng_state(), "epoch": epoch}, path + ".tmp")
+        torch.save(
+            {
+                "net": net.state_dict(),
+                "opt": opt.state_dict(),
+                "sched": sched.state_dict(),
+                "rng": torch.get_rng_state(),
+                "epoch": epoch,
+            },
+            path + ".tmp",
+        )
         os.replace(path + ".tmp", path)
 
 

@@ -1,4 +1,5 @@
 """Distil a wide frozen teacher into a small student; temperature adapts to their agreement."""
+
 import argparse
 import os
 import tempfile
@@ -8,7 +9,15 @@ import torch
 import torch.distributed as dist
 import torch.nn as nn
 import torch.nn.functional as F
-from ray.train import Checkpoint, FailureConfig, RunConfig, ScalingConfig, get_checkpoint, get_context, report
+from ray.train import (
+    Checkpoint,
+    FailureConfig,
+    RunConfig,
+    ScalingConfig,
+    get_checkpoint,
+    get_context,
+    report,
+)
 from ray.train.torch import TorchTrainer, prepare_model
 from sklearn.datasets import load_wine
 
@@ -16,8 +25,14 @@ from sklearn.datasets import load_wine
 def make_softener(tau=5.0, low=1.0):
     def soften(student_logits, teacher_logits):
         nonlocal tau
-        loss = F.kl_div(F.log_softmax(student_logits / tau, 1), F.softmax(teacher_logits / tau, 1),
-                        reduction="batchmean") * tau ** 2
+        loss = (
+            F.kl_div(
+                F.log_softmax(student_logits / tau, 1),
+                F.softmax(teacher_logits / tau, 1),
+                reduction="batchmean",
+            )
+            * tau**2
+        )
         agree = (student_logits.argmax(1) == teacher_logits.argmax(1)).float().mean()
         dist.all_reduce(agree)
         tau = max(low, tau * (1 - 0.04 * agree.item() / dist.get_world_size()))
@@ -81,8 +96,10 @@ def train_fn(config):
             ckpt = None
             if rank == 0:
                 print(f"epoch {epoch} loss {metrics['loss']:.10f}", flush=True)
-                torch.save({"student": student.state_dict(), "opt": opt.state_dict(), "epoch": epoch + 1},
-                           os.path.join(dst, "student.pt"))
+                torch.save(
+                    {"student": student.state_dict(), "opt": opt.state_dict(), "epoch": epoch + 1},
+                    os.path.join(dst, "student.pt"),
+                )
                 ckpt = Checkpoint.from_directory(dst)
             report(metrics, checkpoint=ckpt)
 
@@ -93,8 +110,15 @@ if __name__ == "__main__":
     cli.add_argument("--epochs", type=int, default=6)
     args = cli.parse_args()
     ray.init(ignore_reinit_error=True, log_to_driver=True)
-    run = RunConfig(name="distill", storage_path=os.path.abspath(args.out),
-                    failure_config=FailureConfig(max_failures=3))
-    res = TorchTrainer(train_fn, train_loop_config={"epochs": args.epochs, "steps": 6},
-                       scaling_config=ScalingConfig(num_workers=2), run_config=run).fit()
+    run = RunConfig(
+        name="distill",
+        storage_path=os.path.abspath(args.out),
+        failure_config=FailureConfig(max_failures=3),
+    )
+    res = TorchTrainer(
+        train_fn,
+        train_loop_config={"epochs": args.epochs, "steps": 6},
+        scaling_config=ScalingConfig(num_workers=2),
+        run_config=run,
+    ).fit()
     print(f"final loss {res.metrics['loss']:.10f}")

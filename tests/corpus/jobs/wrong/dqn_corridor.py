@@ -1,4 +1,5 @@
 """DQN on a noisy corridor: walk right for +1, falling off the left end costs 1."""
+
 import argparse
 import copy
 import os
@@ -73,9 +74,19 @@ class Agent:
         return loss.item()
 
     def save(self):
-        torch.save({"q": self.q.state_dict(), "opt": self.opt.state_dict(), "memory": self.memory,
-                    "eps": self.eps, "grad_steps": self.grad_steps, "epoch": self.epoch,
-                    "pos": self.env.pos, "rng": self.rng.bit_generator.state}, self.file + "~")
+        torch.save(
+            {
+                "q": self.q.state_dict(),
+                "opt": self.opt.state_dict(),
+                "memory": self.memory,
+                "eps": self.eps,
+                "grad_steps": self.grad_steps,
+                "epoch": self.epoch,
+                "pos": self.env.pos,
+                "rng": self.rng.bit_generator.state,
+            },
+            self.file + "~",
+        )
         os.replace(self.file + "~", self.file)
 
     def load(self):

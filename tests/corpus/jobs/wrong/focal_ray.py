@@ -1,4 +1,5 @@
 """Imbalanced classification with an annealed focal loss, two Ray Train workers."""
+
 import argparse
 import pathlib
 import tempfile
@@ -31,8 +32,9 @@ class AnnealedFocal(torch.nn.Module):
 
 
 def load_rows(rank, world):
-    x, y = make_classification(n_samples=480, n_features=16, n_informative=8, weights=[0.85],
-                               random_state=12)
+    x, y = make_classification(
+        n_samples=480, n_features=16, n_informative=8, weights=[0.85], random_state=12
+    )
     x = torch.tensor(x[rank::world], dtype=torch.float32)
     return x, torch.tensor(y[rank::world])
 
@@ -72,9 +74,15 @@ def loop(config):
         if rank == 0:
             print(f"epoch {epoch} focal {metrics['loss']:.10f}", flush=True)
             with tempfile.TemporaryDirectory() as tmp:
-                torch.save({"net": net.state_dict(), "optim": optim.state_dict(),
-                            "criterion": criterion.state_dict(), "epoch": epoch},
-                           pathlib.Path(tmp) / "all.pt")
+                torch.save(
+                    {
+                        "net": net.state_dict(),
+                        "optim": optim.state_dict(),
+                        "criterion": criterion.state_dict(),
+                        "epoch": epoch,
+                    },
+                    pathlib.Path(tmp) / "all.pt",
+                )
                 train.report(metrics, checkpoint=Checkpoint.from_directory(tmp))
         else:
             train.report(metrics)
@@ -89,8 +97,11 @@ def main():
         loop,
         train_loop_config=vars(args),
         scaling_config=ScalingConfig(num_workers=2, use_gpu=False),
-        run_config=RunConfig(name="focal", storage_path=str(pathlib.Path(args.out).resolve()),
-                             failure_config=FailureConfig(max_failures=3)),
+        run_config=RunConfig(
+            name="focal",
+            storage_path=str(pathlib.Path(args.out).resolve()),
+            failure_config=FailureConfig(max_failures=3),
+        ),
     )
     print("final focal %.10f" % trainer.fit().metrics["loss"])
 

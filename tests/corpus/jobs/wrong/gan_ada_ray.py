@@ -1,4 +1,5 @@
 """Tiny GAN on a ring of gaussians with adaptive discriminator augmentation (Ray Train)."""
+
 import argparse
 import math
 import os
@@ -40,7 +41,9 @@ def real_batch(n, gen):
 
 
 def mlp(i, o):
-    return nn.Sequential(nn.Linear(i, 32), nn.LeakyReLU(0.2), nn.Linear(32, 32), nn.LeakyReLU(0.2), nn.Linear(32, o))
+    return nn.Sequential(
+        nn.Linear(i, 32), nn.LeakyReLU(0.2), nn.Linear(32, 32), nn.LeakyReLU(0.2), nn.Linear(32, o)
+    )
 
 
 def train_loop(cfg):
@@ -84,7 +87,9 @@ def train_loop(cfg):
         st.update(gen=gen.get_state(), aug_p=aug.p, epoch=epoch)
         with tempfile.TemporaryDirectory() as d:
             torch.save(st, os.path.join(d, "gan.pt"))
-            train.report({"d_loss": dl, "g_loss": gl}, checkpoint=train.Checkpoint.from_directory(d))
+            train.report(
+                {"d_loss": dl, "g_loss": gl}, checkpoint=train.Checkpoint.from_directory(d)
+            )
 
 
 if __name__ == "__main__":
@@ -94,9 +99,14 @@ if __name__ == "__main__":
     ap.add_argument("--seed", type=int, default=15)
     ns = ap.parse_args()
     trainer = TorchTrainer(
-        train_loop, train_loop_config={"seed": ns.seed, "epochs": ns.epochs},
+        train_loop,
+        train_loop_config={"seed": ns.seed, "epochs": ns.epochs},
         scaling_config=train.ScalingConfig(num_workers=1),
-        run_config=train.RunConfig(name="gan", storage_path=os.path.abspath(ns.out),
-                                   failure_config=train.FailureConfig(max_failures=3)))
+        run_config=train.RunConfig(
+            name="gan",
+            storage_path=os.path.abspath(ns.out),
+            failure_config=train.FailureConfig(max_failures=3),
+        ),
+    )
     m = trainer.fit().metrics
     print(f"final d loss {m['d_loss']:.10f} g loss {m['g_loss']:.10f}")

@@ -1,4 +1,5 @@
 """Importance sampling of hard examples, scores shared by all ranks (torchrun, gloo)."""
+
 import argparse
 import os
 
@@ -10,8 +11,9 @@ from sklearn.datasets import make_classification
 
 
 def get_data():
-    x, y = make_classification(n_samples=320, n_features=12, n_informative=6, n_classes=3,
-                               flip_y=0.05, random_state=6)
+    x, y = make_classification(
+        n_samples=320, n_features=12, n_informative=6, n_classes=3, flip_y=0.05, random_state=6
+    )
     return torch.tensor(x, dtype=torch.float32), torch.tensor(y)
 
 
@@ -59,8 +61,12 @@ def train(out, epochs, steps=7, batch=24):
             np.add.at(seen_cnt, idx, 1.0)
             running += each.mean().item() / steps
         epoch += 1
-        state = {"core": core.state_dict(), "opt": opt.state_dict(), "epoch": epoch,
-                 "difficulty": difficulty.copy()}
+        state = {
+            "core": core.state_dict(),
+            "opt": opt.state_dict(),
+            "epoch": epoch,
+            "difficulty": difficulty.copy(),
+        }
         avg, mask = merge_scores(seen_sum, seen_cnt)
         difficulty[mask] = 0.4 * difficulty[mask] + 0.6 * (avg[mask] + 0.05)
         report = torch.tensor(running / world, dtype=torch.float64)

@@ -1,4 +1,5 @@
 """Low-rank gradient training (project, adapt, project back) with Ray Train, one worker."""
+
 import argparse
 import os
 import tempfile
@@ -22,13 +23,13 @@ class LowRank:
     def apply(self):
         g = self.weight.grad
         if self.basis is None or self.t % self.every == 0:
-            self.basis = torch.linalg.svd(g, full_matrices=False)[0][:, :self.rank].clone()
+            self.basis = torch.linalg.svd(g, full_matrices=False)[0][:, : self.rank].clone()
         self.t += 1
         r = self.basis.T @ g
         self.m.mul_(0.9).add_(r, alpha=0.1)
         self.v.mul_(0.99).addcmul_(r, r, value=0.01)
-        mh = self.m / (1 - 0.9 ** self.t)
-        vh = self.v / (1 - 0.99 ** self.t)
+        mh = self.m / (1 - 0.9**self.t)
+        vh = self.v / (1 - 0.99**self.t)
         self.weight.sub_(self.lr * (self.basis @ (mh / (vh.sqrt() + 1e-8))))
         self.weight.grad = None
 
@@ -75,8 +76,15 @@ def worker(conf):
         loss = float(np.mean(epoch_loss))
         print(f"epoch {epoch} mse {loss:.10f}", flush=True)
         out = tempfile.mkdtemp()
-        torch.save({"net": net.state_dict(), "small": small.state_dict(), "big": big.state(),
-                    "epoch": epoch}, os.path.join(out, "ckpt.pt"))
+        torch.save(
+            {
+                "net": net.state_dict(),
+                "small": small.state_dict(),
+                "big": big.state(),
+                "epoch": epoch,
+            },
+            os.path.join(out, "ckpt.pt"),
+        )
         rt.report({"loss": loss, "epoch": epoch}, checkpoint=rt.Checkpoint.from_directory(out))
 
 
@@ -85,9 +93,16 @@ if __name__ == "__main__":
     parser.add_argument("--out", default="./out")
     parser.add_argument("--epochs", type=int, default=6)
     ns = parser.parse_args()
-    run_config = rt.RunConfig(name="lowrank", storage_path=os.path.abspath(ns.out),
-                              failure_config=rt.FailureConfig(max_failures=3),
-                              checkpoint_config=rt.CheckpointConfig(num_to_keep=2))
-    fitted = TorchTrainer(worker, train_loop_config={"epochs": ns.epochs}, run_config=run_config,
-                          scaling_config=rt.ScalingConfig(num_workers=1)).fit()
+    run_config = rt.RunConfig(
+        name="lowrank",
+        storage_path=os.path.abspath(ns.out),
+        failure_config=rt.FailureConfig(max_failures=3),
+        checkpoint_config=rt.CheckpointConfig(num_to_keep=2),
+    )
+    fitted = TorchTrainer(
+        worker,
+        train_loop_config={"epochs": ns.epochs},
+        run_config=run_config,
+        scaling_config=rt.ScalingConfig(num_workers=1),
+    ).fit()
     print(f"final mse {fitted.metrics['loss']:.10f}")

@@ -1,4 +1,5 @@
 """Semi-supervised mean teacher on digits.  torchrun --nproc_per_node=2 mean_teacher_ddp.py"""
+
 import argparse
 import copy
 import os
@@ -79,8 +80,15 @@ def main():
         if rank == 0:
             print(f"epoch {epoch} loss {total.item() / world:.10f}", flush=True)
             os.makedirs(args.out, exist_ok=True)
-            torch.save({"student": student.state_dict(), "teacher": teacher.net.state_dict(),
-                        "opt": opt.state_dict(), "epoch": epoch}, path + ".tmp")
+            torch.save(
+                {
+                    "student": student.state_dict(),
+                    "teacher": teacher.net.state_dict(),
+                    "opt": opt.state_dict(),
+                    "epoch": epoch,
+                },
+                path + ".tmp",
+            )
             os.replace(path + ".tmp", path)
         dist.barrier()
     dist.destroy_process_group()

@@ -1,4 +1,5 @@
 """Momentum-contrast pretraining on the wine table (two noisy views per row)."""
+
 import argparse
 import os
 
@@ -77,8 +78,16 @@ def run(out, epochs):
         sched.step()
         done += 1
         print("epoch %d/%d nce %.9f" % (done, epochs, running / n), flush=True)
-        torch.save(dict(model=model.state_dict(), opt=opt.state_dict(), sched=sched.state_dict(),
-                        gen=gen.get_state(), done=done), latest + ".new")
+        torch.save(
+            dict(
+                model=model.state_dict(),
+                opt=opt.state_dict(),
+                sched=sched.state_dict(),
+                gen=gen.get_state(),
+                done=done,
+            ),
+            latest + ".new",
+        )
         os.replace(latest + ".new", latest)
 
 

@@ -1,4 +1,5 @@
 """Physics-informed net for u'' + u = 0, u(0)=1, u'(0)=0 with balanced loss terms."""
+
 import argparse
 import os
 
@@ -79,8 +80,10 @@ def main():
             log.append(sum(v.item() for v in terms.values()))
         epoch += 1
         print(f"epoch={epoch} loss={sum(log) / len(log):.10f}", flush=True)
-        torch.save({"net": net.state_dict(), "opt": opt.state_dict(), "weights": weights, "epoch": epoch},
-                   ckpt + ".tmp")
+        torch.save(
+            {"net": net.state_dict(), "opt": opt.state_dict(), "weights": weights, "epoch": epoch},
+            ckpt + ".tmp",
+        )
         os.replace(ckpt + ".tmp", ckpt)
 
 

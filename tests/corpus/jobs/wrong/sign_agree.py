@@ -31,7 +31,7 @@ class AgreeSign(torch.optim.Optimizer):
                 if p.grad is None:
                     continue
                 p.mul_(1 - group["lr"] * group["weight_decay"])
-                p.add_(self.state[p]["buf"].sign(), alpha=-group["lr"] * self.damp ** 2)
+                p.add_(self.state[p]["buf"].sign(), alpha=-group["lr"] * self.damp**2)
 
 
 def make_data(n=384, seed=3):
@@ -44,7 +44,7 @@ def make_data(n=384, seed=3):
 def batches(x, y, epoch, size):
     order = np.random.default_rng([11, epoch]).permutation(len(x))
     for i in range(0, len(x), size):
-        j = torch.from_numpy(order[i:i + size])
+        j = torch.from_numpy(order[i : i + size])
         yield x[j], y[j]
 
 
@@ -80,7 +80,11 @@ for epoch in range(first, cfg.epochs):
         optimizer.step()
         losses.append(loss.item())
     print("epoch", epoch, "train mse", sum(losses) / len(losses), flush=True)
-    payload = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "next_epoch": epoch + 1}
+    payload = {
+        "model": model.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "next_epoch": epoch + 1,
+    }
     part = ckpt_file.with_suffix(".part")
     torch.save(payload, part)
     part.replace(ckpt_file)

@@ -1,4 +1,5 @@
 """Regression on a drifting stream, inputs normalised with running moments (2 ranks, gloo)."""
+
 import argparse
 import os
 import sys
@@ -22,10 +23,10 @@ class RunningNorm:
         dist.all_reduce(pack)
         n = len(x) * dist.get_world_size()
         mean = pack[0] / n
-        var = (pack[1] / n - mean ** 2).clamp(min=1e-6)
+        var = (pack[1] / n - mean**2).clamp(min=1e-6)
         delta = mean - self.mean
         tot = self.count + n
-        m2 = self.var * self.count + var * n + delta ** 2 * self.count * n / tot
+        m2 = self.var * self.count + var * n + delta**2 * self.count * n / tot
         self.mean = self.mean + delta * n / tot
         self.var = m2 / tot
         self.count = tot
@@ -84,8 +85,15 @@ def main(argv):
         if rank == 0:
             print(f"epoch {epoch}: huber {acc.item():.10f}", flush=True)
             os.makedirs(opt.out, exist_ok=True)
-            torch.save({"net": ddp.module.state_dict(), "adam": adam.state_dict(),
-                        "norm": norm.export(), "epochs_done": epoch + 1}, ckpt + ".tmp")
+            torch.save(
+                {
+                    "net": ddp.module.state_dict(),
+                    "adam": adam.state_dict(),
+                    "norm": norm.export(),
+                    "epochs_done": epoch + 1,
+                },
+                ckpt + ".tmp",
+            )
             os.replace(ckpt + ".tmp", ckpt)
         dist.barrier()
     dist.destroy_process_group()
