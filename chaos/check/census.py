@@ -47,7 +47,7 @@ class Candidate(NamedTuple):
 
 def shared_generators(analysis: RunAnalysis) -> tuple[Candidate, ...]:
     """Return the generators of modules that did not come back at the resume."""
-    attempt = _resume(analysis).attempt
+    attempt = resume_of(analysis).attempt
     lost = [r for r in analysis.components if r.is_broken and r.component in GIVEN_BACK]
     rows = {row.component: row for row in lost if row.attempt == attempt}.values()
     return tuple(Candidate(r.component, "", "", is_first=r.standing == "reset") for r in rows)
@@ -62,7 +62,7 @@ def candidates(analysis: RunAnalysis) -> tuple[Candidate, ...]:
     baseline, and is another one at the resume, on any rank. Values at which the job began come
     first, and of them numbers.
     """
-    attempt, rank = _resume(analysis)
+    attempt, rank = resume_of(analysis)
     if attempt == 0:
         return ()
     taken = (e.rank for _, e in analysis.history.of(CensusTaken) if e.attempt == attempt)
@@ -98,7 +98,7 @@ def _unlikely(one: Candidate) -> tuple[bool, bool, bool]:
 
 def resumes(analysis: RunAnalysis) -> dict[int, Place]:
     """Return the place of each resume from the first on that training did not survive."""
-    since = max(1, _resume(analysis).attempt)
+    since = max(1, resume_of(analysis).attempt)
     found: dict[int, Place] = {}
     for _, event in analysis.history.of(CensusTaken):
         if event.attempt >= since:
@@ -106,7 +106,7 @@ def resumes(analysis: RunAnalysis) -> dict[int, Place]:
     return found
 
 
-def _resume(analysis: RunAnalysis) -> AttemptRank:
+def resume_of(analysis: RunAnalysis) -> AttemptRank:
     """Return the attempt whose resume is looked at, and the rank; attempt 0 if there is none."""
     first = divergence(analysis)
     if first is not None:

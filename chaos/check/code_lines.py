@@ -3,10 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from chaos.check.analysis import RunAnalysis
-from chaos.check.census import Candidate
+from chaos.check.census import Candidate, resume_of
 from chaos.check.diagnosis import CAUSES, EFFECTS
-from chaos.check.divergence import divergence
-from chaos.check.resumes import is_resumed
 from chaos.model.diagnosis import Resume
 from chaos.model.event import CodeLine, FileSaved, NamesGiven
 from chaos.model.history import History
@@ -38,7 +36,7 @@ def lines_of_values(
     if made is None:
         return tuple(lines)
     found: dict[CodeLine, list[str]] = {}
-    # What is of the step alone was made by what else is lost.
+    # A value of one step alone was computed from the others that are lost.
     for value in [value for value in values if value.lasts] or values:
         if (code := _made_in(made, value.path)) is not None:
             found.setdefault(code, []).append(value.path)
@@ -94,10 +92,7 @@ def _attempt(analysis: RunAnalysis, resumes: Sequence[Resume]) -> int | None:
     unsound = next((resume.attempt for resume in resumes if not resume.sound), None)
     if unsound is not None:
         return unsound
-    first = divergence(analysis)
-    if first is not None and first.attempt:
-        return first.attempt
-    return next((r.attempt.index for r in analysis.restarts if is_resumed(analysis, r)), None)
+    return resume_of(analysis).attempt or None
 
 
 def _files(analysis: RunAnalysis, attempt: int) -> Iterator[JobLine]:

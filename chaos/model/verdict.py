@@ -28,7 +28,8 @@ Role: TypeAlias = Literal["made", "saved", "read"]
 class JobLine(Record):
     """A line of the job's code behind a resume that is wrong."""
 
-    #: it made what did not come back, saved the file that was read, or read it
+    #: it made what did not come back, saved the file that was read (the last one, where none was),
+    #: or read it
     role: Role
     #: the variables that it made
     names: tuple[str, ...] = ()

@@ -239,24 +239,14 @@ def question_of_platform(
 ) -> tuple[Question, tuple[str, ...]]:
     """Return the question of a platform's file with the costs of recorded runs, and notes.
 
-    What the file does not say is that of the runs; of a job that another launcher than Ray Train
-    starts, a retry that the file does not name is none.
+    What the file does not say is that of the runs. Raises `UsageError` as `question_of_runs` does.
     """
-    seen = measured(analyses, source=f"measured in {source}")
-    settings = dict(seen.settings)
-    if any(facts_seen(analysis.history).lacks_part("call") for analysis in analyses):
-        settings = {"checkpoint_upload_mode": settings["checkpoint_upload_mode"]}
-    question = Question(
-        preflight=f"the job of {told.path}",
-        job=seen.job,
-        settings=RaySettings(**settings),
-        costs=seen.costs,
-        market=market,
-    )
+    asked = question_of_runs(analyses, source=source, market=market)
+    question = asked.model_copy(update={"preflight": f"the job of {told.path}"})
     length = (
-        f"length and costs are those of {source}: {plural(seen.job.steps, 'step')} on "
-        f"{plural(seen.job.nodes, 'node')}; say the whole training's with --set job.steps=N and "
-        "--set job.checkpoint_every_steps=N"
+        f"length and costs are those of {source}: {plural(question.job.steps, 'step')} on "
+        f"{plural(question.job.nodes, 'node')}; say the whole training's with --set job.steps=N "
+        "and --set job.checkpoint_every_steps=N"
     )
     return changed(question, told.values), (*told.notes, length)
 

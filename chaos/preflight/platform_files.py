@@ -183,7 +183,7 @@ def _pytorch_job(doc: _Doc) -> Iterator[Taken]:
     restarts = doc.whole("spec", "elasticPolicy", "maxRestarts")
     if restarts is not None:
         words = f"torchrun restarts it {restarts} times (maxRestarts)"
-        yield Taken("settings.max_failures", restarts, line, words)
+        yield Taken("", restarts, line, words)
     yield from _limit(doc, "spec", "runPolicy", "activeDeadlineSeconds")
     limit = doc.whole("spec", "runPolicy", "backoffLimit")
     if limit is not None:

@@ -82,7 +82,7 @@ class JobFiles:
         self._contents: dict[str, _Content] = {}  # by path, or by the digest of the bytes
         self._texts: dict[str, FileWritten] = {}
         self._folders: dict[str, Place] = {}  # that are written beside training
-        self._has_saved = self._has_stepped = self._has_moved = False
+        self._has_saved = self._has_stepped = False
         self._tmp = os.path.realpath(tempfile.gettempdir())
         self.reported: int | None = None
         self.settle: Callable[[], object] | None = None
@@ -551,12 +551,6 @@ class JobFiles:
         found = self.going_on.resumes(first, is_over=is_over)
         if found is not None:
             self._write(found)
-            self._has_moved = True
-
-    def has_moved(self) -> bool:
-        """Return, once, whether the place of a resume was found as this step began."""
-        has_moved, self._has_moved = self._has_moved, False
-        return has_moved
 
 
 def _real(path: Path | str) -> Path:

@@ -150,9 +150,10 @@ class Watchers:
         if self._files is not None:
             if self._state is not None:
                 self._state.found.add(kind_of(optimizer), optimizer)
+            before = self._cursor.numbers()
             with self.cost.watching:
                 self._files.step_begins(self._first_seen)
-            if self._state is not None and self._files.has_moved():
+            if self._state is not None and self._cursor.numbers() != before:
                 self._state.enters_anew()
 
     def step_begins(self, optimizer: Any) -> None:  # see `kind_of`

@@ -67,7 +67,7 @@ def code_of(lines: Sequence[JobLine]) -> Iterator[Line]:
     """Yield lines of the job's code, and what belongs in them."""
     yield from (Line("calm", line.role, str(line)) for line in lines)
     if text := belongs(lines):
-        yield Line("calm", "to do", text)
+        yield Line("calm", "due", text)
 
 
 def broken(verdict: Verdict, brevity: Brevity, *, said: str) -> tuple[Line, ...]:

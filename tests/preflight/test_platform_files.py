@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chaos.check.analysis import RunAnalysis
 from chaos.errors import UsageError
 from chaos.model import event as ev
 from chaos.model.history import History
@@ -115,7 +116,6 @@ def test_a_pytorch_job_counts_its_pods_and_has_the_default_grace(tmp_path: Path)
         "settings.pod_grace_s": 30,
         "job.nodes": 5,
         "job.min_nodes": 2,
-        "settings.max_failures": 10,
         "goal.deadline_h": 1.0,
     }
     assert said(found)["3 retries of the job (backoffLimit)"] == 4
@@ -245,14 +245,24 @@ def test_without_costs_the_file_is_named_with_what_it_says(tmp_path: Path) -> No
     assert "none of the files of platforms that chaos reads" in other.err
 
 
-@pytest.mark.parametrize("trainer", ["TorchTrainer", "torchrun"])
-def test_with_the_costs_of_runs_it_is_a_question(tmp_path: Path, trainer: str) -> None:
+def started_by(trainer: str) -> list[RunAnalysis]:
     called = ev.FitCalled(
         trainer=trainer, workers=2, run_name="r", storage_path="", settings={}, replaced={}
     )
     entries = list(KILLED.history())
     entries.insert(1, msgspec.structs.replace(entries[0], what=called))
-    runs = [analysis_of(KILLED, History(entries))]
+    return [analysis_of(KILLED, History(entries))]
+
+
+def test_of_runs_that_have_none_of_ray_trains_settings_it_is_refused(tmp_path: Path) -> None:
+    found, market = told(tmp_path, PYTORCH_JOB), preset("busy-16h")
+
+    with pytest.raises(UsageError, match="torchrun started this job, and its settings"):
+        question_of_platform(found, started_by("torchrun"), source="a folder", market=market)
+
+
+def test_with_the_costs_of_runs_it_is_a_question(tmp_path: Path) -> None:
+    runs = started_by("TorchTrainer")
 
     found = told(tmp_path, RAY_JOB)
     question, notes = question_of_platform(

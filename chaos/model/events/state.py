@@ -68,7 +68,7 @@ class StateSeen(StepEvent, frozen=True, kw_only=True):
 
 
 class GeneratorsSeen(StepEvent, frozen=True, kw_only=True):
-    """The shared generators of torch, numpy and Python after the second step of an epoch.
+    """The shared generators of torch, numpy and Python after 2, 4, 8, … steps of an epoch.
 
     One that is what it was as the epoch was entered is not drawn from within the epoch.
     """

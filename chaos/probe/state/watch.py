@@ -115,8 +115,6 @@ Moment: TypeAlias = Literal["entered", "step", "left"]
 PENDING_MAX = 64
 # Parameters whose names are recorded; above it none is (see `ParametersNamed`).
 NAMED_MAX = 1024
-# Finished steps of an epoch after which it is seen which generators its steps draw from.
-DRAWN_BY = 2
 # Values whose lines are recorded, the nearest first.
 LINES_MAX = 256
 
@@ -291,14 +289,15 @@ class StateWatch:
         if self._waiting is not None:  # no module was called in the step
             waiting, self._waiting = self._waiting, None
             self._keep(waiting)
-        if self._cursor.step == DRAWN_BY:
+        step = self._cursor.step
+        if step > 1 and step & (step - 1) == 0:
             self._write_generators()
         if self._cursor.step % self._every == 0:
             with self._cost.watching, self._cost.on_state:
                 self._keep(self._take("step"))
 
     def _write_generators(self) -> None:
-        """Write what the shared generators are once a whole step has followed the first."""
+        """Write what the shared generators are, after 2, 4, 8, … steps: few may draw from them."""
         with self._cost.watching, self._cost.on_state:
             try:
                 parts = (part.component() for part in components.rng_parts())
