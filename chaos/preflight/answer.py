@@ -1,20 +1,20 @@
 """The answer (go, go with changes, no-go or cannot tell) and its evidence."""
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from chaos.errors import UsageError
 from chaos.preflight.advice import Counsel, counsel, improved
 from chaos.preflight.capacity import Availability, availability
 from chaos.preflight.forecast import Effort, Forecast, Outcomes, forecast
 from chaos.preflight.intervals import Curve, interval_curve
-from chaos.preflight.market import TraceReading, loss_interval_s
+from chaos.preflight.market import loss_interval_s
 from chaos.preflight.needed import would_take
 from chaos.preflight.question import Question, changed, value_at
+from chaos.preflight.ranges import Range, border, cost_ranges, ways_to_read
 from chaos.preflight.rules import findings, refuse_unknown
 from chaos.preflight.rules.rule import Predictions, RuleFinding
 from chaos.preflight.saving import NoticeCell, notice_sweep
@@ -49,12 +49,14 @@ class Answer:
     finish_bins: tuple[tuple[float, float, int], ...] = ()
     notes: tuple[str, ...] = ()
     validation: tuple[Validation, ...] = ()
-    #: the answers by each way to read the nodes of a trace, where none was chosen
+    #: the way that it is by, where there are several: an option, or values in words
+    read_as: str = ""
+    #: the answers by each way to read a trace, where none was chosen, and at the ends of ranges
     readings: tuple["Answer", ...] = ()
 
     @property
     def depends(self) -> bool:
-        """Whether the answer depends on how a trace is read: then only `readings` have figures."""
+        """Whether it depends on how the question is read: then only `readings` have figures."""
         return bool(self.readings) and self.forecast is None and self.question.costs is not None
 
     @property
@@ -101,6 +103,7 @@ class Answer:
         nodes = self.question.market.trace_nodes
         after = self.after and asdict(self.after)
         return {
+            "read_as": self.read_as,
             "trace_nodes": nodes and nodes.read,
             "word": self.word,
             "why": self.why,
@@ -125,18 +128,23 @@ def answer(
     question: Question,
     effort: Effort,
     *,
+    ranges: Sequence[Range] = (),
     ignore: Collection[str] = (),
     notes: Collection[str] = (),
     tell: Callable[[str], None] = lambda _: None,
 ) -> Answer:
     """Answer a question; without costs, only by the rules.
 
+    What lies between two ends is answered at both: the question's own costs, and `ranges`.
     `tell` is called with the name of each stage.
     """
     refuse_unknown(ignore)
-    ways, ignored = ways_to_read(question), tuple(sorted(ignore))
-    each = tuple(_answered(asked, effort, ignored, tell) for asked in ways)
-    found = each[0] if len(each) == 1 else of_both(question, each, effort)
+    ranges, ignored = (*cost_ranges(question), *ranges), tuple(sorted(ignore))
+    each = [
+        replace(_answered(way.question, effort, ignored, tell), read_as=way.name)
+        for way in ways_to_read(question, ranges)
+    ]
+    found = each[0] if len(each) == 1 else of_all(each, ranges, effort)
     seen = found.forecast if found.after is None else found.after
     if found.word == "no-go" and seen is not None:
         tell("asking what it would take")
@@ -144,63 +152,66 @@ def answer(
     return replace(found, notes=(*notes, *found.notes))
 
 
-def ways_to_read(question: Question) -> tuple[Question, ...]:
-    """Return the question by each way to read the nodes of its trace: the chosen one, or both.
+def of_all(each: Sequence[Answer], ranges: Sequence[Range], effort: Effort) -> Answer:
+    """Return the answer that holds by every way to read a question, of them the worst.
 
-    A trace of fewer nodes than the job needs does not show whether more could be had. Raises
-    `UsageError` if it is to be read as a market nonetheless.
+    A no-go is that of the best way. If no answer holds by all, it is `cannot tell`, with the value
+    up to which it would be a go, where a range has one.
     """
-    market, least = question.market, question.job.min_nodes or question.job.nodes
-    if market.trace_nodes is None:
-        return (question,)
-    ways: tuple[TraceReading, ...] = ("pool", "market")
-    if market.trace_nodes.read is not None:
-        ways = (market.trace_nodes.read,)
-    if least > market.trace_nodes.most:
-        if market.is_shared:
-            most = plural(market.trace_nodes.most, "node")
-            raise UsageError(
-                f"the job needs {least} nodes, and the trace has {most} at most: whether more "
-                "could be had is not in it",
-                "Read it by shares: --trace-nodes pool.",
-                place=market.name,
-            )
-        ways = ("pool",)
-    return tuple(question.model_copy(update={"market": market.read_as(way)}) for way in ways)
-
-
-def of_both(question: Question, each: tuple[Answer, ...], effort: Effort) -> Answer:
-    """Return the answer that holds by both readings of a trace, of the two the one that is worse.
-
-    If there is none, the answer is `cannot tell`.
-    """
-    worse, better = sorted(each, key=_goodput)
+    worst, best = min(each, key=_goodput), max(each, key=_goodput)
+    question, is_one = worst.question, len({one.word for one in each}) == 1
     if question.costs is None:
         found = {one.text: one for answer in each for one in answer.findings}
-        return replace(worse, findings=tuple(found.values()), readings=each)
-    if worse.word == better.word and _holds(better, worse.changes, effort):
-        return replace(worse, readings=each)
-    nodes = question.market.trace_nodes
-    assert nodes is not None
-    words = ", ".join(
-        f"{one.word} {'as a market' if one.question.market.is_shared else 'by shares'}"
-        for one in each
-    )
-    if worse.word == better.word:
+        return replace(worst, findings=tuple(found.values()), readings=tuple(each))
+    if is_one and worst.word == "no-go":
+        return replace(best if ranges else worst, readings=tuple(each))
+    if is_one and all(_holds(one, worst.changes, effort) for one in each if one is not worst):
+        return replace(worst, readings=tuple(each))
+    words = "; ".join(f"{one.word} {_by(one)}" for one in each)
+    if is_one:
         words = f"{words}, each with other changes"
+    nodes, reasons = question.market.trace_nodes, []
+    if ranges:
+        reasons.append("it depends on what was not measured")
+    if nodes is not None and len(each) > (2 if ranges else 1):
+        reasons.append(
+            f"it depends on how the trace's {plural(nodes.most, 'node')} are read as "
+            f"{question.job.pool} of yours; choose with --trace-nodes"
+        )
     return Answer(
         question=question,
         effort=effort,
         word="cannot tell",
-        why=(
-            f"it depends on how the trace's {plural(nodes.most, 'node')} are read as "
-            f"{question.job.pool} of yours: {words}; choose with --trace-nodes"
+        why=f"{' and '.join(reasons)}: {words}{_up_to(each, best, ranges, effort)}",
+        findings=tuple(
+            one for one in worst.findings if all(one in other.findings for other in each)
         ),
-        findings=tuple(one for one in worse.findings if one in better.findings),
-        ignored=worse.ignored,
+        ignored=worst.ignored,
         notes=tuple(dict.fromkeys(note for answer in each for note in answer.notes)),
-        readings=each,
+        readings=tuple(each),
     )
+
+
+def _by(one: Answer) -> str:
+    """Return in words the way that an answer is by."""
+    words = one.read_as.replace("--trace-nodes market", "as a market")
+    words = words.replace("--trace-nodes pool", "by shares")
+    return words if words.startswith(("as ", "by ")) else f"with {words}"
+
+
+def _up_to(
+    each: Sequence[Answer], best: Answer, ranges: Sequence[Range], effort: Effort
+) -> str:
+    """Return in words up to which value it is a go, by every reading of a trace."""
+    if not ranges or best.word not in ("go", "go with changes"):
+        return ""
+    read = {one.question.market.trace_nodes: one.question for one in each}
+
+    def suffices(asked: Question) -> bool:
+        return _suffices(asked, best.changes, best.ignored, effort)
+
+    found = border([*read.values()], ranges, suffices)
+    return "" if found is None else f". It is a {best.word} if {found}"
 
 
 def _goodput(found: Answer) -> float:
@@ -211,11 +222,18 @@ def _holds(found: Answer, changes: dict[str, Any], effort: Effort) -> bool:
     """Return whether changes that were found by one reading suffice by this one, too."""
     if found.word != "go with changes":
         return True
-    asked = changed(found.question, changes)
+    return _suffices(found.question, changes, found.ignored, effort)
+
+
+def _suffices(
+    question: Question, changes: dict[str, Any], ignored: Collection[str], effort: Effort
+) -> bool:
+    """Return whether every goal is surely met with changes, and no rule stops the job for them."""
+    asked = changed(question, changes)
     seen = forecast(asked, effort.simulate(asked))
     if not reaches(seen, asked.goal.confidence) or doubt(asked, seen, effort) is not None:
         return False
-    return not _new_stops(found.question, changes, found.ignored)
+    return not _new_stops(question, changes, ignored)
 
 
 def _answered(

@@ -36,7 +36,7 @@ from chaos.preflight.market import (
     preset,
 )
 from chaos.preflight.platform_files import PlatformFile
-from chaos.preflight.question import Costs, JobShape, Question, RaySettings, changed
+from chaos.preflight.question import Costs, JobShape, Question, RaySettings, changed, with_ranges
 from chaos.preflight.trace import fit, replayed
 from chaos.preflight.trace_files import read_advisor, read_trace
 from chaos.record import Record
@@ -78,7 +78,7 @@ def load_question(path: Path, *, market: Market | None = None) -> Question:
     elif isinstance(value.get("market"), str):
         value["market"], wrong = _named(source)
     try:
-        question = Question.model_validate_json(json.dumps(value))
+        question = Question.model_validate_json(json.dumps(with_ranges(value)))
     except ValidationError as error:
         errors = error.errors(include_url=False)
         raise scenario_error(path, [*wrong, *_problems(errors, source.lines)]) from None

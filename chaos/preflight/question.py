@@ -24,6 +24,17 @@ from chaos.preflight.market import FiniteRecord, Market
 from chaos.scenario_file.messages import nearest
 
 PARTS = ("detect_s", "teardown_s", "schedule_s", "start_s", "restore_s")
+COSTS_IN_WORDS = {  # the costs that may be given as a range
+    "step_s": "a step",
+    "save_s": "a save",
+    "upload_s": "an upload",
+    "restart_s": "a restart",
+    "detect_s": "detection",
+    "teardown_s": "a teardown",
+    "schedule_s": "placement",
+    "start_s": "a start",
+    "restore_s": "restoring",
+}
 
 
 class Costs(FiniteRecord):
@@ -243,8 +254,22 @@ class Question(FiniteRecord):
     job: JobShape
     settings: RaySettings = RaySettings()
     costs: Costs | None = None
+    between: dict[str, tuple[NonNegativeFloat, NonNegativeFloat]] = Field(
+        default_factory=dict,
+        description="costs that are known only to lie between two, as `costs: {save_s: [5, 60]}` "
+        "says as well; the answer is asked for at both ends",
+    )
     market: Market
     goal: Goal = Goal()
+
+    @model_validator(mode="after")
+    def _ranges_of_costs(self) -> Self:
+        for name, pair in self.between.items():
+            if name not in COSTS_IN_WORDS:
+                raise ValueError(f"between.{name}: known are {', '.join(COSTS_IN_WORDS)}")
+            if pair[0] >= pair[1]:
+                raise ValueError(f"costs.{name} is a range, its lower end first: [60, 900]")
+        return self
 
     @property
     def known_costs(self) -> Costs:
@@ -288,6 +313,25 @@ class Question(FiniteRecord):
         return self.job.steps * self.known_costs.step_s
 
 
+def with_ranges(plain: dict[str, Any]) -> dict[str, Any]:
+    """Return a question's plain form with each cost that is a list at its last value.
+
+    The lists stand in `between`, where what is no range is refused.
+    """
+    costs = plain.get("costs")
+    if not isinstance(costs, dict):
+        return plain
+    pairs = {
+        name: pair
+        for name, pair in costs.items()
+        if name in COSTS_IN_WORDS and isinstance(pair, list) and pair
+    }
+    if not pairs:
+        return plain
+    dearest = {name: pair[-1] for name, pair in pairs.items()}
+    return plain | {"costs": costs | dearest, "between": {**plain.get("between", {}), **pairs}}
+
+
 # -- changed values -----------------------------------------------------------------------------
 
 
@@ -297,7 +341,7 @@ def changed(question: Question, values: Mapping[str, Any]) -> Question:
     for place, value in values.items():
         _put(plain, place, value)
     try:
-        return Question.model_validate_json(json.dumps(plain))
+        return Question.model_validate_json(json.dumps(with_ranges(plain)))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"])
@@ -322,6 +366,7 @@ def value_at(plain: Mapping[str, Any], place: str) -> Any:  # noqa: ANN401 (a pl
 
 
 def _put(plain: dict[str, Any], place: str, value: Any) -> None:  # noqa: ANN401
+    _forget_ranges(plain["between"], place)
     if place == "costs.restart_s" and isinstance(plain["costs"], dict):
         plain["costs"] = {k: v for k, v in plain["costs"].items() if k not in PARTS}
         plain["costs"]["restart_s"] = value
@@ -336,3 +381,12 @@ def _put(plain: dict[str, Any], place: str, value: Any) -> None:  # noqa: ANN401
         hint = f"Did you mean {near}?" if near else f"Known there: {', '.join(known)}."
         raise UsageError(f"there is no value {place}", hint)
     node[last] = copy.deepcopy(value)  # a later value below it must not change the caller's
+
+
+def _forget_ranges(between: dict[str, Any], place: str) -> None:
+    """Remove the ranges of costs that a value replaces."""
+    name = place.removeprefix("costs.")
+    replaced = {name, *(["restart_s"] if name in PARTS else PARTS if name == "restart_s" else [])}
+    for one in [*between]:
+        if one in replaced or place == "costs":
+            del between[one]

@@ -84,10 +84,8 @@ def show_answer(answer: Answer, *, page: str | None = None) -> RenderableType:
 
 
 def as_read(answer: Answer) -> str:
-    """Return the answer by one way to read a trace, in a line."""
-    nodes = answer.question.market.trace_nodes
-    assert nodes is not None
-    return f"--trace-nodes {nodes.read}: {answer.word}: {answer.why}"
+    """Return the answer by one way to read a question, in a line."""
+    return f"{answer.read_as}: {answer.word}: {answer.why}"
 
 
 def _by_reading(answer: Answer) -> Iterator[RenderableType]:
@@ -368,24 +366,24 @@ def figure_rows(answer: Answer) -> tuple[Cells, ...]:
     )
 
 
-READINGS_HEAD = ("--trace-nodes", "answer", "goals met", "goodput", "waiting")
+READINGS_HEAD = ("by", "answer", "goals met", "goodput", "waiting")
 
 
 def readings_rows(answer: Answer) -> tuple[tuple[str, ...], ...]:
-    """Return the answer by each way to read a trace, of which one has the figures that are shown.
+    """Return the answer by each way to read it, of which one has the figures that are shown.
 
     Goals that are met are those of the runs that meet the goal met least often.
     """
     return tuple(
         (
-            str(nodes.read) + (", as below" if one.question == answer.question else ""),
+            one.read_as + (", as below" if one.question == answer.question else ""),
             one.word,
             f"{min(chance.share for chance in one.forecast.meets.values()):.1%}",
             f"{one.forecast.mean_goodput:.1%}",
             f"{one.forecast.ledger['wait']:.1%}",
         )
         for one in answer.readings
-        if one.forecast is not None and (nodes := one.question.market.trace_nodes)
+        if one.forecast is not None
     )
 
 
@@ -398,7 +396,7 @@ def trace_in_words(answer: Answer) -> tuple[str, ...]:
     """Return in words how the nodes of a trace are read: both ways, where none was chosen."""
     asked = [one.question for one in answer.readings or (answer,)]
     words = (in_words(question.market, question.job.pool) for question in asked)
-    return tuple(one for one in words if one is not None)
+    return tuple(dict.fromkeys(one for one in words if one is not None))
 
 
 def _cells_by_name(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from chaos.errors import UsageError
-from chaos.preflight.answer import Answer, answer, of_both, ways_to_read
+from chaos.preflight.answer import Answer, answer, of_all
 from chaos.preflight.capacity import capacity, pools_capacity
 from chaos.preflight.compression import follow_nodes, pool_for
 from chaos.preflight.forecast import Effort
@@ -30,6 +30,7 @@ from chaos.preflight.market import (
 )
 from chaos.preflight.page import render_answer
 from chaos.preflight.question import Costs, Goal, JobShape, Question, RaySettings, changed
+from chaos.preflight.ranges import ways_to_read
 from chaos.preflight.render import render_summary
 from chaos.preflight.rules import findings
 from chaos.preflight.trace import Trace, fit, replayed, trace_of_counts
@@ -153,7 +154,8 @@ def test_where_the_readings_differ_it_cannot_be_told(both: Answer) -> None:
     assert (both.word, both.exit_code) == ("cannot tell", 2)
     assert by_shares.word == "no-go"
     assert as_market.word in {"go", "go with changes", "cannot tell"}
-    assert "how the trace's 24 nodes are read as 8 of yours: no-go by shares" in both.why
+    assert "how the trace's 24 nodes are read as 8 of yours; choose with --trace-nodes" in both.why
+    assert ": no-go by shares; " in both.why
     assert both.changes == {}  # each reading has its own
     assert both.forecast is None
 
@@ -198,8 +200,8 @@ def test_where_the_readings_agree_the_worse_one_is_shown_and_the_other_named(tra
     )
     text = shown(found)
     assert [line.split()[0] for line in text.splitlines() if "no-go  " in line] == [
-        "pool,",
-        "market",
+        "--trace-nodes",
+        "--trace-nodes",
     ]
 
 
@@ -228,7 +230,7 @@ def test_changes_that_suffice_by_one_reading_alone_are_not_advised(trace: Trace)
 
     assert [one.word for one in (found, worse, better)] == ["go with changes"] * 3
     # Read as a market, the same job meets more losses.
-    doubtful = of_both(asked, (few, better), FEW)
+    doubtful = of_all((few, better), (), FEW)
     assert doubtful.word == "cannot tell"
     assert "go with changes as a market, each with other changes" in doubtful.why
 
@@ -236,7 +238,7 @@ def test_changes_that_suffice_by_one_reading_alone_are_not_advised(trace: Trace)
 def test_a_job_larger_than_the_trace_is_read_by_shares_alone(trace: Trace) -> None:
     asked = asked_of(market_of(trace, repeated=True), job__nodes=32, goal__deadline_h=8.0)
 
-    (only,) = ways_to_read(asked)
+    ((only, _),) = ways_to_read(asked)
     assert "read as 32 of yours by shares: 2 copies of the trace" in (
         in_words(only.market, 32) or ""
     )
@@ -245,7 +247,7 @@ def test_a_job_larger_than_the_trace_is_read_by_shares_alone(trace: Trace) -> No
     assert "--trace-nodes pool" in refused.value.hint
     # An elastic one may go on with what there was.
     elastic = asked_of(market_of(trace, "market"), job__nodes=32, job__min_nodes=8)
-    assert ways_to_read(elastic) == (elastic,)
+    assert [way.question for way in ways_to_read(elastic)] == [elastic]
 
 
 def test_a_rule_says_of_which_nodes_it_speaks(trace: Trace) -> None:
