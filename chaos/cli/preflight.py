@@ -18,7 +18,7 @@ from chaos.cli.documents import Document, Format, Output
 from chaos.cli.options import REPORTS, Reports, Seed, Words, hours
 from chaos.cli.rules import Needs
 from chaos.errors import UsageError
-from chaos.model.plan import BackendName
+from chaos.model.plan import PlanBackend
 from chaos.preflight.answer import Answer, answer
 from chaos.preflight.calibration import RunSettings, calibration_runs, validate_forecast
 from chaos.preflight.compression import Losses
@@ -47,7 +47,7 @@ from chaos.run.directory import in_reports
 
 SIMULATIONS = 10_000
 MOMENT_S = 1.0
-VALIDATION_RUNS: dict[BackendName, int] = {"fork": 24, "ray": 6}
+VALIDATION_RUNS: dict[PlanBackend, int] = {"fork": 24, "ray": 6, "torchrun": 6, "python": 6}
 
 _given, _measured, _goal = (
     partial(typer.Option, rich_help_panel=panel)
@@ -104,7 +104,7 @@ Calibrate = Annotated[
     _measured("--calibrate", help="Measure the job's costs in runs with and without faults."),
 ]
 BackendOption = Annotated[
-    BackendName, _measured("--backend", help="Where --calibrate and --validate run the job.")
+    PlanBackend, _measured("--backend", help="Where --calibrate and --validate run the job.")
 ]
 Validate = Annotated[
     bool,
@@ -116,7 +116,7 @@ Validate = Annotated[
 ]
 ValidationRuns = Annotated[
     int | None,
-    _measured("--validation-runs", min=2, metavar="N", help="Default: 24; on Ray 6."),
+    _measured("--validation-runs", min=2, metavar="N", help="Default: 24; in real processes 6."),
     Needs("validate"),
 ]
 LossesOption = Annotated[

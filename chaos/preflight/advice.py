@@ -22,6 +22,7 @@ from chaos.preflight.forecast import (
 from chaos.preflight.intervals import Curve, Simulate
 from chaos.preflight.market import at_worst
 from chaos.preflight.question import BUDGETS, PARTS, Question, changed, without_limits
+from chaos.preflight.settings import RaySettings
 from chaos.preflight.verdict import missed_goals, reaches, why_impossible
 from chaos.words import plural
 
@@ -81,9 +82,7 @@ class Counsel:
     @property
     def stages(self) -> tuple[dict[str, Any], ...]:
         """Sets of the useful changes, without budgets: none, those that cost no more, all."""
-        worth = [
-            one for one in self.settings if one.is_worth_it and not set(one.values) & set(BUDGETS)
-        ]
+        worth = [one for one in self.settings if one.is_worth_it and not set(one.values) & BUDGETS]
         free = _together([one for one in worth if not one.is_dearer])
         return ({}, free, _together(worth))
 
@@ -181,7 +180,8 @@ def enough_retries(question: Question, unlimited: Outcomes) -> dict[str, Any]:
     for name, limit, used in charged_budgets(question, unlimited):
         needed = math.ceil(float(np.quantile(used, ENOUGH)))
         if 0 <= limit < needed:
-            values[f"settings.{name}"] = math.ceil(SLACK * needed) + 1
+            borne = math.ceil(SLACK * needed) + 1
+            values[f"settings.{name}"] = question.settings.enough(name, borne)
     return values
 
 
@@ -191,19 +191,19 @@ def _proposals(question: Question, curve: Curve) -> Iterator[tuple[str, dict[str
     if curve.best.simulated - here.simulated > _SHORT:
         text = f"a checkpoint every {curve.best_steps} steps instead of {here.steps}"
         yield text, {"job.checkpoint_every_steps": curve.best_steps}
+    mode = question.settings.uploads_beside
     if question.settings.checkpoint_upload_mode == "sync" and question.known_costs.upload_s:
-        beside = {"settings.checkpoint_upload_mode": "async"}
-        yield "upload beside training (async)", kept_up(question, beside)
-    if notice.seconds:
-        yield from _of_notices(question)
+        beside = {"settings.checkpoint_upload_mode": mode}
+        yield f"upload beside training ({mode})", kept_up(question, beside)
+    if notice.seconds and isinstance(question.settings, RaySettings):
+        yield from _of_notices(question, question.settings)
     if question.market.makes_wait and job.min_nodes is None and job.nodes > 1:
         least = max(1, math.ceil(0.75 * job.nodes))
         if least < job.nodes:
             yield f"elastic: go on with {least} to {job.nodes} nodes", {"job.min_nodes": least}
 
 
-def _of_notices(question: Question) -> Iterator[tuple[str, dict[str, Any]]]:
-    settings = question.settings
+def _of_notices(question: Question, settings: RaySettings) -> Iterator[tuple[str, dict[str, Any]]]:
     saves = {} if settings.preemption_watcher else {"settings.preemption_watcher": True}
     saves["job.saves_on_notice"] = True
     if not question.job.saves_on_notice:

@@ -199,9 +199,7 @@ def _by(one: Answer) -> str:
     return words if words.startswith(("as ", "by ")) else f"with {words}"
 
 
-def _up_to(
-    each: Sequence[Answer], best: Answer, ranges: Sequence[Range], effort: Effort
-) -> str:
+def _up_to(each: Sequence[Answer], best: Answer, ranges: Sequence[Range], effort: Effort) -> str:
     """Return in words up to which value it is a go, by every reading of a trace."""
     if not ranges or best.word not in ("go", "go with changes"):
         return ""
@@ -269,14 +267,14 @@ def _answered(
         findings=found,
         findings_after=findings_after,
         ignored=ignored,
-        loss_every_s=loss_interval_s(question.market, job.nodes),
+        loss_every_s=loss_interval_s(question.market, job.nodes - job.on_demand_nodes),
         forecast=seen,
         changes=changes,
         after=after,
         counsel=advised,
         curve=curve,
         grace=notice_sweep(question),
-        availability=availability(question.market, job.pool, hours=hours, seed=effort.seed),
+        availability=availability(question.market, job.at_risk, hours=hours, seed=effort.seed),
         finish_bins=_bins(outcomes),
         notes=withheld,
     )

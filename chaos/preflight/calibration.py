@@ -17,10 +17,11 @@ from chaos.check.analysis import RunAnalysis
 from chaos.errors import UsageError
 from chaos.harness import Harness
 from chaos.launch.open import open_backend
+from chaos.launch.torchrun.rendezvous import CONF
 from chaos.model.event import FaultEnded, FaultInvoked, FitReturned
 from chaos.model.history import HISTORY
 from chaos.model.launcher import FACTS
-from chaos.model.plan import BackendName, Op, Plan
+from chaos.model.plan import Op, Plan, PlanBackend
 from chaos.model.scenario import FailureBudget
 from chaos.model.trigger import AtStep
 from chaos.plan.make import make_plan
@@ -38,6 +39,7 @@ from chaos.preflight.compression import (
 from chaos.preflight.load import question_of_runs
 from chaos.preflight.market import Market, read_in_short
 from chaos.preflight.question import Question, changed
+from chaos.preflight.settings import SETTINGS
 from chaos.preflight.validation import (
     Validation,
     compared_figures,
@@ -55,7 +57,8 @@ from chaos.scenario_file.load import SUFFIX, load_scenario
 
 # For runs with losses, if the scenario sets none: a job that gives up measures no restart.
 RETRIES = 3
-STRUCK: dict[BackendName, int] = {"fork": 6, "ray": 4}  # a restart differs from the next
+# A restart differs from the next. Those in processes of their own take longer.
+STRUCK: dict[PlanBackend, int] = {"fork": 6, "ray": 4, "torchrun": 4, "python": 4}
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,7 @@ class RunSettings:
 
     reports: Path
     console: Console
-    backend: BackendName
+    backend: PlanBackend
     runs: int
     #: None for a few losses a run
     scale: float | None = None
@@ -92,7 +95,9 @@ def calibration_runs(
         plan = with_own_workers(alone, job_profile(clean))
         failure = plan.job.failure or FailureBudget(max_failures=RETRIES)
         job = plan.job.model_copy(update={"failure": failure})
-        kind = "kill_worker" if settings.losses == "kills" else "kill_node"
+        # Where no spare node is at hand, the restart after a worker's end is what all of them cost.
+        only_workers = settings.losses == "kills" or not alone.job.facts.has_spare_nodes
+        kind = "kill_worker" if only_workers else "kill_node"
         for at in struck_places(job_profile(clean), count=STRUCK[backend], seed=settings.seed):
             ops = (Op.model_validate({"index": 0, "at": at, kind: {}}),)
             made = next((analysis for analysis in known if analysis.plan.ops == ops), None)
@@ -100,24 +105,26 @@ def calibration_runs(
             yield made or harness.run_plan(struck).analysis
 
 
-def plan_without_faults(subject: Path, words: Sequence[str], backend: BackendName) -> Plan:
+def plan_without_faults(subject: Path, words: Sequence[str], backend: PlanBackend) -> Plan:
     """Return the plan of a script's or a scenario's job without faults.
 
-    Raises `UsageError` for a job that does not call its launcher itself.
+    Raises `UsageError` for a script that does not call its launcher itself: a scenario says how it
+    is started.
     """
     if subject.is_dir():
         raise UsageError("a folder is measured already", "Leave --calibrate out.")
     if subject.name.endswith(SUFFIX):
         plan = make_plan(load_scenario(subject), file=subject.resolve(), seed=0, cwd=Path.cwd())
-        launcher = plan.job.launcher
+        launcher, is_known = plan.job.launcher, plan.job.launcher in SETTINGS
     else:
         plan = base_plan(subject, words, cwd=Path.cwd(), seed=0)
         launcher = launcher_evidence(ModuleFile(subject)).launcher
-    if FACTS[launcher].lacks_part("call"):
+        is_known = not FACTS[launcher].lacks_part("call")
+    if not is_known:
         raise UsageError(
-            f"{launcher} starts this job, and these runs are for jobs of Ray Train's",
+            f"{launcher} starts this job, and no more is known of how",
             f"Audit it (`chaos audit --backend {launcher}`), and give the audit's folder as the "
-            "--costs of a question.",
+            "--costs of a question; or give a scenario in place of the script.",
             place=str(subject),
         )
     title = f"calibration of {subject.name}"
@@ -148,6 +155,11 @@ _UNTIL = 10  # times the work: the length of the market, and the time limit of a
 _AWAY, _AWAY_ELASTIC = 1.0, 3.0  # times a restart: the absence of a lost node
 _NOTICE = 4.0  # times the longest save on notice: the length of a notice
 NOTICE_S = 0.5  # the shortest notice
+_CHAOS_TIMES = {  # chaos's runs have rendezvous times of their own
+    "settings.last_call_s": float(CONF["last_call_timeout"]),
+    "settings.keep_alive_s": float(CONF["keep_alive_interval"])
+    * float(CONF["keep_alive_max_attempt"]),
+}
 
 
 @dataclass(frozen=True)
@@ -191,6 +203,9 @@ def validation_case(
     work_s = question.work_s + costs.begin_s
     scale = settings.scale or scale_for(market, nodes=nodes, work_s=work_s)
     away = _AWAY if question.job.min_nodes is None else _AWAY_ELASTIC
+    if question.settings.hosts_rendezvous and settings.losses != "kills":
+        # chaos loses no host: it would end the job, whatever its restarts.
+        question = changed(question, {"job.on_demand_nodes": 1, **_CHAOS_TIMES})
     fast = compressed(
         market,
         scale,
@@ -231,7 +246,8 @@ def compare_with_runs(
 ) -> Validation:
     """Compare the runs of a folder with the model's forecast of them."""
     analyses = [run for n in range(settings.runs) if (run := _recorded(folder, n)) is not None]
-    figures = [run_figures(analysis, steps=case.question.job.steps) for analysis in analyses]
+    job, schedule_s = case.question.job, case.question.known_costs.schedule_s
+    figures = [run_figures(one, steps=job.steps, schedule_s=schedule_s) for one in analyses]
     finished = [one for one in figures if one is not None]
     if not finished:
         raise UsageError(
@@ -252,7 +268,7 @@ def compare_with_runs(
         f"{read_in_short(market)}{_told(settings.losses, market)}; costs from {len(calibrated)} "
         "other runs"
     )
-    until_s = case.run_s - fmean(lead_s(analysis.history) for analysis in analyses)
+    until_s = case.run_s - fmean(lead_s(one.history, schedule_s) for one in analyses)
     rows = compared_figures(
         asked,
         finished,
@@ -311,12 +327,14 @@ def _losses_before_end(analysis: RunAnalysis) -> int:
 
 def _plan(settings: RunSettings, plan: Plan, case: ValidationCase, number: int) -> Plan:
     """Return the plan of one run: unlimited retries, and the ops of the market."""
-    nodes, costs, seed = case.question.job.nodes, case.question.known_costs, settings.seed + number
-    market, pool, until_s = case.market, case.pool, case.run_s
+    job, costs, seed = case.question.job, case.question.known_costs, settings.seed + number
+    market, until_s, kept, nodes = case.market, case.run_s, job.on_demand_nodes, job.nodes
     if settings.losses == "kills":
-        losses = drawn_losses(market, nodes=nodes, pool=pool, until_s=until_s, seed=seed)
+        losses = drawn_losses(market, nodes=nodes, pool=case.pool, until_s=until_s, seed=seed)
     else:
-        nodes, losses = drawn_changes(market, pool=pool, until_s=until_s, seed=seed)
+        pool = case.pool - kept
+        first, changes = drawn_changes(market, pool=pool, until_s=until_s, seed=seed)
+        nodes, losses = first + kept, tuple(one.after(kept) for one in changes)
     clock = PlanClock(costs.schedule_s, JOIN_S[settings.backend], market.notice.seconds)
     return plan.model_copy(
         update={

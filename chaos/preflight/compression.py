@@ -3,13 +3,13 @@
 import math
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 
 from chaos.errors import UsageError
-from chaos.model.plan import BackendName, Op
+from chaos.model.plan import Op, PlanBackend
 from chaos.preflight.capacity import PoolCapacity, capacity
 from chaos.preflight.market import LossNotice, Market, TraceReading, faster
 from chaos.preflight.trace import Trace
@@ -28,6 +28,10 @@ class NodeChange:
     #: numbers of their nodes
     lost: tuple[int, ...]
     came: int = 0
+
+    def after(self, kept: int) -> Self:
+        """Return the change, with its nodes numbered after so many that are never lost."""
+        return replace(self, lost=tuple(node + kept for node in self.lost))
 
 
 def scale_for(market: Market, *, nodes: int, work_s: float) -> float:
@@ -130,7 +134,8 @@ def _changes(engine: PoolCapacity, until_s: float) -> Iterator[tuple[float, int,
 # which another node replaces at once.
 Losses: TypeAlias = Literal["kills", "nodes", "notices"]
 
-JOIN_S: dict[BackendName, float] = {"fork": 0.0, "ray": 2.0}  # from an order to the node's joining
+# From an order to the node's joining.
+JOIN_S: dict[PlanBackend, float] = {"fork": 0.0, "ray": 2.0, "torchrun": 1.5, "python": 0.0}
 # The least time of a trigger by the clock: none falls before the first workers are there.
 SOON_S = 0.01
 

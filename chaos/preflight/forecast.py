@@ -139,10 +139,14 @@ def _simulated(
     return [_joined(one) for one in found]
 
 
-def _pool(question: Question) -> tuple[Market, int]:
-    """Return the market and the number of nodes, which determine all losses and returns."""
+def _pool(question: Question) -> tuple[Market, int, int]:
+    """Return the market, the nodes that may be lost, and those that may not.
+
+    The first two determine all losses and returns.
+    """
     plain = {"name": "", "source": "", "notice": LossNotice(), "price_ratio": 1.0, "doubt": None}
-    return question.market.model_copy(update=plain), question.job.pool
+    job = question.job
+    return question.market.model_copy(update=plain), job.at_risk, job.on_demand_nodes
 
 
 def _together(question: Question) -> object:
@@ -178,17 +182,19 @@ def _block(part: _Part) -> list[Outcomes]:
     # settings meet the very same losses, and their difference is no luck.
     of_market, of_job = (np.random.SFC64(s) for s in seed.spawn(2))
     pools = list(dict.fromkeys(map(_pool, questions)))
-    pool = pools_capacity(pools, runs, np.random.Generator(of_market))
+    at_risk = [(market, nodes) for market, nodes, _ in pools]
+    pool = pools_capacity(at_risk, runs, np.random.Generator(of_market))
+    kept = np.repeat([on_demand for *_, on_demand in pools], runs)
     pool_of = [pools.index(_pool(question)) for question in questions]
     state = SimulatedRuns(
-        questions, pool.up, horizons_s, pool_of=pool_of, spares_starts=spares_starts
+        questions, pool.up + kept, horizons_s, pool_of=pool_of, spares_starts=spares_starts
     )
     while True:
         state.pass_to(pool.next_s)
         if not state.going:
             break
         lost = pool.change()
-        state.meet(pool.up, lost, of_job.random_raw(runs), pool.cut)
+        state.meet(pool.up + kept, lost, of_job.random_raw(runs), pool.cut)
     columns = {f.name: getattr(state, f.name).astype(np.float64) for f in fields(Outcomes)}
     return [
         Outcomes(**{name: column[n * runs : (n + 1) * runs] for name, column in columns.items()})
@@ -202,7 +208,7 @@ def _joined(blocks: list[Outcomes]) -> Outcomes:
 
 
 def _refuse_endless(question: Question, horizon_s: float) -> None:
-    nodes = question.market.size(question.job.pool)
+    nodes = question.market.size(question.job.at_risk)
     changes = horizon_s / max(1e-9, loss_interval_s(question.market, nodes))
     if changes > CHANGES_MAX:
         raise UsageError(
@@ -311,14 +317,14 @@ def _ended_by(question: Question, outcomes: Outcomes) -> Iterator[tuple[str, Fla
         over = left & (used > limit) & (limit >= 0)
         yield name, over
         left = left & ~over
-    yield "controller_failure_limit", left
+    yield question.settings.wait_budget, left
 
 
 def charged_budgets(question: Question, outcomes: Outcomes) -> Iterator[tuple[str, int, Floats]]:
-    """Yield each budget of a running group's losses, its limit, and the use of each run."""
+    """Yield each budget of a running group's losses, what it bears, and the use of each run."""
     settings = question.settings
-    yield "max_failures", settings.max_failures, outcomes.failures
-    yield "max_preemption_failures", settings.max_preemption_failures, outcomes.preemptions
+    used = (outcomes.failures, outcomes.preemptions)
+    yield from zip(settings.budgets, settings.limits, used, strict=False)
 
 
 def _reached(values: Floats, share: float) -> float:
@@ -333,7 +339,9 @@ def costs_of(question: Question, outcomes: Outcomes) -> Floats:
     did, and is infinite if it did none.
     """
     part = outcomes.work_s / question.work_s
-    paid = question.market.price_ratio * outcomes.node_s / on_demand_s(question)
+    always_s = question.job.on_demand_nodes * outcomes.end_s
+    paid_s = question.market.price_ratio * (outcomes.node_s - always_s) + always_s
+    paid = paid_s / on_demand_s(question)
     return np.where(part > 0, paid / np.maximum(part, 1e-12), np.inf)
 
 

@@ -36,7 +36,8 @@ from chaos.preflight.market import (
     preset,
 )
 from chaos.preflight.platform_files import PlatformFile
-from chaos.preflight.question import Costs, JobShape, Question, RaySettings, changed, with_ranges
+from chaos.preflight.question import Costs, JobShape, Question, changed, with_ranges
+from chaos.preflight.settings import SETTINGS
 from chaos.preflight.trace import fit, replayed
 from chaos.preflight.trace_files import read_advisor, read_trace
 from chaos.record import Record
@@ -212,15 +213,16 @@ def _advised(words: str, notice: LossNotice) -> tuple[Market, tuple[str, ...]]:
 
 
 def question_of_runs(analyses: Sequence[RunAnalysis], *, source: str, market: Market) -> Question:
-    """Return the question of recorded runs: one worker per node, as long as the clean run.
+    """Return the question of recorded runs: as long as the clean run, on as many nodes.
 
-    Raises `UsageError` for a job that does not call its launcher itself, with settings of its own.
+    Raises `UsageError` for a job whose launcher has no settings that a forecast knows.
     """
-    other = next((f for a in analyses if (f := facts_seen(a.history)).lacks_part("call")), None)
+    names = {facts_seen(analysis.history).name for analysis in analyses}
+    other = next((name for name in sorted(names) if name not in SETTINGS), None)
     if other is not None:
         raise UsageError(
-            f"{other.name} started this job, and its settings, which a forecast needs, are in no "
-            "run",
+            f"{FACTS[other].words.name} started this job, and its settings, which a forecast "
+            "needs, are in no run",
             "Write a question with them, and give this folder as its --costs.",
             place=source,
         )
@@ -228,7 +230,7 @@ def question_of_runs(analyses: Sequence[RunAnalysis], *, source: str, market: Ma
     return Question(
         preflight=f"the job of {source}",
         job=seen.job,
-        settings=RaySettings(**seen.settings),
+        settings=SETTINGS[names.pop()](**seen.settings),
         costs=seen.costs,
         market=market,
     )
@@ -262,7 +264,7 @@ def with_costs_of(question: Question, analyses: Sequence[RunAnalysis], *, source
     if question.costs is not None:
         own = question.costs
         costs |= {"price_per_node_hour": own.price_per_node_hour, "currency": own.currency}
-    mode = seen.settings["checkpoint_upload_mode"]
+    mode = question.settings.uploads_beside
     return changed(question, {"costs": costs, "settings.checkpoint_upload_mode": mode})
 
 
@@ -296,7 +298,7 @@ def measured(analyses: Sequence[RunAnalysis], *, source: str) -> Measured:
         raise UsageError("no optimizer step was seen, so none can be timed", _HOW)
     if not saves:
         raise UsageError("the job saves no checkpoint: every loss begins it again", place=source)
-    workers, least = _workers(clean.history, first)
+    nodes, least = _nodes(analyses[0], clean.history, first)
     every = min(steps, max(1, round(steps / len(saves))))
     costs = {
         "step_s": of_step_s,
@@ -307,9 +309,9 @@ def measured(analyses: Sequence[RunAnalysis], *, source: str) -> Measured:
     }
     return Measured(
         Costs.model_validate(costs),
-        JobShape(nodes=workers, min_nodes=least, steps=steps, checkpoint_every_steps=every),
+        JobShape(nodes=nodes, min_nodes=least, steps=steps, checkpoint_every_steps=every),
         # For any kind of upload: training stops for `save_s`, and `upload_s` is the time after it.
-        settings=_settings(clean.history) | {"checkpoint_upload_mode": "async"},
+        settings=_settings(clean.history),
     )
 
 
@@ -426,7 +428,12 @@ def _teardown_s(history: History, decided_ns: int | None, group_ns: int | None) 
     return 0.0
 
 
-def _workers(history: History, attempt: Attempt) -> tuple[int, int | None]:
+def _nodes(analysis: RunAnalysis, history: History, attempt: Attempt) -> tuple[int, int | None]:
+    """Return the nodes of a job, and the least it goes on with; one worker of Ray's is a node."""
+    plan = analysis.plan
+    if not plan.job.facts.has_spare_nodes:
+        least = plan.job.min_workers and plan.job.min_workers * plan.shape.nodes // attempt.size
+        return plan.shape.nodes, least
     called = _called(history)
     own = None if called is None else called.settings.get("num_workers")
     if isinstance(own, list | tuple) and len(own) == 2 and own[0] < own[1]:  # noqa: PLR2004
@@ -439,17 +446,20 @@ def _called(history: History) -> FitCalled | None:
 
 
 def _settings(history: History) -> dict[str, Any]:
-    """Return the script's own settings, without chaos's replacements."""
-    called = _called(history)
+    """Return the settings of a job's launcher: the script's own, without chaos's replacements."""
+    facts, called = facts_seen(history), _called(history)
+    if facts.name not in SETTINGS or facts.lacks_part("call"):
+        return {"launcher": facts.name, "checkpoint_upload_mode": "no_upload"}
     if called is None:
-        return {}
+        return {"checkpoint_upload_mode": "async"}
     own = {**called.settings, **called.replaced}
     names = ("max_failures", "max_preemption_failures", "num_to_keep", "checkpoint_score_attribute")
     settings = {name: own[name] for name in names if own.get(name) is not None}
     for ours, theirs in (("storage_path", "storage_path"), ("run_name", "name")):
         if called.replaced.get(theirs) is not None:
             settings[ours] = str(called.replaced[theirs])
-    return settings | dict(_from_environment(called.settings.get("environment", {})))
+    of_environment = dict(_from_environment(called.settings.get("environment", {})))
+    return settings | of_environment | {"checkpoint_upload_mode": "async"}
 
 
 _VARIABLES = {

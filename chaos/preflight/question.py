@@ -1,4 +1,4 @@
-"""The question that preflight answers: job, settings of Ray, costs, market, goals.
+"""The question that preflight answers: job, its launcher's settings, costs, market, goals.
 
 The YAML of a `*.preflight.yaml` file is these records, spelled out.
 """
@@ -7,7 +7,7 @@ import copy
 import json
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import (
     Field,
@@ -21,6 +21,7 @@ from pydantic import (
 
 from chaos.errors import UsageError
 from chaos.preflight.market import FiniteRecord, Market
+from chaos.preflight.settings import RaySettings, Settings, TorchrunSettings
 from chaos.scenario_file.messages import nearest
 
 PARTS = ("detect_s", "teardown_s", "schedule_s", "start_s", "restore_s")
@@ -114,6 +115,11 @@ class JobShape(FiniteRecord):
         default=None, description="the job is elastic: it goes on with as few nodes as this"
     )
     spare_nodes: NonNegativeInt = Field(default=0, description="held beside the job, idle")
+    on_demand_nodes: NonNegativeInt = Field(
+        default=0,
+        description="of `nodes`, those on demand, which are not lost; with torchrun one of them "
+        "hosts the rendezvous",
+    )
     steps: PositiveInt = Field(description="optimizer steps of the whole training")
     checkpoint_every_steps: PositiveInt
     saves_on_notice: bool = Field(
@@ -136,6 +142,8 @@ class JobShape(FiniteRecord):
     def _has_room_below(self) -> Self:
         if self.min_nodes is not None and self.min_nodes >= self.nodes:
             raise ValueError("job.min_nodes must be below job.nodes")
+        if self.on_demand_nodes >= self.nodes:
+            raise ValueError("job.on_demand_nodes must be below job.nodes: none would be lost")
         return self
 
     @property
@@ -143,97 +151,10 @@ class JobShape(FiniteRecord):
         """All nodes that are held: the job's and the spares."""
         return self.nodes + self.spare_nodes
 
-
-class RaySettings(FiniteRecord):
-    """Settings of Ray Train 2.60; a setting that is left out has Ray's default."""
-
-    max_failures: int = Field(default=0, ge=-1)
-    max_preemption_failures: int = Field(default=-1, ge=-1)
-    preemption_watcher: bool = Field(
-        default=True, description="RAY_TRAIN_ENABLE_PREEMPTION_WATCHER"
-    )
-    preemption_poll_s: PositiveFloat = Field(
-        default=5.0, description="RAY_TRAIN_PREEMPTION_POLL_INTERVAL_S"
-    )
-    preemption_grace_s: NonNegativeFloat = 0.0
-    relax_collectives_on_preemption: bool = False
-    num_to_keep: PositiveInt | None = None
-    checkpoint_score_attribute: str | None = None
-    storage_path: str | None = None
-    storage_is_shared: bool | None = Field(
-        default=None, description="every node sees it, and it outlives them; left out: by its form"
-    )
-    run_name: str | None = Field(
-        default=None, description="`{time}` or `{uuid}` in it: it changes at every start"
-    )
-    health_check_interval_s: PositiveFloat = Field(
-        default=2.0, description="RAY_TRAIN_HEALTH_CHECK_INTERVAL_S"
-    )
-    health_check_timeout_s: PositiveFloat = Field(
-        default=600.0, description="RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S"
-    )
-    collective_timeout_s: PositiveFloat = Field(
-        default=1800.0, description="TorchConfig(timeout_s)"
-    )
-    group_start_timeout_s: PositiveFloat = Field(
-        default=60.0, description="RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"
-    )
-    report_timeout_s: PositiveFloat | None = Field(
-        default=None,
-        description="RAY_TRAIN_COLLECTIVE_TIMEOUT_S: how long a rank waits for the others in "
-        "`report()` and `get_preemption_info()`; left out: for ever",
-    )
-    node_death_s: PositiveFloat = Field(
-        default=63.0,
-        description="from a node's silence until Ray declares it dead: RAY_health_check_*",
-    )
-    nccl_hang_detector: Literal["off", "observe", "fail"] = Field(
-        default="off",
-        description="RAY_TRAIN_ENABLE_NCCL_HANG_DETECTOR, and RAY_TRAIN_NCCL_RAS_ACTION",
-    )
-    pod_grace_s: PositiveFloat | None = Field(
-        default=None,
-        description="the nodes are pods with this terminationGracePeriodSeconds (Kubernetes: 30); "
-        "left out: they are none",
-    )
-    node_drain_s: NonNegativeFloat = Field(
-        default=30.0, description="RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S of those pods"
-    )
-    hook_drain_s: NonNegativeFloat = Field(
-        default=0.0,
-        description="the deadline that their preStop hook gives `ray drain-node`; it outlives that "
-        "by a poll of Ray Train's at least; 0: there is no hook",
-    )
-    head_on_spot: bool = Field(
-        default=False, description="the head node stands on the same market as the workers"
-    )
-    workers_on_head: bool = False
-    controller_failure_limit: int = Field(
-        default=-1, ge=-1, description="FailureConfig: tries to place and start a group that fail"
-    )
-    elastic_resize_monitor_interval_s: NonNegativeFloat = Field(
-        default=60.0, description="ScalingConfig: how often a running group may grow"
-    )
-    checkpoint_upload_mode: Literal["sync", "async", "no_upload"] = Field(
-        default="sync",
-        description="`ray.train.report(checkpoint_upload_mode)`: whether training stands still "
-        "for the upload, goes on beside one upload at a time, or the script uploads by itself",
-    )
-    torch_backend: Literal["nccl", "gloo"] = Field(
-        default="nccl",
-        description="TorchConfig(backend), Ray's own choice with GPUs; NCCL's survivors of a "
-        "loss hang until Ray ends them, gloo's end at once",
-    )
-
     @property
-    def hook_needs_s(self) -> float:
-        """The seconds until Ray Train has learnt of a hook's drain, and ruled on it."""
-        return max(self.hook_drain_s, self.preemption_poll_s) + self.health_check_interval_s
-
-    @property
-    def relaxed_s(self) -> float:
-        """The seconds after the deadline in which survivors may still commit."""
-        return self.preemption_grace_s if self.relax_collectives_on_preemption else 0.0
+    def at_risk(self) -> int:
+        """The nodes that are held on the market."""
+        return self.pool - self.on_demand_nodes
 
 
 class Goal(FiniteRecord):
@@ -252,7 +173,7 @@ class Question(FiniteRecord):
 
     preflight: str = Field(min_length=1, description="what is asked, in a sentence")
     job: JobShape
-    settings: RaySettings = RaySettings()
+    settings: Settings = RaySettings()
     costs: Costs | None = None
     between: dict[str, tuple[NonNegativeFloat, NonNegativeFloat]] = Field(
         default_factory=dict,
@@ -276,6 +197,18 @@ class Question(FiniteRecord):
         """The costs of a question that has them."""
         assert self.costs is not None
         return self.costs
+
+    @property
+    def ray(self) -> RaySettings:
+        """The settings of a job of Ray Train's."""
+        assert isinstance(self.settings, RaySettings)
+        return self.settings
+
+    @property
+    def torchrun(self) -> TorchrunSettings:
+        """The settings of a job of torchrun's."""
+        assert isinstance(self.settings, TorchrunSettings)
+        return self.settings
 
     @property
     def interval_s(self) -> float:
@@ -349,12 +282,16 @@ def changed(question: Question, values: Mapping[str, Any]) -> Question:
         raise UsageError(f"{where}: {text}", place="the question") from None
 
 
-BUDGETS = ("settings.max_failures", "settings.max_preemption_failures")
+#: the places of all budgets of retries
+BUDGETS = frozenset(
+    f"settings.{name}" for of in (RaySettings, TorchrunSettings) for name in of.budgets
+)
 
 
 def without_limits(question: Question) -> Question:
     """Return the question with unlimited retries."""
-    return changed(question, dict.fromkeys(BUDGETS, -1))
+    places = (f"settings.{name}" for name in question.settings.budgets)
+    return changed(question, dict.fromkeys(places, -1))
 
 
 def value_at(plain: Mapping[str, Any], place: str) -> Any:  # noqa: ANN401 (a plain value)

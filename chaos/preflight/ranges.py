@@ -54,9 +54,9 @@ def held_range(few: int, many: int, market_of: Callable[[int], Market]) -> Range
     """Return the range of the nodes that there were when a log was written."""
 
     def at(question: Question, value: float) -> Question:
-        reading = question.market.trace_nodes and question.market.trace_nodes.read
-        market = market_of(round(value)).read_as(reading)
-        return question.model_copy(update={"market": market})
+        nodes, market = question.market.trace_nodes, market_of(round(value))
+        read = market if nodes is None else market.read_as(nodes.read)
+        return question.model_copy(update={"market": read})
 
     return Range(
         many,

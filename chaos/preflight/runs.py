@@ -179,6 +179,7 @@ class SimulatedRuns:
         may = _rows((idle > 0) & (gone <= idle))
         if not len(may):
             return rows
+        held = held - self._of(rows).on_demand.astype(np.int64)
         held, gone, idle = held[may], gone[may], idle[may]
         chance = np.ones(len(may))
         for n in range(int(gone.max())):
@@ -217,7 +218,10 @@ class SimulatedRuns:
         is_unseen = ~is_told | (is_starting & ~is_busy)
         found_s = at_s + np.where(is_unseen & ~is_cut, of.detect_s, 0.0)
         known = is_busy & (found_s <= self.free_s[rows])
-        self._charge(rows, at_s, of, (noticed, is_starting, is_cut | (is_starting & known)))
+        is_free = is_cut | (is_starting & known)
+        is_host = (of.has_host > 0) & (first * np.maximum(self.used[rows], 1) < gone)
+        fails_start = is_starting & ~(of.charges_starts > 0)
+        self._charge(rows, at_s, of, (noticed | (is_host & ~is_cut), fails_start, is_free))
         self.free_s[rows] = np.where(
             is_busy,
             np.maximum(self.free_s[rows], found_s),
@@ -312,7 +316,7 @@ class SimulatedRuns:
         is_short: Floats | float = 0.0
         if self._is_elastic:
             is_short = np.where((size < of.nodes) & asks, of.is_elastic, 0.0)
-            begin_s = begin_s + is_short * of.ask_s
+            begin_s = begin_s + is_short * of.shrinks_s
         speed = np.maximum(size, 1) / of.nodes
         left_s = (of.work_s - self.work_s[rows]) / speed
         done_s = np.where(can, begin_s + finish_after_s(left_s, of), np.inf)

@@ -44,18 +44,27 @@ class JobTerms(NamedTuple):
     #: from the end of the old group to the train function
     place_s: Floats
     restore_s: Floats
+    #: for so long all nodes are waited for; one try
     ask_s: Floats
+    #: likewise, until an elastic job goes on with fewer
+    shrinks_s: Floats
     resize_s: Floats
     max_failures: Floats
     max_preemptions: Floats
     max_tries: Floats
+    #: whether a loss while a group starts counts as one while it trains
+    charges_starts: Floats
+    on_demand: Floats
+    #: whether the loss of one node, the host, ends a whole start
+    has_host: Floats
 
 
 def terms_of(question: Question) -> list[float]:
     """Return the terms of one question, in their order."""
     job, settings, costs = question.job, question.settings, question.known_costs
     notice = question.market.notice
-    is_told = settings.preemption_watcher and notice.seconds > 0
+    is_told = settings.hears_notices and notice.seconds > 0
+    failures, others, tries = settings.limits
     return [
         job.nodes,
         job.min_nodes or job.nodes,
@@ -71,17 +80,21 @@ def terms_of(question: Question) -> list[float]:
         notice.seconds,
         settings.preemption_poll_s,
         settings.relaxed_s,
-        settings.preemption_grace_s if settings.torch_backend == "nccl" else 0.0,
+        settings.hang_s,
         costs.detect_s,
         costs.teardown_s,
         costs.schedule_s,
         costs.schedule_s + costs.start_s,
         costs.restore_s,
-        settings.group_start_timeout_s,
-        settings.elastic_resize_monitor_interval_s,
-        _limit(settings.max_failures),
-        _limit(settings.max_preemption_failures),
-        _limit(settings.controller_failure_limit),
+        settings.placement_s,
+        settings.placement_s if job.min_nodes is None else settings.shrinks_after_s,
+        settings.grows_every_s,
+        _limit(failures),
+        _limit(others),
+        _limit(tries),
+        settings.charges_starts,
+        job.on_demand_nodes,
+        settings.hosts_rendezvous and job.nodes > 1 and not job.on_demand_nodes,
     ]
 
 

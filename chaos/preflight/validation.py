@@ -11,7 +11,12 @@ import numpy as np
 
 from chaos.check.analysis import RunAnalysis
 from chaos.errors import UsageError
-from chaos.model.event import ControllerState, FailureDecided, FitCalled
+from chaos.model.event import (
+    ControllerState,
+    FailureDecided,
+    FileSaved,
+    WorkerGroupStarted,
+)
 from chaos.model.history import History
 from chaos.preflight.capacity import Floats
 from chaos.preflight.estimate import Estimate, mean_of
@@ -96,18 +101,19 @@ class RunFigures:
     goodput: float
 
 
-def run_figures(analysis: RunAnalysis, *, steps: int) -> RunFigures | None:
+def run_figures(analysis: RunAnalysis, *, steps: int, schedule_s: float) -> RunFigures | None:
     """Measure a run of a job of so many steps; return None if it did not finish.
 
-    Its time begins when Ray's controller first looks for places for workers: the controller's
-    own start is no part of a forecast. Its goodput counts each step with the mean time of its
-    own steps.
+    Its time begins when Ray's controller first looks for places for workers, or `schedule_s` before
+    the first workers of another launcher: the controller's own start is no part of a forecast. Its
+    goodput counts each step with the mean time of its own steps.
     """
-    history, began, whole = analysis.history, _began(analysis.history), _whole(analysis)
-    if began is None or whole is None:
+    history, whole = analysis.history, _whole(analysis)
+    began_ns = _began_ns(history, schedule_s)
+    if began_ns is None or whole is None:
         return None
     lost, end_ns = whole
-    finish_s = (end_ns - history.time_ns(began)) / 1e9
+    finish_s = (end_ns - began_ns) / 1e9
     own_step_s = step_s([(history, attempt) for attempt in analysis.run.attempts])
     failures = sum(
         event.decision == "RETRY" and NO_ROOM not in event.error  # such a start lost no worker
@@ -117,25 +123,30 @@ def run_figures(analysis: RunAnalysis, *, steps: int) -> RunFigures | None:
 
 
 def _whole(analysis: RunAnalysis) -> tuple[int, int] | None:
-    """Return a rank's lost steps and the time of the last commit; None if it did not finish."""
+    """Return a rank's lost steps and the time of the last save; None if it did not finish."""
     ended = [commit.number for attempt in analysis.run.attempts for commit in attempt.commits]
+    if analysis.plan.job.facts.lacks_part("reports"):
+        ended = [number for number, _ in analysis.history.of(FileSaved)]
     if not ended or not analysis.run.ending.is_finished:
         return None
     lost = sum(max(restart.lost_steps.values(), default=0) for restart in analysis.restarts)
     return lost, analysis.history.time_ns(max(ended))
 
 
-def _began(history: History) -> int | None:
+def _began_ns(history: History, schedule_s: float) -> float | None:
+    """Return the time at which a forecast's time begins: as places are first looked for."""
     states = history.of(ControllerState)
-    scheduling = (number for number, event in states if event.state == SCHEDULING)
-    called = (number for number, _ in history.of(FitCalled))
-    return next(scheduling, next(called, None))
+    scheduling = next((number for number, event in states if event.state == SCHEDULING), None)
+    if scheduling is not None:
+        return history.time_ns(scheduling)
+    started = next((number for number, _ in history.of(WorkerGroupStarted)), None)
+    return None if started is None else history.time_ns(started) - 1e9 * schedule_s
 
 
-def lead_s(history: History) -> float:
+def lead_s(history: History, schedule_s: float) -> float:
     """Return the seconds of a run, and of its time limit, before the forecast's time begins."""
-    began = _began(history)
-    return 0.0 if began is None else (history.time_ns(began) - history.time_ns(0)) / 1e9
+    began_ns = _began_ns(history, schedule_s)
+    return 0.0 if began_ns is None else (began_ns - history.time_ns(0)) / 1e9
 
 
 # -- runs with faults at known places -----------------------------------------------------------
@@ -192,9 +203,7 @@ def predicted(question: Question, struck: Sequence[int]) -> RunFigures:
     are committed, so the model waits for that as well.
     """
     costs, every = question.known_costs, question.job.checkpoint_every_steps
-    asked = changed(
-        question, {"job.min_nodes": None, "settings.max_failures": -1, "job.spare_nodes": 0}
-    )
+    asked = changed(without_limits(question), {"job.min_nodes": None, "job.spare_nodes": 0})
     nodes = np.array([asked.job.nodes])
     runs = SimulatedRuns([asked], nodes, [_FOR_EVER_S])
     for steps in struck:
@@ -220,7 +229,7 @@ def question_of_validation(question: Question, market: Market, *, pool: int) -> 
     Their saves were timed around any kind of `report()`: the time after it is behind training.
     """
     values = {
-        "settings.checkpoint_upload_mode": "async",
+        "settings.checkpoint_upload_mode": question.settings.uploads_beside,
         "market": market.model_dump(mode="json"),
         "goal": {},
         "job.spare_nodes": pool - question.job.nodes,

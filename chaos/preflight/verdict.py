@@ -122,7 +122,8 @@ def why_impossible(question: Question) -> str | None:
             f"the training takes {least_s / 3600:.1f} h without any loss; the deadline is "
             f"{goal.deadline_h:g} h"
         )
-    paid_s = question.market.price_ratio * question.job.pool * least_s
+    job = question.job
+    paid_s = (question.market.price_ratio * job.at_risk + job.on_demand_nodes) * least_s
     least = paid_s / on_demand_s(question)
     if goal.budget is not None and least > goal.budget:
         return (

@@ -3,7 +3,8 @@
 from typing import Any
 
 from chaos.preflight.market import Exponential, LossNotice, Market
-from chaos.preflight.question import Costs, Goal, JobShape, Question, RaySettings, changed
+from chaos.preflight.question import Costs, Goal, JobShape, Question, changed
+from chaos.preflight.settings import RaySettings, TorchrunSettings
 
 
 def memoryless(
@@ -72,3 +73,19 @@ def sound_question() -> Question:
         ),
         goal=Goal(deadline_h=24.0),
     )
+
+
+def sound_torchrun() -> Question:
+    """Return the same job, started by torchrun on a platform that starts it again."""
+    settings = TorchrunSettings(
+        launcher="torchrun",
+        max_restarts=100,
+        job_retries=100,
+        storage_path="s3://bucket/runs",
+        checkpoint_upload_mode="no_upload",
+    )
+    sound = sound_question()
+    job = sound.job.model_copy(update={"on_demand_nodes": 1, "saves_on_notice": False})
+    market = sound.market.model_copy(update={"notice": LossNotice()})
+    told = {"settings": settings, "job": job, "market": market}
+    return changed(sound.model_copy(update=told), {"job.checkpoint_every_steps": 600})

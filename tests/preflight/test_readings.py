@@ -29,10 +29,11 @@ from chaos.preflight.market import (
     loss_interval_s,
 )
 from chaos.preflight.page import render_answer
-from chaos.preflight.question import Costs, Goal, JobShape, Question, RaySettings, changed
+from chaos.preflight.question import Costs, Goal, JobShape, Question, changed
 from chaos.preflight.ranges import ways_to_read
 from chaos.preflight.render import render_summary
 from chaos.preflight.rules import findings
+from chaos.preflight.settings import RaySettings
 from chaos.preflight.trace import Trace, fit, replayed, trace_of_counts
 from tests.preflight.drawn import drawn
 from tests.preflight.shown import shown

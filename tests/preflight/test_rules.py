@@ -11,14 +11,21 @@ from chaos.preflight.intervals import interval_curve
 from chaos.preflight.question import Question, changed
 from chaos.preflight.rules import RULES, findings
 from chaos.preflight.rules.rule import Predictions, Rule
-from tests.preflight.questions import sound_question
+from chaos.preflight.settings import TorchrunSettings
+from tests.preflight.questions import sound_question, sound_torchrun
 
 RULE = {rule.id: rule for rule in RULES}
 every_rule = pytest.mark.parametrize("rule", RULES, ids=[rule.id for rule in RULES])
 
 
-def test_a_sound_question_triggers_nothing() -> None:
-    assert findings(sound_question()) == ()
+def sound_for(rule: Rule) -> Question:
+    return sound_torchrun() if rule.of is TorchrunSettings else sound_question()
+
+
+@pytest.mark.parametrize("sound", [sound_question(), sound_torchrun()], ids=["ray", "torchrun"])
+def test_a_sound_question_triggers_nothing(sound: Question) -> None:
+    assert findings(sound) == ()
+    assert findings(sound, foretold(sound)) == ()
 
 
 def foretold(question: Question) -> Predictions:
@@ -32,7 +39,7 @@ def told_of(rule: Rule, question: Question) -> Predictions | None:
 
 @every_rule
 def test_its_bad_example_triggers_it_and_its_good_one_does_not(rule: Rule) -> None:
-    bad, good = (changed(sound_question(), values) for values in (rule.bad, rule.good))
+    bad, good = (changed(sound_for(rule), values) for values in (rule.bad, rule.good))
 
     assert rule.finds(bad, told_of(rule, bad)) is not None
     assert rule.finds(good, told_of(rule, good)) is None
@@ -41,7 +48,7 @@ def test_its_bad_example_triggers_it_and_its_good_one_does_not(rule: Rule) -> No
 @every_rule
 def test_beside_its_good_example_no_other_rule_fires_that_its_bad_one_spares(rule: Rule) -> None:
     bad, good = (
-        {found.rule for found in findings(changed(sound_question(), values))}
+        {found.rule for found in findings(changed(sound_for(rule), values))}
         for values in (rule.bad, rule.good)
     )
 
@@ -50,7 +57,7 @@ def test_beside_its_good_example_no_other_rule_fires_that_its_bad_one_spares(rul
 
 @every_rule
 def test_it_has_a_reason_and_a_source_and_can_be_ignored(rule: Rule) -> None:
-    question = changed(sound_question(), rule.bad)
+    question = changed(sound_for(rule), rule.bad)
 
     assert rule.reason.endswith(".")
     assert rule.source
@@ -61,7 +68,7 @@ def test_it_has_a_reason_and_a_source_and_can_be_ignored(rule: Rule) -> None:
 
 @every_rule
 def test_without_costs_it_says_only_what_it_can_know(rule: Rule) -> None:
-    bare = changed(sound_question(), {**rule.bad, "costs.step_s": 1.0})
+    bare = changed(sound_for(rule), {**rule.bad, "costs.step_s": 1.0})
     bare = bare.model_copy(update={"costs": None})
 
     found = rule.finds(bare, None)

@@ -18,7 +18,7 @@ from pathlib import Path
 from rich.console import Console
 
 from chaos.check.analysis import RunAnalysis
-from chaos.model.plan import BackendName
+from chaos.model.plan import PlanBackend
 from chaos.preflight.calibration import (
     STRUCK,
     RunSettings,
@@ -42,7 +42,7 @@ MARKET = preset("unannounced-16h")
 BEGIN, END = "<!-- tables -->", "<!-- end of the tables -->"
 HEADING = "### "
 # A step's own time is mostly sleep: it is the same in a clean run and beside three other processes.
-LENGTH: dict[BackendName, tuple[str, ...]] = {
+LENGTH: dict[PlanBackend, tuple[str, ...]] = {
     "fork": ("--steps", "120", "--step-s", "0.03"),
     # Places that Ray 2.60 keeps of a group lost in its set-up would make a job wait for ever.
     "ray": ("--steps", "120", "--step-s", "0.1", "--free-left-places"),
@@ -52,12 +52,19 @@ START_TIMEOUT = "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"
 
 @dataclass(frozen=True)
 class Setting:
-    """One kind of loss, and the words of the job that meets it."""
+    """One kind of loss, and the job that meets it: Ray's, or a scenario of torchrun."""
 
     name: str
     losses: Losses
     words: tuple[str, ...] = ()
-    start_timeout_s: dict[BackendName, float] | None = None
+    start_timeout_s: dict[PlanBackend, float] | None = None
+    scenario: str | None = None
+
+    def job(self, backend: PlanBackend) -> tuple[Path, tuple[str, ...]]:
+        """Return what is run, with its words."""
+        if self.scenario is not None:
+            return ROOT / "scenarios/torchrun" / f"{self.scenario}.chaos.yaml", ()
+        return JOB, (*LENGTH[backend], *self.words)
 
 
 SETTINGS = {
@@ -71,6 +78,25 @@ SETTINGS = {
         {"fork": 0.5, "ray": 5.0},
     ),
 }
+OF_TORCHRUN = {
+    "torchrun-kills": Setting("torchrun: workers are killed", "kills", scenario="timed_steps"),
+    "torchrun-nodes": Setting(
+        "torchrun: a node is lost, and the other waits for a new one",
+        "nodes",
+        scenario="timed_steps",
+    ),
+    "torchrun-elastic": Setting(
+        "torchrun: a node is lost, and the other goes on alone",
+        "nodes",
+        scenario="timed_steps_elastic",
+    ),
+    "torchrun-three": Setting(
+        "torchrun: of three nodes some are lost, and the rest waits for new ones",
+        "nodes",
+        scenario="timed_steps_three",
+    ),
+}
+EVERY = SETTINGS | OF_TORCHRUN
 
 
 def main() -> int:
@@ -83,8 +109,8 @@ def main() -> int:
         return float(60 * asked.minutes - seconds_since(start, clock))
 
     tables = []
-    for name in asked.only or SETTINGS:
-        setting, folder = SETTINGS[name], asked.reports / f"{asked.backend}-{name}"
+    for name in asked.only or (OF_TORCHRUN if asked.backend == "torchrun" else SETTINGS):
+        setting, folder = EVERY[name], asked.reports / f"{asked.backend}-{name}"
         settings = RunSettings(
             folder / "calibration", console, asked.backend, asked.runs, losses=setting.losses
         )
@@ -107,16 +133,16 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--backend", choices=("fork", "ray"), default="ray")
+    parser.add_argument("--backend", choices=("fork", "ray", "torchrun"), default="ray")
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--minutes", type=float, default=600.0, help="begin no run after these")
-    parser.add_argument("--only", nargs="*", choices=SETTINGS)
+    parser.add_argument("--only", nargs="*", choices=EVERY)
     parser.add_argument("--reports", type=Path, default=Path("reports/validations"))
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.name}")
     return parser.parse_args()
 
 
-def _set_timeout(setting: Setting, backend: BackendName) -> None:
+def _set_timeout(setting: Setting, backend: PlanBackend) -> None:
     os.environ.pop(START_TIMEOUT, None)
     if setting.start_timeout_s is not None:
         os.environ[START_TIMEOUT] = str(setting.start_timeout_s[backend])
@@ -132,9 +158,9 @@ def _calibrated(
         analysis for analysis in analyses if analysis.plan.ops and analysis.reference is not None
     ]
     if len(found) < STRUCK[settings.backend]:
-        words = (*LENGTH[settings.backend], *setting.words)
+        job, words = setting.job(settings.backend)
         made, known = list[RunAnalysis](), tuple(found)
-        with closing(calibration_runs(settings, JOB, words, known=known)) as runs:
+        with closing(calibration_runs(settings, job, words, known=known)) as runs:
             while len(made) < STRUCK[settings.backend]:
                 if left_s() <= 0:
                     return None
@@ -187,7 +213,7 @@ def page_with(page: str, tables: Iterable[str]) -> str:
     shown, _, after = rest.partition(END)
     kept = [f"{HEADING}{table}".strip() for table in shown.split(HEADING)[1:]]
     by_name = {table.partition("\n")[0]: table for table in (*kept, *tables)}
-    order = [f"{HEADING}{setting.name}" for setting in SETTINGS.values()]
+    order = [f"{HEADING}{setting.name}" for setting in EVERY.values()]
     text = "\n\n".join(by_name[name] for name in order if name in by_name)
     return f"{before}{BEGIN}\n\n{text}\n\n{END}{after}"
 

@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 from chaos.errors import UsageError
 from chaos.preflight.question import Question
-from chaos.preflight.rules import losses, saving, waiting  # noqa: F401 - they add their rules
+from chaos.preflight.rules import losses, restarts, saving, waiting  # noqa: F401 - they add rules
 from chaos.preflight.rules.rule import RULES, Predictions, RuleFinding
 from chaos.scenario_file.messages import nearest
 

@@ -27,9 +27,7 @@ def worst_save_s(question: Question) -> float | None:
 
 
 def _no_retry_foretold(question: Question, predictions: Predictions) -> str | None:
-    ended = (
-        None if question.settings.max_failures else _ended(question, predictions, "max_failures")
-    )
+    ended = None if question.ray.max_failures else ended_by(question, predictions, "max_failures")
     return ended and f"max_failures is 0: the first loss without a notice ends {ended}"
 
 
@@ -43,7 +41,7 @@ def _no_retry_foretold(question: Question, predictions: Predictions) -> str | No
 )
 def _no_retry(question: Question) -> str | None:
     notice = question.market.notice
-    if question.settings.max_failures != 0 or (notice.seconds and notice.reliability == 1):
+    if question.ray.max_failures != 0 or (notice.seconds and notice.reliability == 1):
         return None
     return "max_failures is 0: the first loss without a notice ends the training"
 
@@ -58,9 +56,7 @@ def _no_retry(question: Question) -> str | None:
     good={"settings.max_failures": 60, "market.lifetime.mtbf_h": 5.0},
 )
 def _few_retries(question: Question, predictions: Predictions) -> str | None:
-    return (
-        _used_up(question, predictions, "max_failures") if question.settings.max_failures else None
-    )
+    return _used_up(question, predictions, "max_failures") if question.ray.max_failures else None
 
 
 @stops(
@@ -81,13 +77,13 @@ def _few_starts(question: Question, predictions: Predictions) -> str | None:
 
 
 def _used_up(question: Question, predictions: Predictions, budget: str) -> str | None:
-    ended = _ended(question, predictions, budget)
+    ended = ended_by(question, predictions, budget)
     return (
         ended and f"{budget} is {getattr(question.settings, budget)}, and using it up ends {ended}"
     )
 
 
-def _ended(question: Question, predictions: Predictions, budget: str) -> str | None:
+def ended_by(question: Question, predictions: Predictions, budget: str) -> str | None:
     """Return in words the share of runs that a budget ends, if it is too high."""
     chance, accepted = predictions.seen.ends[budget], 1 - question.goal.confidence
     if chance.share <= accepted:
@@ -109,7 +105,7 @@ def _ended(question: Question, predictions: Predictions, budget: str) -> str | N
     good={"settings.controller_failure_limit": -1, "job.min_nodes": None, "job.spare_nodes": 0},
 )
 def _one_wait_too_long(question: Question) -> str | None:
-    settings, market, job = question.settings, question.market, question.job
+    settings, market, job = question.ray, question.market, question.job
     limit, away_s = settings.controller_failure_limit, market.away_h * 3600
     lasts_s = (limit + 1) * settings.group_start_timeout_s
     if limit < 0 or job.spare_nodes or job.min_nodes is not None or lasts_s > away_s:
@@ -131,7 +127,7 @@ def _one_wait_too_long(question: Question) -> str | None:
     good={"settings.max_failures": 200},
 )
 def _endless(question: Question) -> str | None:
-    if question.settings.max_failures != -1:
+    if question.ray.max_failures != -1:
         return None
     return "max_failures is -1: a bug in the script is retried for ever, on nodes that are paid for"
 
@@ -147,7 +143,7 @@ def _endless(question: Question) -> str | None:
     good={"settings.preemption_watcher": True},
 )
 def _watcher_off(question: Question) -> str | None:
-    if question.settings.preemption_watcher or not question.market.notice.seconds:
+    if question.ray.preemption_watcher or not question.market.notice.seconds:
         return None
     return "the market gives notice, and the preemption watcher is off"
 
@@ -160,7 +156,7 @@ def _watcher_off(question: Question) -> str | None:
     good={"settings.preemption_poll_s": 5.0},
 )
 def _poll(question: Question) -> str | None:
-    notice_s, poll_s = question.market.notice.seconds, question.settings.preemption_poll_s
+    notice_s, poll_s = question.market.notice.seconds, question.ray.preemption_poll_s
     if not notice_s or poll_s <= notice_s / 4:
         return None
     return (
@@ -205,7 +201,7 @@ def _too_slow(question: Question) -> str | None:
     },
 )
 def _grace_alone(question: Question) -> str | None:
-    settings = question.settings
+    settings = question.ray
     if not settings.preemption_grace_s or settings.relax_collectives_on_preemption:
         return None
     return "preemption_grace_s is set, relax_collectives_on_preemption is not"
@@ -227,7 +223,7 @@ def _grace_alone(question: Question) -> str | None:
     },
 )
 def _grace_too_long(question: Question) -> str | None:
-    need_s, grace_s = worst_save_s(question), question.settings.preemption_grace_s
+    need_s, grace_s = worst_save_s(question), question.ray.preemption_grace_s
     if need_s is None or not question.job.saves_on_notice:
         return None
     late_s = max(0.0, need_s - question.market.notice.seconds)
@@ -260,7 +256,7 @@ def _unused(question: Question) -> str | None:
 
 def _charged_evictions(question: Question) -> str | None:
     """Return in words why an eviction is charged to max_failures, None if it is not."""
-    settings = question.settings
+    settings = question.ray
     grace_s, drain_s = settings.pod_grace_s, settings.node_drain_s
     if grace_s is None:
         return None
@@ -297,7 +293,7 @@ def _charged_evictions(question: Question) -> str | None:
     },
 )
 def _evicted_once(question: Question) -> str | None:
-    text = None if question.settings.max_failures else _charged_evictions(question)
+    text = None if question.ray.max_failures else _charged_evictions(question)
     return text and f"{text}; max_failures is 0, and one can end the training"
 
 
@@ -310,7 +306,7 @@ def _evicted_once(question: Question) -> str | None:
     good={"settings.pod_grace_s": 30.0, "settings.hook_drain_s": 20.0},
 )
 def _evicted_often(question: Question) -> str | None:
-    return _charged_evictions(question) if question.settings.max_failures else None
+    return _charged_evictions(question) if question.ray.max_failures else None
 
 
 # -- nodes -------------------------------------------------------------------------------------
@@ -341,7 +337,7 @@ def _above_maximum(question: Question) -> str | None:
     good={"settings.head_on_spot": False},
 )
 def _head_on_spot(question: Question) -> str | None:
-    if not question.settings.head_on_spot:
+    if not question.ray.head_on_spot:
         return None
     return (
         f"the head stands on the spot market, where a node is lost every "
@@ -357,13 +353,14 @@ def _head_on_spot(question: Question) -> str | None:
     good={"settings.workers_on_head": False},
 )
 def _on_head(question: Question) -> str | None:
-    if not question.settings.workers_on_head:
+    if not question.ray.workers_on_head:
         return None
     return "workers stand on the head node: its loss ends driver and controller as well"
 
 
 @wastes(
     "min-nodes-above-market",
+    of=None,
     reason="While fewer nodes are there than the job needs it stands still, and the rest is "
     "paid for.",
     source="the market's own low quantile",
@@ -371,8 +368,8 @@ def _on_head(question: Question) -> str | None:
     good={"job.min_nodes": 4, "market.away_h": 10.0},
 )
 def _above_market(question: Question) -> str | None:
-    least = question.job.min_nodes or question.job.nodes
-    held = held_quantile(question.market, question.job.pool, LOW)
+    least, job = question.job.min_nodes or question.job.nodes, question.job
+    held = job.on_demand_nodes + held_quantile(question.market, job.at_risk, LOW)
     if least <= held:
         return None
     return (
@@ -383,6 +380,7 @@ def _above_market(question: Question) -> str | None:
 
 @wastes(
     "no-spare",
+    of=None,
     reason="A spare node or a smaller group turns a wait into a restart.",
     source="discrete-event model; Ray 2.60, ScalingConfig(num_workers=(min, max))",
     bad={"job.min_nodes": None, "job.spare_nodes": 0},
@@ -406,10 +404,11 @@ def _no_spare(question: Question) -> str | None:
 
 @advises(
     "elastic-batch",
-    reason="Ray starts the train function with fewer ranks and changes nothing else: batch, "
-    "learning rate and the split of the data are the script's. Where it follows, say so: "
+    of=None,
+    reason="The script is started with fewer ranks, and nothing else changes: batch, learning "
+    "rate and the split of the data are the script's. Where it follows, say so: "
     "job.rescales_batch.",
-    source="Ray 2.60, ScalingConfig(num_workers=(min, max)); ElasticScalingPolicy",
+    source="Ray 2.60, ElasticScalingPolicy; torch 2.13, --nnodes MIN:MAX",
     bad={"job.rescales_batch": False},
     good={"job.rescales_batch": True},
 )

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from chaos.preflight.forecast import Forecast
 from chaos.preflight.intervals import Curve
 from chaos.preflight.question import Question
+from chaos.preflight.settings import RaySettings, TorchrunSettings
 
 Weight: TypeAlias = Literal["stops", "costs", "advice"]
 
@@ -35,12 +36,16 @@ class Rule:
     bad: Mapping[str, Any]
     #: likewise
     good: Mapping[str, Any]
+    #: whose settings it is on; None: on a job's and its market's, whoever starts it
+    of: type[RaySettings | TorchrunSettings] | None = RaySettings
     #: replaces `static` if runs were simulated, so that a rule and a forecast on one page have the
     #: same figures; a rule without `static` needs them
     simulated: Callable[[Question, Predictions], str | None] | None = None
 
     def finds(self, question: Question, predictions: Predictions | None) -> str | None:
         """Return the finding for a question, by `predictions` of a simulation, or None."""
+        if self.of is not None and not isinstance(question.settings, self.of):
+            return None
         if predictions is not None and self.simulated is not None:
             return self.simulated(question, predictions)
         return None if self.static is None else self.static(question)

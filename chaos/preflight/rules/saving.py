@@ -35,6 +35,7 @@ def _far_from_best_simulated(question: Question, predictions: Predictions) -> st
 
 @wastes(
     "interval",
+    of=None,
     simulated=_far_from_best_simulated,
     reason="Too seldom throws work away at every loss, too often stands still for saves.",
     source="Daly 2006, equation for the wall time; exact for memoryless losses",
@@ -71,7 +72,7 @@ def _softened(question: Question) -> float:
     After the notice it is committed only if rank 0 is among relaxed survivors.
     """
     need_s, notice, settings = worst_save_s(question), question.market.notice, question.settings
-    if need_s is None or not (question.job.saves_on_notice and settings.preemption_watcher):
+    if need_s is None or not (question.job.saves_on_notice and settings.hears_notices):
         return 0.0
     if need_s <= notice.seconds:
         return notice.reliability
@@ -82,6 +83,7 @@ def _softened(question: Question) -> float:
 
 @wastes(
     "interval-above-losses",
+    of=None,
     reason="What is lost before it commits is done again, over and over. How long that "
     "takes, and whether it ever ends, the simulation says; the share is that of memoryless "
     "losses.",
@@ -108,7 +110,7 @@ def _longer_than_losses(question: Question) -> str | None:
 
 
 def _loss_s(question: Question) -> float:
-    return loss_interval_s(question.market, question.job.nodes)
+    return loss_interval_s(question.market, question.job.nodes - question.job.on_demand_nodes)
 
 
 def _share(share: float) -> str:
@@ -189,7 +191,7 @@ def _upload_once(question: Question) -> str | None:
     good={"settings.checkpoint_score_attribute": None},
 )
 def _by_score(question: Question) -> str | None:
-    name = question.settings.checkpoint_score_attribute
+    name = question.ray.checkpoint_score_attribute
     return None if name is None else f"checkpoints are kept by {name}; a resume needs the latest"
 
 
@@ -201,7 +203,7 @@ def _by_score(question: Question) -> str | None:
     good={"settings.num_to_keep": 2},
 )
 def _one_kept(question: Question) -> str | None:
-    if question.settings.num_to_keep != 1:
+    if question.ray.num_to_keep != 1:
         return None
     return "num_to_keep is 1: where the newest checkpoint is damaged there is none to go back to"
 
@@ -221,6 +223,7 @@ def _none(question: Question) -> str | None:
 
 @stops(
     "storage-not-shared",
+    of=None,
     reason="A checkpoint on one node's disk cannot be loaded on another. Where the folder is a "
     "network mount, say so: settings.storage_is_shared.",
     source="Ray Train user guide, persistent storage",
@@ -238,6 +241,7 @@ def _local(question: Question) -> str | None:
 
 @stops(
     "storage-not-durable",
+    of=None,
     reason="What a lost node takes with it cannot be resumed from.",
     source="file-hierarchy conventions; cloud instance stores",
     bad={"settings.storage_path": "/tmp/runs", "settings.storage_is_shared": True},  # noqa: S108
@@ -259,7 +263,7 @@ def _volatile(question: Question) -> str | None:
     good={"settings.run_name": "big-run"},
 )
 def _name_changes(question: Question) -> str | None:
-    name = question.settings.run_name
+    name = question.ray.run_name
     if name is None:
         return "there is no run name: Ray makes one from the time, another at every start"
     if _CHANGES.search(name):

@@ -36,7 +36,7 @@ def _collective(question: Question) -> str | None:
 
 
 def _long(question: Question, name: str, who: str) -> str | None:
-    costs, timeout_s = question.costs, getattr(question.settings, name)
+    costs, timeout_s = question.costs, getattr(question.ray, name)
     if costs is None or timeout_s <= max(MANY * costs.restart_s, 120.0):
         return None
     return (
@@ -55,7 +55,7 @@ def _long(question: Question, name: str, who: str) -> str | None:
     good={"settings.report_timeout_s": 1800.0},
 )
 def _endless_report(question: Question) -> str | None:
-    if question.settings.report_timeout_s is not None or question.job.nodes == 1:
+    if question.ray.report_timeout_s is not None or question.job.nodes == 1:
         return None
     return (
         "RAY_TRAIN_COLLECTIVE_TIMEOUT_S is not set: a rank that never calls report() holds all "
@@ -72,7 +72,7 @@ def _endless_report(question: Question) -> str | None:
     good={"settings.nccl_hang_detector": "fail", "settings.collective_timeout_s": 900.0},
 )
 def _only_observes(question: Question) -> str | None:
-    settings = question.settings
+    settings = question.ray
     if settings.torch_backend != "nccl" or settings.nccl_hang_detector != "observe":
         return None
     if settings.collective_timeout_s <= CONFIRMED_S:
@@ -99,7 +99,7 @@ def _faster_than_ray(question: Question) -> str | None:
     if costs is None or (notice.seconds and notice.reliability == 1):
         return None
     # If the detection is not stated by itself, it is a part of the restart.
-    known_s, death_s = costs.detect_s or costs.restart_s, question.settings.node_death_s
+    known_s, death_s = costs.detect_s or costs.restart_s, question.ray.node_death_s
     if known_s >= death_s:
         return None
     name = "detect_s" if costs.detect_s else "a whole restart"
@@ -120,7 +120,7 @@ def _faster_than_ray(question: Question) -> str | None:
     good={"settings.group_start_timeout_s": 20.0},
 )
 def _slow_places(question: Question) -> str | None:
-    costs, timeout_s = question.costs, question.settings.group_start_timeout_s
+    costs, timeout_s = question.costs, question.ray.group_start_timeout_s
     if costs is None or costs.schedule_s < timeout_s:
         return None
     return (
@@ -166,9 +166,9 @@ def _order(question: Question) -> str | None:
 def _throttled(question: Question) -> str | None:
     costs, job = question.costs, question.job
     every = job.reports_every_steps or job.checkpoint_every_steps
-    if costs is None or every * costs.step_s >= question.settings.health_check_interval_s:
+    if costs is None or every * costs.step_s >= question.ray.health_check_interval_s:
         return None
     return (
         f"a report every {in_s(every * costs.step_s)}, and one is taken per poll, every "
-        f"{in_s(question.settings.health_check_interval_s)}: training waits in report()"
+        f"{in_s(question.ray.health_check_interval_s)}: training waits in report()"
     )
