@@ -154,6 +154,7 @@ LIMIT_S = 90.0  # the least time limit of a run; one that hangs is reported, and
 _UNTIL = 10  # times the work: the length of the market, and the time limit of a run
 _AWAY, _AWAY_ELASTIC = 1.0, 3.0  # times a restart: the absence of a lost node
 _NOTICE = 4.0  # times the longest save on notice: the length of a notice
+ENDLESS = 1_000  # restarts of agents, which take no number below 0
 NOTICE_S = 0.5  # the shortest notice
 _CHAOS_TIMES = {  # chaos's runs have rendezvous times of their own
     "settings.last_call_s": float(CONF["last_call_timeout"]),
@@ -335,11 +336,12 @@ def _plan(settings: RunSettings, plan: Plan, case: ValidationCase, number: int) 
         pool = case.pool - kept
         first, changes = drawn_changes(market, pool=pool, until_s=until_s, seed=seed)
         nodes, losses = first + kept, tuple(one.after(kept) for one in changes)
+    retries = ENDLESS if plan.job.facts.counted_by == "each agent" else -1
     clock = PlanClock(costs.schedule_s, JOIN_S[settings.backend], market.notice.seconds)
     return plan.model_copy(
         update={
             "ops": timed_ops(losses, settings.losses, clock),
-            "job": plan.job.model_copy(update={"failure": FailureBudget(max_failures=-1)}),
+            "job": plan.job.model_copy(update={"failure": FailureBudget(max_failures=retries)}),
             "shape": plan.shape.model_copy(update={"nodes": nodes}),
             "limits": plan.limits.model_copy(update={"run_s": until_s}),
         }

@@ -167,7 +167,11 @@ class TorchrunSettings(FiniteRecord):
     grows_every_s: ClassVar = 0.0
 
     launcher: Literal["torchrun"]
-    max_restarts: int = Field(default=0, ge=-1, description="torchrun's --max-restarts; -1: no end")
+    max_restarts: int = Field(
+        default=0,
+        ge=-1,
+        description="torchrun's --max-restarts; -1, no end, is for questions alone",
+    )
     job_retries: int = Field(
         default=0,
         ge=-1,
