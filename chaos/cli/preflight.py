@@ -2,11 +2,12 @@
 
 import json
 import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -20,22 +21,13 @@ from chaos.cli.rules import Needs
 from chaos.errors import UsageError
 from chaos.model.plan import PlanBackend
 from chaos.preflight.answer import Answer, answer
+from chaos.preflight.asked import Given
 from chaos.preflight.calibration import RunSettings, calibration_runs, validate_forecast
 from chaos.preflight.compression import Losses
 from chaos.preflight.forecast import Effort
-from chaos.preflight.load import (
-    SUFFIX,
-    MarketChoice,
-    analyses_in,
-    chosen_market,
-    load_question,
-    question_of_platform,
-    question_of_runs,
-    with_costs_of,
-)
+from chaos.preflight.load import SUFFIX, MarketChoice, analyses_in, question_of_runs
 from chaos.preflight.market import MARKETS, TraceReading
-from chaos.preflight.platform_files import PlatformFile, read_platform
-from chaos.preflight.question import Question, changed
+from chaos.preflight.question import Question
 from chaos.preflight.render import render_summary, show_answer
 from chaos.preflight.rules import RULES, refuse_unknown
 from chaos.preflight.validation import Validation, validated
@@ -58,9 +50,9 @@ Subject = Annotated[
     Path | None,
     typer.Argument(
         metavar="SUBJECT",
-        help="A question (*.preflight.yaml), the folder of a run or an audit; with --calibrate, a "
-        "script or a scenario; with --costs, a platform's file (RayJob, PyTorchJob, SkyPilot, "
-        "sbatch).",
+        help="A question (*.preflight.yaml), the folder of a run or an audit, a log or a folder of "
+        "checkpoints of a run; with --calibrate, a script or a scenario; with --costs, a "
+        "platform's file (RayJob, PyTorchJob, SkyPilot, sbatch).",
     ),
 ]
 MarketName = Annotated[str | None, _given("--market", metavar="NAME", help="A preset; see --list.")]
@@ -82,13 +74,12 @@ TraceNodes = Annotated[
     Needs("trace"),
 ]
 TraceHeld = Annotated[
-    int | None,
+    str | None,
     _given(
         "--trace-held",
-        min=1,
-        metavar="N",
+        metavar="N|N..M",
         help="How many nodes there were, where the trace is a platform's log of those that were "
-        "lost.",
+        "lost. Of a range both ends are answered.",
     ),
     Needs("trace"),
 ]
@@ -97,7 +88,12 @@ AdvisorRow = Annotated[
     _given("--advisor", metavar="FILE:REGION:TYPE", help="A row of AWS Spot Advisor's JSON."),
 ]
 CostsFrom = Annotated[
-    Path | None, _given("--costs", metavar="FOLDER", help="Use the costs of this run or audit.")
+    Path | None,
+    _given(
+        "--costs",
+        metavar="PATH",
+        help="Use the costs of this run or audit, of a log, or of a folder of checkpoints.",
+    ),
 ]
 Calibrate = Annotated[
     bool,
@@ -212,23 +208,36 @@ def preflight(  # noqa: PLR0913 - one parameter per option
     if subject is None:
         raise UsageError("no job is given", "Such as `chaos preflight big.preflight.yaml`.")
     refuse_unknown(ignore or ())
-    choice = MarketChoice(market, trace, replay, trace_nodes, trace_held, advisor)
+    choice = MarketChoice(market, trace, replay, trace_nodes, _held(trace_held), advisor)
     count = validation_runs or VALIDATION_RUNS[backend]
     settings = RunSettings(reports, console, backend, count, scale=scale, seed=seed, losses=losses)
     analyses = _calibrated(settings, subject, arguments or ()) if calibrate or validate else ()
-    question, notes = _question(subject, choice, costs, analyses)
     goals = {"goal.deadline_h": deadline, "goal.budget": max_cost, "goal.goodput": goodput}
     asked_for = {place: value for place, value in goals.items() if value is not None}
-    question = changed(question, asked_for | assigned(values or ()))
+    asked = Given(subject, choice, costs, asked_for | assigned(values or ()), analyses).asked()
+    question = asked.question
     effort = Effort(runs=simulations, seed=seed, jobs=os.cpu_count() or 1)
     with MovingLine(screen(stderr=True)) as line:
         tell = _told(line, SystemClock())
-        found = answer(question, effort, ignore=ignore or (), notes=notes, tell=tell)
+        found = answer(
+            question, effort, ranges=asked.ranges, ignore=ignore or (), notes=asked.notes, tell=tell
+        )
     held = [] if recorded is None else [_compared(recorded, question)]
     if validate:
         held.append(validate_forecast(settings, analyses, question))
     _tell(replace(found, validation=tuple(held)), reports, console, document)
     raise typer.Exit(found.exit_code)
+
+
+def _held(words: str | None) -> tuple[int, int] | None:
+    """Return the ends of `16` or `16..24`."""
+    if words is None:
+        return None
+    found = re.fullmatch(r"([1-9]\d{0,6})(?:\.\.([1-9]\d{0,6}))?", words)
+    few, many = (0, 0) if found is None else (int(found[1]), int(found[2] or found[1]))
+    if not 0 < few <= many:
+        raise UsageError(f"--trace-held is N or N..M, got {words}", "Such as --trace-held 16..24.")
+    return few, many
 
 
 def _told(line: MovingLine, clock: Clock) -> Callable[[str], None]:
@@ -271,50 +280,6 @@ def _tell(found: Answer, reports: Path, console: Console, document: Document) ->
 
 def _in_json(found: Answer) -> str:
     return json.dumps(found.to_json(), indent=2, default=str, allow_nan=False)
-
-
-def _question(
-    subject: Path, choice: MarketChoice, costs: Path | None, analyses: Sequence[RunAnalysis]
-) -> tuple[Question, tuple[str, ...]]:
-    market, notes = chosen_market(choice)
-    if subject.name.endswith(SUFFIX):
-        question = load_question(subject, market=market if choice.is_given else None)
-        if costs is not None:
-            question = with_costs_of(question, analyses_in(costs), source=str(costs))
-        return question, notes
-    if not choice.is_given:
-        notes = (f"no market was given: {market.name} is taken",)
-    source = f"{len(analyses)} runs of {subject} with faults"
-    if not analyses:
-        if not subject.exists():
-            raise UsageError(
-                "there is no such file or folder", "Check the path.", place=str(subject)
-            )
-        folder, told = subject if subject.is_dir() else costs, read_platform(subject)
-        if told is not None and folder is not None:
-            source, runs = str(folder), analyses_in(folder)
-            question, said = question_of_platform(told, runs, source=source, market=market)
-            return question, (*said, *notes)
-        if folder is None:
-            _refuse_without_costs(subject, told)
-        analyses, source = analyses_in(folder), str(folder)
-    return question_of_runs(analyses, source=source, market=market), notes
-
-
-def _refuse_without_costs(subject: Path, told: PlatformFile | None) -> NoReturn:
-    hint = (
-        f"The file is no question (*{SUFFIX}), and none of the files of platforms that chaos "
-        "reads. Of a script, add --calibrate to measure it here, or --costs with the folder of a "
-        "run."
-    )
-    if told is not None:
-        hint = (
-            f"It is {told.kind}, which says: {'; '.join(one.words for one in told.taken)}. Add "
-            "--costs with the folder of an audit or a run of the job."
-        )
-    raise UsageError(
-        "what this job costs to save and to restart is not known", hint, place=str(subject)
-    )
 
 
 def _compared(folder: Path, question: Question) -> Validation:

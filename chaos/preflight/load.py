@@ -35,8 +35,8 @@ from chaos.preflight.market import (
     TraceReading,
     preset,
 )
-from chaos.preflight.platform_files import PlatformFile
 from chaos.preflight.question import Costs, JobShape, Question, changed, with_ranges
+from chaos.preflight.ranges import Range, held_range
 from chaos.preflight.settings import SETTINGS
 from chaos.preflight.trace import fit, replayed
 from chaos.preflight.trace_files import read_advisor, read_trace
@@ -155,7 +155,7 @@ class MarketChoice:
     trace: Path | None = None
     replay: bool = False
     trace_nodes: TraceReading | None = None
-    trace_held: int | None = None
+    trace_held: tuple[int, int] | None = None
     advisor: str | None = None
 
     @property
@@ -163,8 +163,8 @@ class MarketChoice:
         return any((self.name, self.trace, self.advisor))
 
 
-def chosen_market(choice: MarketChoice) -> tuple[Market, tuple[str, ...]]:
-    """Return the chosen market, with notes on it.
+def chosen_market(choice: MarketChoice, held: int | None = None) -> tuple[Market, tuple[str, ...]]:
+    """Return the chosen market, with notes on it; with `held` nodes when a log was written.
 
     Traces and the table have no notices. Two minutes in 95 of 100 cases, which
     AWS promises at best, are assumed, with a note.
@@ -177,7 +177,9 @@ def chosen_market(choice: MarketChoice) -> tuple[Market, tuple[str, ...]]:
         return _advised(choice.advisor, assumed)
     if choice.trace is None:
         return preset(choice.name or UNNAMED), ()
-    trace = read_trace(choice.trace, choice.trace_held)
+    if held is None and choice.trace_held is not None:
+        held = choice.trace_held[0]  # the fewest: each is lost most often
+    trace = read_trace(choice.trace, held)
     seen = fit(trace, notice=assumed, price_ratio=0.35)
     market = replayed(trace, notice=assumed, price_ratio=0.35) if choice.replay else seen.market
     market = market.read_as(choice.trace_nodes)
@@ -189,6 +191,13 @@ def chosen_market(choice: MarketChoice) -> tuple[Market, tuple[str, ...]]:
     )
     said = "notice of 120 s in 95 % of losses and a price of 0.35 are assumed, not in the source"
     return market, (span, *seen.notes, said)
+
+
+def market_ranges(choice: MarketChoice) -> tuple[Range, ...]:
+    """Return the range of the nodes that there were, if it was given."""
+    if choice.trace_held is None or choice.trace_held[0] == choice.trace_held[1]:
+        return ()
+    return (held_range(*choice.trace_held, lambda held: chosen_market(choice, held)[0]),)
 
 
 def _advised(words: str, notice: LossNotice) -> tuple[Market, tuple[str, ...]]:
@@ -234,23 +243,6 @@ def question_of_runs(analyses: Sequence[RunAnalysis], *, source: str, market: Ma
         costs=seen.costs,
         market=market,
     )
-
-
-def question_of_platform(
-    told: PlatformFile, analyses: Sequence[RunAnalysis], *, source: str, market: Market
-) -> tuple[Question, tuple[str, ...]]:
-    """Return the question of a platform's file with the costs of recorded runs, and notes.
-
-    What the file does not say is that of the runs. Raises `UsageError` as `question_of_runs` does.
-    """
-    asked = question_of_runs(analyses, source=source, market=market)
-    question = asked.model_copy(update={"preflight": f"the job of {told.path}"})
-    length = (
-        f"length and costs are those of {source}: {plural(question.job.steps, 'step')} on "
-        f"{plural(question.job.nodes, 'node')}; say the whole training's with --set job.steps=N "
-        "and --set job.checkpoint_every_steps=N"
-    )
-    return changed(question, told.values), (*told.notes, length)
 
 
 def with_costs_of(question: Question, analyses: Sequence[RunAnalysis], *, source: str) -> Question:

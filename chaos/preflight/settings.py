@@ -166,7 +166,7 @@ class TorchrunSettings(FiniteRecord):
     hang_s: ClassVar = 0.0
     grows_every_s: ClassVar = 0.0
 
-    launcher: Literal["torchrun"]
+    launcher: Literal["torchrun"] = "torchrun"
     max_restarts: int = Field(
         default=0,
         ge=-1,

@@ -13,7 +13,8 @@ from chaos.check.analysis import RunAnalysis
 from chaos.errors import UsageError
 from chaos.model import event as ev
 from chaos.model.history import History
-from chaos.preflight.load import question_of_platform
+from chaos.preflight.asked import of_platform
+from chaos.preflight.load import question_of_runs
 from chaos.preflight.market import preset
 from chaos.preflight.platform_files import PlatformFile, read_platform
 from tests.called import chaos
@@ -241,7 +242,7 @@ def test_without_costs_the_file_is_named_with_what_it_says(tmp_path: Path) -> No
     other = chaos("preflight", "other.yaml", folder=tmp_path)
 
     assert (named.code, other.code) == (3, 3)
-    assert "It is RayJob, which says: 45 s from SIGTERM" in named.err
+    assert "It is a RayJob, which says: 45 s from SIGTERM" in named.err
     assert "none of the files of platforms that chaos reads" in other.err
 
 
@@ -254,23 +255,30 @@ def started_by(trainer: str) -> list[RunAnalysis]:
     return [analysis_of(KILLED, History(entries))]
 
 
-def test_of_runs_that_have_none_of_ray_trains_settings_it_is_refused(tmp_path: Path) -> None:
-    found, market = told(tmp_path, PYTORCH_JOB), preset("busy-16h")
+def test_a_pytorch_job_is_a_question_with_torchruns_settings(tmp_path: Path) -> None:
+    measured = question_of_runs(started_by("torchrun"), source="runs", market=preset("busy-16h"))
 
-    with pytest.raises(UsageError, match="torchrun started this job, and its settings"):
-        question_of_platform(found, started_by("torchrun"), source="a folder", market=market)
+    question, _ = of_platform(measured, told(tmp_path, PYTORCH_JOB), "runs")
+
+    assert question.torchrun.max_restarts == 10
+    assert question.torchrun.job_retries == 0  # three pods of five
+    assert question.job.nodes == 5
+
+
+def test_a_plain_command_has_no_settings_that_a_forecast_knows() -> None:
+    with pytest.raises(UsageError, match="the command started this job, and its settings"):
+        question_of_runs(started_by("python"), source="a folder", market=preset("busy-16h"))
 
 
 def test_with_the_costs_of_runs_it_is_a_question(tmp_path: Path) -> None:
     runs = started_by("TorchTrainer")
 
     found = told(tmp_path, RAY_JOB)
-    question, notes = question_of_platform(
-        found, runs, source="a folder", market=preset("busy-16h")
-    )
+    measured = question_of_runs(runs, source="a folder", market=preset("busy-16h"))
+    question, notes = of_platform(measured, found, "a folder")
 
     assert (question.job.nodes, question.job.nodes_max) == (8, 12)
-    assert question.settings.pod_grace_s == 45
+    assert question.ray.pod_grace_s == 45
     assert question.goal.deadline_h == 24
     assert question.costs is not None
     assert any(

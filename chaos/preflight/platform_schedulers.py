@@ -1,0 +1,240 @@
+"""Jobs of schedulers outside Kubernetes: SkyPilot, dstack, Anyscale, `ray up`, Slurm, submitit."""
+
+import configparser
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from chaos.errors import UsageError
+from chaos.preflight.platform_doc import Doc, Taken, nodes_taken
+from chaos.words import plural
+
+
+def skypilot(doc: Doc) -> Iterator[Taken]:
+    """Read a task of SkyPilot, or a job configuration of oumi that becomes one."""
+    count, missing = doc.number("num_nodes", what="job.nodes")
+    nodes = 1 if count is None else count
+    words = f"{plural(nodes, 'node')} (num_nodes)"
+    yield missing or Taken("job.nodes", nodes, doc.line("num_nodes"), words)
+    wanted = doc.at("resources")
+    either = (*doc.listed("resources", "any_of"), *doc.listed("resources", "ordered"))
+    said = wanted.get("use_spot", False) if isinstance(wanted, dict) else False
+    spot = {one.get("use_spot", said) for one in either if isinstance(one, dict)} or {said}
+    if spot != {False} or "use_spot" in str(wanted):
+        on = "spot or on-demand nodes" if len(spot) > 1 else "spot nodes" if True in spot else ""
+        yield Taken("", on, doc.line("resources"), f"{on or 'nodes on demand'} (use_spot)")
+    for field in ("job_recovery", "spot_recovery"):
+        recovery = doc.at("resources", field)
+        if recovery is not None:
+            told = (
+                recovery
+                if isinstance(recovery, str)
+                else ", ".join(
+                    f"{key} {value}" for key, value in doc.mapping("resources", field).items()
+                )
+            )
+            yield Taken("", told, doc.line("resources", field), f"{field}: {told}")
+            words = "a managed job (`sky jobs launch`) is started again after each preemption"
+            yield Taken("settings.job_retries", -1, doc.line("resources", field), words)
+    for path, mount in doc.mapping("file_mounts").items():
+        mode = mount.get("mode", "MOUNT") if isinstance(mount, dict) else "COPY"
+        if isinstance(mount, dict) and mode in ("MOUNT", "MOUNT_CACHED"):
+            words = f"{path} is a bucket ({mode})"
+            if mode == "MOUNT_CACHED":
+                words += ": files are uploaded later, and a lost node takes along what was not"
+            yield Taken("", mode, doc.line("file_mounts", path), words)
+
+
+def dstack(doc: Doc) -> Iterator[Taken]:
+    """Read a task of dstack."""
+    nodes = doc.whole("nodes") or 1
+    yield Taken("job.nodes", nodes, doc.line("nodes"), f"{plural(nodes, 'node')} (nodes)")
+    policy = doc.at("spot_policy") or "on-demand"
+    yield Taken("", policy, doc.line("spot_policy"), f"nodes: {policy} (spot_policy)")
+    retry = doc.at("retry")
+    again = bool(retry) and "interruption" in str(doc.at("retry", "on_events") or "interruption")
+    words = f"it is {'' if again else 'not '}started again after an interruption (retry)"
+    yield Taken("settings.job_retries", -1 if again else 0, doc.line("retry"), words)
+
+
+def anyscale(doc: Doc) -> Iterator[Taken]:
+    """Read a job of Anyscale, or its compute configuration."""
+    inside = ("compute_config",) if doc.mapping("compute_config") else ()
+    groups = (*inside, "worker_nodes")
+    least = most = 0
+    for number, _ in enumerate(doc.listed(*groups)):
+        group = (*groups, number)
+        few, many = doc.whole(*group, "min_nodes") or 0, doc.whole(*group, "max_nodes")
+        least, most = least + few, most + (10 if many is None else many)
+        kind = doc.at(*group, "market_type")
+        if kind is not None:
+            words = f"nodes: {str(kind).lower().replace('_', ' ')} (market_type)"
+            yield Taken("", kind, doc.line(*group, "market_type"), words)
+    yield from _held(least, most, doc.line(*groups), "min_nodes", "max_nodes")
+    if str(doc.at(*inside, "head_node", "market_type") or "").endswith("SPOT"):
+        words = "the head stands on spot nodes"
+        yield Taken("settings.head_on_spot", True, doc.line(*inside, "head_node"), words)
+    retries = doc.whole("max_retries")
+    if retries is not None:
+        words = f"{plural(retries, 'more start')} after one that failed (max_retries)"
+        yield Taken("", retries, doc.line("max_retries"), words)
+
+
+_MARKETS = re.compile(
+    r"(?i)'(?:preemptible|spot)': true|'markettype': 'spot'|'provisioningmodel': 'spot'|"
+    r"'priority': 'spot'"
+)
+
+
+def ray_up(doc: Doc) -> Iterator[Taken]:
+    """Read a file of Ray's cluster launcher."""
+    head, types, least, most = doc.at("head_node_type"), ("available_node_types",), 0, 0
+    for name, group in doc.mapping(*types).items():
+        is_spot = (
+            _MARKETS.search(str(group.get("node_config"))) if isinstance(group, dict) else None
+        )
+        if is_spot and name == head:
+            words = "the head stands on spot nodes"
+            yield Taken("settings.head_on_spot", True, doc.line(*types, name), words)
+        elif is_spot:
+            yield Taken("", True, doc.line(*types, name), f"{name}: spot nodes")
+        if name != head:
+            few = doc.whole(*types, name, "min_workers") or 0
+            most += max(few, doc.whole(*types, name, "max_workers") or 0)
+            least += few
+    limit = doc.whole("max_workers")
+    most = most if limit is None else min(most, limit)
+    yield from _held(least, most, doc.line(*types), "min_workers", "max_workers")
+
+
+def _held(least: int, most: int, line: int, few: str, many: str) -> Iterator[Taken]:
+    """Yield the nodes that are kept, and those that may be started."""
+    yield from nodes_taken(least, line, f"{plural(least, 'worker')} at least ({few})")
+    if not least:
+        words = f"job.nodes is missing: 0 to {most} workers ({few}, {many})"
+        yield Taken("", None, line, words)
+    if most > least:
+        yield Taken("job.nodes_max", most, line, f"{most} may be started ({many})")
+
+
+def submitit(doc: Doc) -> Iterator[Taken]:
+    """Read the settings of hydra's launcher for Slurm, submitit."""
+    inside = ("hydra", "launcher") if doc.mapping("hydra", "launcher") else ()
+    nodes = doc.whole(*inside, "nodes") or 1
+    line = doc.line(*inside, "nodes")
+    yield Taken("job.nodes", nodes, line, f"{plural(nodes, 'node')} (nodes)")
+    minutes = doc.whole(*inside, "timeout_min")
+    if minutes:
+        words = f"each start is ended after {minutes / 60:.3g} h (timeout_min)"
+        yield Taken("", minutes, doc.line(*inside, "timeout_min"), words)
+    again = doc.whole(*inside, "max_num_timeout") or 0
+    words = (
+        f"queued again {plural(again, 'time')} after a time limit (max_num_timeout), and after a "
+        "preemption, if what it calls has `checkpoint`"
+    )
+    yield Taken("", again, doc.line(*inside, "max_num_timeout"), words)
+
+
+def determined(doc: Doc) -> Iterator[Taken]:
+    """Read an experiment of Determined."""
+    slots = doc.whole("resources", "slots_per_trial") or 1
+    words = f"job.nodes is missing: {plural(slots, 'slot')}, which are GPUs (slots_per_trial)"
+    yield Taken("", slots, doc.line("resources", "slots_per_trial"), words)
+    restarts = doc.whole("max_restarts")
+    line = doc.line("max_restarts")
+    count = 5 if restarts is None else restarts
+    words = f"a trial is started again {plural(count, 'time')} (max_restarts)"
+    yield Taken("settings.job_retries", count, line, words)
+
+
+def torchx(path: str, text: str) -> Iterator[Taken]:
+    """Read a `.torchxconfig`; raises `UsageError` for one that cannot be read."""
+    parser = configparser.ConfigParser()
+    try:
+        parser.read_string(text)
+    except configparser.Error as error:
+        hint = "It is read as a .torchxconfig."
+        raise UsageError(str(error).splitlines()[0], hint, place=path) from None
+    lines = {line.split("=")[0].strip(): n for n, line in enumerate(text.splitlines(), 1)}
+    for section in parser.sections():
+        size = re.match(r"(?:(\d+):)?(\d+)x", parser[section].get("j", ""))
+        if size is not None:
+            nodes, line = int(size[2]), lines.get("j", 1)
+            yield Taken("job.nodes", nodes, line, f"{plural(nodes, 'node')} (j of {section})")
+            if size[1] is not None and int(size[1]) < nodes:
+                words = f"it goes on with {size[1]} (j of {section})"
+                yield Taken("job.min_nodes", int(size[1]), line, words)
+        retries = parser[section].get("max_retries", "")
+        if retries.isdigit():
+            words = f"{plural(int(retries), 'more start')} after one that failed (max_retries)"
+            yield Taken("settings.job_retries", int(retries), lines.get("max_retries", 1), words)
+
+
+# -- Slurm -------------------------------------------------------------------------------------
+
+_OPTION = re.compile(r"#SBATCH\s+(--?[\w-]+)(?:[=\s]+(\S+))?")
+_SHORT = {"-N": "--nodes", "-t": "--time", "-n": "--ntasks", "-p": "--partition", "-q": "--qos"}
+
+
+class _Option(NamedTuple):
+    value: str
+    line: int
+
+
+def sbatch(text: str) -> Iterator[Taken]:
+    """Read the header of a script for `sbatch`."""
+    given: dict[str, _Option] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        found = _OPTION.match(line.strip())
+        if found is not None:
+            given[_SHORT.get(found[1], found[1])] = _Option(found[2] or "", number)
+    none = _Option("", next(iter(given.values()), _Option("", 1)).line)
+    yield from _nodes_of(given.get("--nodes", none))
+    limit = given.get("--time", none)
+    if hours := _hours(limit.value):
+        yield Taken("", hours, limit.line, f"each start is ended after {hours:.3g} h (--time)")
+    yield _queued_again(given, none)
+    if (signal := given.get("--signal")) is not None:
+        words = f"a signal before its end (--signal={signal.value})"
+        yield Taken("", signal.value, signal.line, words)
+    mode = given.get("--open-mode", none)
+    if mode.value != "append":
+        words = "its output is written anew at each start, unless the cluster says append"
+        yield Taken("", mode.value, mode.line, f"{words} (--open-mode)")
+
+
+def _nodes_of(option: _Option) -> Iterator[Taken]:
+    count = option.value.partition("-")[0] or "1"
+    if count.isdigit():
+        words = f"{plural(int(count), 'node')} ({'--nodes' if option.value else 'no --nodes'})"
+        yield Taken("job.nodes", int(count), option.line, words)
+    else:
+        words = f"job.nodes is missing: --nodes is {option.value}, to be filled in"
+        yield Taken("", option.value, option.line, words)
+
+
+def _queued_again(given: Mapping[str, _Option], none: _Option) -> Taken:
+    if "--requeue" in given:
+        words = "it is queued again (--requeue)"
+        return Taken("settings.job_retries", -1, given["--requeue"].line, words)
+    if "--no-requeue" in given:
+        words = "it is not queued again: a preemption ends it (--no-requeue)"
+        return Taken("settings.job_retries", 0, given["--no-requeue"].line, words)
+    words = "--requeue is missing: whether it is queued again is the cluster's default"
+    return Taken("", None, none.line, words)
+
+
+def _hours(limit: str) -> float | None:
+    """Return the hours of a time limit of Slurm: `minutes`, `h:m:s`, `days-h:m`, …."""
+    days, dash, rest = limit.rpartition("-")
+    parts = rest.split(":")
+    if not all(part.isdigit() for part in (*parts, *([days] if dash else []))):
+        return None
+    numbers = [int(part) for part in parts]
+    if dash:
+        hours, minutes, seconds = (*numbers, 0, 0)[:3]
+    elif len(numbers) == 3:  # noqa: PLR2004
+        hours, minutes, seconds = numbers
+    else:
+        hours, (minutes, seconds) = 0, (*numbers, 0)[:2]
+    return 24 * int(days or 0) + hours + minutes / 60 + seconds / 3600

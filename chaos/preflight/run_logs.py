@@ -1,0 +1,333 @@
+"""The costs of a job in the log of a run: its steps, its saves, and what a restart took.
+
+A log says when its lines were written, and what a step, a save or a restart is has to be known by
+its words. Read are those of torchelastic (torch 2.13), of Ray Train (2.60), and the lines that
+training loops write: `step 120/1000`, `iteration 10/ 1000 | elapsed time per iteration (ms): 2152`
+(Megatron), `Epoch: [1][ 10/782]  Time 1.6 ( 1.8)` (PyTorch's examples), tqdm's bars. A number that
+falls is a restart only beside a line that says so: many loops count anew in each epoch.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import pairwise
+from statistics import median
+from typing import Literal, NamedTuple, TypeAlias
+
+DAY_S = 86_400.0
+BAR_S = 5  # a rate of fewer seconds says little
+Kind: TypeAlias = Literal["step", "save", "restart", "group", "resume"]
+
+
+class Mark(NamedTuple):
+    """A line of a log that says something of the training."""
+
+    line: int
+    #: seconds on some clock; None without a time of its own
+    at_s: float | None
+    kind: Kind
+    step: int | None = None
+    total: int | None = None
+    #: seconds per step, where the line says so
+    rate_s: float | None = None
+
+
+class Span(NamedTuple):
+    """Seconds between two ends, which are one where it is known, and the line that shows it."""
+
+    low: float
+    high: float
+    line: int
+
+
+@dataclass(frozen=True)
+class LoggedCosts:
+    """The costs that a log shows; None for what is not in it."""
+
+    step_s: Span | None = None
+    save_s: Span | None = None
+    restart_s: Span | None = None
+    steps: int | None = None
+    every: int | None = None
+    #: workers of the largest group
+    size: int | None = None
+    restarts: int = 0
+
+
+# -- lines -------------------------------------------------------------------------------------
+
+_ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_YEAR_FIRST = re.compile(r"(\d{4})[-/](\d\d)[-/](\d\d)[ T_]+(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?")
+_MONTH_FIRST = re.compile(r"\b(\d\d)/(\d\d)/(\d{4}) (\d\d):(\d\d):(\d\d)()")
+_GLOG = re.compile(r"\b[IWEF](\d\d)(\d\d) (\d\d):(\d\d):(\d\d)\.(\d+)")
+_CLOCK = re.compile(r"^\W{0,2}(\d\d):(\d\d):(\d\d)(?:[.,](\d+))?\b")
+_HEAD = 120  # characters of a line in which its time stands
+
+
+def _written_s(text: str) -> float | None:
+    """Return the time of a line in seconds, on a clock of its own form; None without one."""
+    head = text[:_HEAD]
+    if (found := _YEAR_FIRST.search(head)) is not None:
+        return _moment_s(*found.groups())
+    if (found := _MONTH_FIRST.search(head)) is not None:
+        month, day, year, *clock = found.groups()
+        return _moment_s(year, month, day, *clock)
+    if (found := _GLOG.search(head)) is not None:
+        return _moment_s("2000", *found.groups())
+    if (found := _CLOCK.search(head)) is not None:
+        return _moment_s("2000", "01", "01", *found.groups())
+    return None
+
+
+def _moment_s(*parts: str | None) -> float | None:
+    year, month, day, hour, minute, second, part = (*parts, None)[:7]
+    written = f"{year}-{month}-{day}T{hour}:{minute}:{second}"
+    try:
+        whole = datetime.fromisoformat(written) - datetime.fromisoformat("2000-01-01")
+    except ValueError:
+        return None
+    return whole / timedelta(seconds=1) + float(f"0.{part or 0}")
+
+
+_STEP = re.compile(
+    r"(?i)(?<![a-z_])(?:(?:global|train)[_ ])?(?:step|iter(?:ation)?|update|num_updates)s?\b"
+    r"[\s:=\[\"'#-]{1,14}(\d[\d,]*)(?:\s*(?:/|of)\s*(\d[\d,]*))?(?![\d.%])"
+)
+_NO_STEP = re.compile(
+    r"(?i)\b(?:eval\w*|valid\w*|val|test)\W+(?:step|iter)|\b(?:max|total|num|warmup|every|save|log)"
+    r"[\w ]{0,12}(?:step|iter)"
+)
+_EXAMPLE = re.compile(r"Epoch:? *\[(\d+)\] *\[ *(\d+)/(\d+)\]\s+Time\s+[\d.]+ *\( *([\d.]+)\)")
+_BAR = re.compile(r"(\d+)/(\d+) \[(?:(\d+):)?(\d+):(\d\d)<")
+_ELAPSED = re.compile(r"elapsed time per iteration \(ms\): ([\d.]+)")
+_RUNTIME = re.compile(r"'train_runtime': '?([\d.]+)")
+_SAVE = re.compile(
+    r"(?i)\bsav(?:ed?|ing)\b.*(?:checkpoint|ckpt|snapshot)|(?:checkpoint|ckpt|snapshot)\b.*\bsaved\b"
+)
+_RESUME = re.compile(
+    r"(?i)\b(?:resum(?:ed?|ing)|restor(?:ed?|ing)|load(?:ed|ing)?)\b.*"
+    r"(?:checkpoint|ckpt|snapshot|from (?:step|epoch|iteration))"
+)
+_RESTART = re.compile(
+    r"will restart worker group|RUNNING -> RESTARTING|\[FailurePolicy\] RETRY|"
+    r"(?:CANCELLED AT \S+ DUE TO (?:PREEMPTION|NODE FAIL))|restarting worker group",
+)
+_GROUP = re.compile(r"Rendezvous complete for workers|Started training worker group of size (\d+)")
+_SIZE = re.compile(r"group_world_size=(\d+)")
+_SAID: tuple[tuple[Kind, re.Pattern[str]], ...] = (
+    ("restart", _RESTART),
+    ("save", _SAVE),
+    ("resume", _RESUME),
+)
+
+
+def marks_of(text: str) -> Iterator[Mark]:
+    """Yield what the lines of a log say, in order; a bar writes over its own line."""
+    last_s, days = 0.0, 0
+    for number, line in enumerate(text.split("\n"), 1):
+        for part in _ESCAPES.sub("", line).split("\r"):
+            at_s = _written_s(part)
+            if at_s is not None:
+                # A clock without a date begins anew at midnight.
+                days += at_s < DAY_S and last_s - (at_s + days * DAY_S) > DAY_S / 2
+                at_s += days * DAY_S if at_s < DAY_S else 0
+                last_s = at_s
+            mark = _mark(number, at_s, part)
+            if mark is not None:
+                yield mark
+
+
+def _mark(line: int, at_s: float | None, text: str) -> Mark | None:
+    if (found := _GROUP.search(text) or _SIZE.search(text)) is not None:
+        size = next((int(one) for one in found.groups() if one), None)
+        return Mark(line, at_s, "group", total=size)
+    for kind, form in _SAID:
+        if form.search(text):
+            return Mark(line, at_s, kind)
+    return _step(line, at_s, text)
+
+
+def _step(line: int, at_s: float | None, text: str) -> Mark | None:
+    if (found := _EXAMPLE.search(text)) is not None:
+        epoch, step, steps = (int(found[n]) for n in (1, 2, 3))
+        return Mark(line, at_s, "step", epoch * steps + step, None, float(found[4]))
+    if (found := _BAR.search(text)) is not None:
+        return _of_bar(line, at_s, found)
+    if (found := _STEP.search(text)) is None or _NO_STEP.search(text[: found.end()]):
+        return None
+    at, of = (int(one.replace(",", "")) if one else None for one in found.groups())
+    rate = _ELAPSED.search(text)
+    return Mark(line, at_s, "step", at, of, float(rate[1]) / 1e3 if rate else None)
+
+
+def _of_bar(line: int, at_s: float | None, found: re.Match[str]) -> Mark | None:
+    """Return the step of a bar, and its rate if it is of some seconds."""
+    step, total = int(found[1]), int(found[2])
+    hours, minutes, seconds = (int(found[n] or 0) for n in (3, 4, 5))
+    passed_s = 3600 * hours + 60 * minutes + seconds
+    rate_s = passed_s / step if step and passed_s >= BAR_S else None
+    return Mark(line, at_s, "step", step, total, rate_s)
+
+
+# -- figures -----------------------------------------------------------------------------------
+
+
+def logged_costs(text: str) -> LoggedCosts:
+    """Return the costs that a log shows."""
+    marks = _of_training([*marks_of(text)])
+    steps = [mark for mark in marks if mark.kind == "step"]
+    totals = {mark.total for mark in steps if mark.total}
+    sizes = [mark.total for mark in marks if mark.kind == "group" and mark.total]
+    step_s = _step_s(marks)
+    restarts = [*_restarts(marks)]
+    return LoggedCosts(
+        step_s=step_s,
+        save_s=_save_s(marks, step_s),
+        restart_s=_joined(restarts),
+        steps=totals.pop() if len(totals) == 1 else None,
+        every=_every(marks),
+        size=max(sizes, default=None),
+        restarts=len(restarts),
+    )
+
+
+def _joined(spans: Sequence[Span]) -> Span | None:
+    if not spans:
+        return None
+    low, high = min(one.low for one in spans), max(one.high for one in spans)
+    return Span(low, high, spans[0].line)
+
+
+def _pairs(marks: Sequence[Mark]) -> Iterator[tuple[Mark, Mark, bool]]:
+    """Yield neighbouring steps that go on from each other, and whether a save is between them."""
+    last, is_saved = None, False
+    for mark in marks:
+        if mark.kind in ("restart", "group", "resume"):
+            last, is_saved = None, False
+        elif mark.kind == "save":
+            is_saved = True
+        elif mark.at_s is not None and mark.step is not None:
+            if last is not None and mark.step == last.step:
+                continue  # of another rank
+            if last is not None and mark.step > (last.step or 0):
+                yield last, mark, is_saved
+            last, is_saved = mark, False
+
+
+def _of_training(marks: Sequence[Mark]) -> list[Mark]:
+    """Return the marks without the steps of shorter loops: files to load, an evaluation."""
+    most = max((mark.total for mark in marks if mark.kind == "step" and mark.total), default=None)
+    return [mark for mark in marks if mark.kind != "step" or mark.total in (None, most)]
+
+
+def _step_s(marks: Sequence[Mark]) -> Span | None:
+    """Return the seconds of a step: as lines say it, or by their times; of each attempt."""
+    found = []
+    for attempt in _attempts(marks):
+        told = [mark for mark in attempt if mark.kind == "step" and mark.rate_s]
+        if told:  # the later half: a first step is slow, and in some means
+            rates = [mark.rate_s for mark in told[len(told) // 2 :] if mark.rate_s]
+            found.append((median(rates), told[-1].line))
+            continue
+        timed = [_apart(*pair[:2]) for pair in _pairs(attempt) if not pair[2]]
+        rates = [seconds / count for seconds, count, _ in timed if count and seconds > 0]
+        if rates:
+            found.append((median(rates), timed[-1][2]))
+    if not found:
+        return None
+    return Span(min(found)[0], max(found)[0], max(found)[1])
+
+
+def _attempts(marks: Sequence[Mark]) -> Iterator[Sequence[Mark]]:
+    since = 0
+    for number, mark in enumerate(marks):
+        if mark.kind in ("restart", "group"):
+            yield marks[since:number]
+            since = number
+    yield marks[since:]
+
+
+def _apart(one: Mark, other: Mark) -> tuple[float, int, int]:
+    return (other.at_s or 0) - (one.at_s or 0), (other.step or 0) - (one.step or 0), other.line
+
+
+def _save_s(marks: Sequence[Mark], step_s: Span | None) -> Span | None:
+    """Return the seconds by which the time between two steps is longer with a save in it."""
+    if step_s is None:
+        return None
+    found = [_apart(*pair[:2]) for pair in _pairs(marks) if pair[2]]
+    longer = [max(0.0, seconds - count * step_s.low) for seconds, count, _ in found]
+    if not longer:
+        return None
+    return Span(median(longer), max(longer), found[0][2])
+
+
+def _every(marks: Sequence[Mark]) -> int | None:
+    """Return the steps between two saves, by the last step before each."""
+    at, step = list[int](), None
+    for mark in marks:
+        if mark.kind == "step":
+            step = mark.step
+        elif mark.kind == "save" and step is not None and (not at or step > at[-1]):
+            at.append(step)
+    apart = [b - a for a, b in pairwise(at)]
+    return round(median(apart)) if apart else None
+
+
+def _restarts(marks: Sequence[Mark]) -> Iterator[Span]:
+    """Yield what each restart took: from the last step before it to the first one after it.
+
+    The loss came up to one line's distance after the last step, and the first line after it is as
+    far behind the first step. Without times of steps it is what passed until the group was there,
+    at least.
+    """
+    for begun, until in _outages(marks):
+        before = _last(marks[:begun], "step")
+        after = next((mark for mark in marks[until:] if mark.kind == "step" and mark.at_s), None)
+        if before is not None and after is not None and before.at_s and after.at_s:
+            passed_s, spare_s = after.at_s - before.at_s, 2 * _line_s(marks)
+            yield Span(max(0.0, passed_s - spare_s), passed_s, marks[begun].line)
+            continue
+        group = next((one for one in marks[begun:] if one.kind == "group" and one.at_s), None)
+        since_s = marks[begun].at_s
+        if group is not None and group.at_s is not None and since_s is not None:
+            least_s = group.at_s - since_s
+            yield Span(least_s, least_s + START_S, marks[begun].line)
+
+
+START_S = 300.0  # assumed at most, from a group that is there to its first step
+
+
+def _last(marks: Sequence[Mark], kind: Kind) -> Mark | None:
+    found = (mark for mark in reversed(marks) if mark.kind == kind and mark.at_s)
+    return next(found, None)
+
+
+def _line_s(marks: Sequence[Mark]) -> float:
+    apart = [seconds for seconds, _, _ in (_apart(*pair[:2]) for pair in _pairs(marks))]
+    return median(apart) if apart else 0.0
+
+
+def _outages(marks: Sequence[Mark]) -> Iterator[tuple[int, int]]:
+    """Yield where each restart begins and the mark after it, by places in `marks`.
+
+    It is one where a launcher says so, or where the job resumes at a step that is not above the
+    last one.
+    """
+    is_step: Callable[[Mark], bool] = lambda mark: mark.kind == "step"  # noqa: E731
+    number, highest = 0, 0
+    while number < len(marks):
+        mark = marks[number]
+        if is_step(mark):
+            highest = mark.step or 0
+        elif mark.kind in ("restart", "resume") and highest:
+            until = next((n for n in range(number, len(marks)) if is_step(marks[n])), None)
+            if until is None:
+                return
+            is_said = any(one.kind == "restart" for one in marks[number:until])
+            if is_said or (marks[until].step or 0) <= highest:
+                yield number, until
+            number = until
+            continue
+        number += 1

@@ -1,0 +1,197 @@
+"""The costs of a job from what is left of a run: its log, or the folder of its trainer.
+
+What is not in it has a range that is assumed, and the answer says so: it is asked for at both ends.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from chaos.errors import UsageError
+from chaos.preflight.question import Question, changed
+from chaos.preflight.run_logs import LoggedCosts, Span, logged_costs
+from chaos.scenario_file.yaml_lines import read_text
+from chaos.words import plural
+
+SAVE_S = (2.0, 120.0)  # assumed: from a small model on a disk to a large one on a share
+RESTART_S = (60.0, 900.0)  # assumed: from a process that starts anew to a machine that does
+STATE = "trainer_state.json"  # of transformers' Trainer, and of what is built on it
+
+
+@dataclass(frozen=True)
+class SeenCosts:
+    """Values of a question, a range being a list, by their places, and where they are from."""
+
+    source: str
+    values: dict[str, Any]
+    notes: tuple[str, ...]
+
+    def of(self, question: Question) -> Question:
+        """Return a question with these costs; a price that it has stays."""
+        own = question.costs
+        costs = {} if own is None else own.model_dump(include={"price_per_node_hour", "currency"})
+        places = {f"costs.{name}" for name in ("step_s", "save_s", "restart_s")}
+        costs |= {place[6:]: self.values[place] for place in places}
+        rest = {place: value for place, value in self.values.items() if place not in places}
+        return changed(question, {"costs": costs | {"source": self.source}, **rest})
+
+
+def seen_costs(path: Path) -> SeenCosts | None:
+    """Return the costs in a log, or in a trainer's folder or state; None for another path.
+
+    Raises `UsageError` where the time of a step is not in it.
+    """
+    if path.is_dir():
+        return _of_folder(path) if any(_saves(path)) else None
+    if path.name == STATE:
+        return _of_folder(path.parent)
+    if not path.is_file() or path.suffix not in (".log", ".out", ".err", ".txt"):
+        return None
+    return _of_log(path, logged_costs(read_text(path, "log")))
+
+
+# -- logs --------------------------------------------------------------------------------------
+
+
+def _of_log(path: Path, seen: LoggedCosts) -> SeenCosts:
+    if seen.step_s is None:
+        raise UsageError(
+            "no two steps with a time are in this log, so that a step cannot be timed",
+            "Read are lines such as `2026-11-28 02:01:32 step 120/1000`, Megatron's, the bars of "
+            "tqdm and `Epoch: [1][ 10/782]  Time 1.6 ( 1.8)`.",
+            place=str(path),
+        )
+    values: dict[str, Any] = {"costs.step_s": _value(seen.step_s)}
+    notes = [_told(path, "a step", seen.step_s)]
+    for name, what, span, assumed in (
+        ("save_s", "a save", seen.save_s, SAVE_S),
+        ("restart_s", "a restart", seen.restart_s, RESTART_S),
+    ):
+        values[f"costs.{name}"] = list(assumed) if span is None else _value(span)
+        notes.append(_assumed(what, assumed) if span is None else _told(path, what, span))
+    if seen.restarts:
+        notes[-1] += ", with the wait for a node, if there was one"
+    values |= dict(_length(seen.steps, seen.every))
+    return SeenCosts(f"read in {path}", values, tuple(notes))
+
+
+def _value(span: Span) -> float | list[float]:
+    return span.low if span.low == span.high else [span.low, span.high]
+
+
+def _told(path: Path, what: str, span: Span) -> str:
+    seconds = (
+        f"{span.low:.3g} s" if span.low == span.high else f"{span.low:.3g} to {span.high:.3g} s"
+    )
+    return f"{path}:{span.line}: {what} takes {seconds}"
+
+
+def _assumed(what: str, ends: tuple[float, float]) -> str:
+    return f"what {what} takes is not in it: {ends[0]:g} to {ends[1]:g} s are assumed"
+
+
+def _length(steps: int | None, every: int | None) -> Iterator[tuple[str, int]]:
+    if steps:
+        yield "job.steps", steps
+    if every:
+        yield "job.checkpoint_every_steps", every
+
+
+# -- folders of trainers ------------------------------------------------------------------------
+
+# transformers and Accelerate (`checkpoint-500`, `step_500`), Lightning (`epoch=1-step=500.ckpt`),
+# DeepSpeed (`global_step500`), Megatron (`iter_0000500`).
+_AT_STEP = re.compile(r"(?:checkpoint-|(?:global_)?step[-_=]?|iter[-_]?)0*(\d+)(?:\.\w+)?$")
+TOGETHER_S = 2.0  # files that are all as old were copied, and their times say nothing
+
+
+def _saves(folder: Path) -> Iterator[tuple[int, Path]]:
+    for path in folder.iterdir():
+        if (found := _AT_STEP.search(path.name)) is not None:
+            yield int(found[1]), path
+
+
+def _of_folder(folder: Path) -> SeenCosts:
+    saves = sorted(_saves(folder)) or sorted(_saves(folder.parent))
+    state = _state(folder, saves)
+    values: dict[str, Any] = {}
+    notes: list[str] = []
+    values["costs.step_s"], words = _step_of(folder, saves, state)
+    notes.append(words)
+    written = [_written_s(path) for _, path in saves]
+    within = [last - first for first, last in written if last > first]
+    if within:
+        # Of a save only the writing of its files is seen, and none of what is before the first.
+        least = median(within)
+        values["costs.save_s"] = [least, max(SAVE_S[1], 2 * least)]
+        notes.append(
+            f"the files of a save are written within {least:.3g} s; up to "
+            f"{values['costs.save_s'][1]:.3g} s are assumed for all of it"
+        )
+    else:
+        values["costs.save_s"] = list(SAVE_S)
+        notes.append(_assumed("a save", SAVE_S))
+    values["costs.restart_s"] = list(RESTART_S)
+    notes.append(_assumed("a restart", RESTART_S))
+    apart = [later - former for (former, _), (later, _) in pairwise(saves)]
+    every = state.get("save_steps") or (round(median(apart)) if apart else None)
+    values |= dict(_length(state.get("max_steps"), every if isinstance(every, int) else None))
+    return SeenCosts(f"read in {folder}", values, tuple(notes))
+
+
+def _state(folder: Path, saves: list[tuple[int, Path]]) -> dict[str, Any]:
+    """Return the state of transformers' trainer in a folder, or in its newest save; or nothing."""
+    for place in (folder, *(path for _, path in reversed(saves) if path.is_dir())):
+        if (place / STATE).is_file():
+            try:
+                found = json.loads(read_text(place / STATE, "trainer's state"))
+            except ValueError:
+                text = "this is no JSON"
+                raise UsageError(text, "Was it cut off?", place=str(place / STATE)) from None
+            return found if isinstance(found, dict) else {}
+    return {}
+
+
+def _step_of(
+    folder: Path, saves: list[tuple[int, Path]], state: dict[str, Any]
+) -> tuple[float, str]:
+    """Return the seconds of a step, and how they are known."""
+    history = state.get("log_history")
+    for entry in history if isinstance(history, list) else ():
+        runtime, steps = entry.get("train_runtime"), entry.get("step")
+        if isinstance(runtime, int | float) and isinstance(steps, int) and steps and runtime > 0:
+            words = "train_runtime over all its steps, saves and evaluations in it"
+            return runtime / steps, f"a step takes {runtime / steps:.3g} s: {words}"
+    rates = [
+        (_written_s(b)[1] - _written_s(a)[1]) / (later - former)
+        for (former, a), (later, b) in pairwise(saves)
+        if later > former
+    ]
+    good = [rate for rate in rates if rate > 0]
+    if not good or (_span_s(saves) < TOGETHER_S * len(saves)):
+        raise UsageError(
+            "neither train_runtime nor two saves with times of their own are in it, so that a step "
+            "cannot be timed",
+            "Were the files copied? Give a log of the run instead, or say costs.step_s in a "
+            "question.",
+            place=str(folder),
+        )
+    words = f"by the times of {plural(len(saves), 'save')}, with what is between"
+    return median(good), f"a step takes {median(good):.3g} s: {words}"
+
+
+def _written_s(path: Path) -> tuple[float, float]:
+    """Return when the first and the last file of a save were written."""
+    files = [one for one in path.rglob("*") if one.is_file()] if path.is_dir() else [path]
+    times = [one.stat().st_mtime for one in files] or [path.stat().st_mtime]
+    return min(times), max(times)
+
+
+def _span_s(saves: list[tuple[int, Path]]) -> float:
+    times = [_written_s(path)[1] for _, path in saves]
+    return max(times) - min(times)
