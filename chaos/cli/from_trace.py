@@ -21,6 +21,7 @@ from chaos.preflight.compression import LOSSES, FollowedNodes, JobPace, TraceWal
 from chaos.preflight.load import step_s
 from chaos.preflight.market import TraceReading
 from chaos.preflight.trace import Trace
+from chaos.preflight.trace_columns import Unit
 from chaos.preflight.trace_files import read_trace
 from chaos.report.screen import screen
 from chaos.run.clock import SystemClock
@@ -71,6 +72,12 @@ TraceHeld = Annotated[
 ]
 
 
+TraceUnit = Annotated[
+    Unit | None,
+    typer.Option("--trace-unit", help="Of plain times in columns, where no heading says it."),
+]
+
+
 def from_trace(  # noqa: PLR0913 - one parameter per option
     trace: TraceFile,
     subject: Subject,
@@ -81,6 +88,7 @@ def from_trace(  # noqa: PLR0913 - one parameter per option
     spares: Spares = 1,
     trace_nodes: TraceNodes = "pool",
     trace_held: TraceHeld = None,
+    trace_unit: TraceUnit = None,
     own_step_s: StepTime = None,
     reports: Reports = REPORTS,
 ) -> None:
@@ -90,7 +98,7 @@ def from_trace(  # noqa: PLR0913 - one parameter per option
 
     Example: chaos from-trace p3.csv train.py --seed 7 -- --epochs 12 > p3.chaos.yaml
     """
-    read, console = read_trace(trace, trace_held), screen(stderr=True)
+    read, console = read_trace(trace, trace_held, trace_unit), screen(stderr=True)
     if not read.drops:
         raise UsageError("no node is lost in it", "There is nothing to replay.", place=read.name)
     if own_step_s is not None and own_step_s <= 0:

@@ -30,6 +30,7 @@ from chaos.preflight.market import MARKETS, TraceReading
 from chaos.preflight.question import Question
 from chaos.preflight.render import render_summary, show_answer
 from chaos.preflight.rules import RULES, refuse_unknown
+from chaos.preflight.trace_columns import Unit
 from chaos.preflight.validation import Validation, validated
 from chaos.report.live import MovingLine
 from chaos.report.screen import bare_table, plain, screen
@@ -80,6 +81,13 @@ TraceHeld = Annotated[
         metavar="N|N..M",
         help="How many nodes there were, where the trace is a platform's log of those that were "
         "lost. Of a range both ends are answered.",
+    ),
+    Needs("trace"),
+]
+TraceUnit = Annotated[
+    Unit | None,
+    _given(
+        "--trace-unit", help="Of plain times in the columns of a trace, where no heading says it."
     ),
     Needs("trace"),
 ]
@@ -173,6 +181,7 @@ def preflight(  # noqa: PLR0913 - one parameter per option
     replay: ReplayIt = False,
     trace_nodes: TraceNodes = None,
     trace_held: TraceHeld = None,
+    trace_unit: TraceUnit = None,
     advisor: AdvisorRow = None,
     costs: CostsFrom = None,
     calibrate: Calibrate = False,
@@ -208,7 +217,9 @@ def preflight(  # noqa: PLR0913 - one parameter per option
     if subject is None:
         raise UsageError("no job is given", "Such as `chaos preflight big.preflight.yaml`.")
     refuse_unknown(ignore or ())
-    choice = MarketChoice(market, trace, replay, trace_nodes, _held(trace_held), advisor)
+    choice = MarketChoice(
+        market, trace, replay, trace_nodes, _held(trace_held), trace_unit, advisor
+    )
     count = validation_runs or VALIDATION_RUNS[backend]
     settings = RunSettings(reports, console, backend, count, scale=scale, seed=seed, losses=losses)
     analyses = _calibrated(settings, subject, arguments or ()) if calibrate or validate else ()

@@ -1,5 +1,6 @@
 """The question that a user asks with a file: their own, a platform's, a log, a folder of runs."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from chaos.preflight.question import Costs, JobShape, Question, changed
 from chaos.preflight.ranges import Range
 from chaos.preflight.seen_costs import RESTART_S, SAVE_S, SeenCosts, seen_costs
 from chaos.preflight.settings import SETTINGS, RaySettings
+from chaos.scenario_file.yaml_lines import read_text
 from chaos.words import plural
 
 _NEEDED = {
@@ -162,15 +164,25 @@ def _fitting(told: PlatformFile, question: Question) -> dict[str, Any]:
     }
 
 
+_SAGEMAKER = re.compile(r"(?m)^\s*(?:import|from) sagemaker\b")
+
+
 def _refuse_without_costs(subject: Path, told: PlatformFile | None) -> NoReturn:
+    if subject.suffix == ".py" and _SAGEMAKER.search(read_text(subject, "script")):
+        raise UsageError(
+            "it is a script that starts a job of SageMaker, of which chaos reads nothing",
+            "Give the training script, or write a question (*.preflight.yaml).",
+            place=str(subject),
+        )
     hint = (
         f"The file is no question (*{SUFFIX}), no log of a run, and none of the files of platforms "
         "that chaos reads. Of a script, add --calibrate to measure it here, or --costs with the "
         "folder of a run."
     )
     if told is not None:
+        said = "; ".join(one.words for one in told.taken) or "nothing of nodes and restarts"
         hint = (
-            f"It is {told.kind}, which says: {'; '.join(one.words for one in told.taken)}. Add "
+            f"It is {told.kind}, which says: {said}. Add "
             "--costs with the folder of an audit, a log of a run, or the folder of its "
             "checkpoints; or say --set costs.step_s=S and --set job.steps=N."
         )

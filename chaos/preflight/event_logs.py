@@ -8,7 +8,7 @@ Sources of the formats: Amazon EC2's user guide (spot instance interruption noti
 recommendations, state-change events); Google Cloud's audit logs and `gcloud compute operations
 list --format=json`; Azure's Scheduled Events; `kubectl get events -o json` with the reasons of the
 node lifecycle controller, Karpenter 1.x and AWS Node Termination Handler; `sacct --parsable2`
-(Slurm 22.05); Ray 2.60, `export_events/event_EXPORT_NODE.log`.
+(Slurm 22.05); Ray 2.60, `export_events/event_EXPORT_NODE.log` and `events/event_GCS.log`.
 """
 
 import json
@@ -307,7 +307,21 @@ def _of_ray(record: Record) -> Iterator[Happened]:
             yield Happened(_at_s(record["timestamp"]), states[node["state"]], node["node_id"])
 
 
+def _of_gcs(record: Record) -> Iterator[Happened]:
+    labels: dict[str, What] = {"RAY_NODE_ADDED": "came", "RAY_NODE_REMOVED": "lost"}
+    if record["label"] in labels:
+        node = record["custom_fields"]["node_id"]
+        yield Happened(_at_s(record["timestamp"]), labels[record["label"]], node)
+
+
 _KINDS = (
+    Kind(
+        "the events of Ray's GCS",
+        lambda record: record.get("source_type") == "GCS" and "label" in record,
+        _of_gcs,
+        lambda record: str(record["label"]),
+        "`timestamp`, and `custom_fields` with `node_id`",
+    ),
     Kind(
         "EventBridge's events",
         lambda record: "detail-type" in record and "detail" in record,

@@ -39,6 +39,7 @@ from chaos.preflight.question import Costs, JobShape, Question, changed, with_ra
 from chaos.preflight.ranges import Range, held_range
 from chaos.preflight.settings import SETTINGS
 from chaos.preflight.trace import fit, replayed
+from chaos.preflight.trace_columns import Unit
 from chaos.preflight.trace_files import read_advisor, read_trace
 from chaos.record import Record
 from chaos.run.directory import RunDirectory
@@ -156,6 +157,7 @@ class MarketChoice:
     replay: bool = False
     trace_nodes: TraceReading | None = None
     trace_held: tuple[int, int] | None = None
+    trace_unit: Unit | None = None
     advisor: str | None = None
 
     @property
@@ -179,7 +181,7 @@ def chosen_market(choice: MarketChoice, held: int | None = None) -> tuple[Market
         return preset(choice.name or UNNAMED), ()
     if held is None and choice.trace_held is not None:
         held = choice.trace_held[0]  # the fewest: each is lost most often
-    trace = read_trace(choice.trace, held)
+    trace = read_trace(choice.trace, held, choice.trace_unit)
     seen = fit(trace, notice=assumed, price_ratio=0.35)
     market = replayed(trace, notice=assumed, price_ratio=0.35) if choice.replay else seen.market
     market = market.read_as(choice.trace_nodes)

@@ -77,7 +77,9 @@ def nodes_taken(count: int, line: int, words: str) -> Iterator[Taken]:
 
 # -- the command that a file starts ------------------------------------------------------------
 
-_TORCHRUN = re.compile(r"\btorchrun\b|torch\.distributed\.(?:run|launch)\b|\baccelerate launch\b")
+_TORCHRUN = re.compile(
+    r"\btorchrun\b|torch\.distributed\.(?:run|launch)\b|\baccelerate launch\b|\bft_launcher\b"
+)
 _RESTARTS = re.compile(r"--max[-_]restarts[= ]+(\S+)")
 _SIZES = re.compile(r"--nnodes[= ]+(\d+):(\d+)")
 _JOIN = re.compile(r"join_timeout=(\d+)")
@@ -99,6 +101,12 @@ def of_command(text: str) -> Iterator[Taken]:
 
 
 def _restarts(value: str, line: int) -> Taken:
+    default = re.fullmatch(r"\$\{\w+:-(\d+)\}", value)
+    if default is not None:
+        words = (
+            f"torchrun starts its workers again {plural(int(default[1]), 'time')}, unless {value}"
+        )
+        return Taken("settings.max_restarts", int(default[1]), line, f"{words} is set otherwise")
     if not value.isdigit():
         words = f"settings.max_restarts is missing: --max-restarts is {value}, to be filled in"
         return Taken("", value, line, words)
@@ -108,5 +116,13 @@ def _restarts(value: str, line: int) -> Taken:
 
 def starts_torchrun(text: str) -> bool:
     """Return whether a file's command is torchrun's, or one that starts its agents."""
-    lines = (line for line in text.splitlines() if not line.lstrip().startswith("#"))
-    return any(_TORCHRUN.search(line) for line in lines)
+    return any(_TORCHRUN.search(line) for line in _of_text(text))
+
+
+def says_nodes(text: str) -> bool:
+    """Return whether a command in a file says the number of nodes itself."""
+    return any("--nnodes" in line for line in _of_text(text))
+
+
+def _of_text(text: str) -> Iterator[str]:
+    return (line for line in text.splitlines() if not line.lstrip().startswith("#"))

@@ -14,7 +14,7 @@ from chaos.errors import UsageError
 from chaos.model.launcher import Launcher
 from chaos.preflight import platform_pods as pods
 from chaos.preflight import platform_schedulers as schedulers
-from chaos.preflight.platform_doc import Doc, Taken, of_command, starts_torchrun
+from chaos.preflight.platform_doc import Doc, Taken, of_command, says_nodes, starts_torchrun
 from chaos.scenario_file.yaml_lines import read_source, read_text
 
 
@@ -43,7 +43,8 @@ class PlatformFile:
         return tuple(f"{self.path}:{one.line}: {one.words}" for one in self.taken if one.words)
 
 
-_SUFFIXES = (".yaml", ".yml", ".sh", ".sbatch", ".slurm", ".job", ".tpl", ".template", "")
+_SCRIPTS = (".sh", ".sbatch", ".slurm", ".job", "")
+_SUFFIXES = (".yaml", ".yml", ".tpl", ".template", *_SCRIPTS)
 _SIZE = 1_000_000
 
 
@@ -60,7 +61,7 @@ def read_platform(path: Path) -> PlatformFile | None:
         return _file(path, "a script for sbatch", schedulers.sbatch(text), text)
     if re.search(r"(?m)^\[(?:torchx|cli:|dist\.|component:)", text):
         return _file(path, "a .torchxconfig", schedulers.torchx(str(path), text), text)
-    if path.suffix in ("", ".sh", ".sbatch", ".slurm", ".job"):
+    if path.suffix in _SCRIPTS:
         return None
     return _of_yaml(path, text)
 
@@ -98,9 +99,17 @@ def _file(
 ) -> PlatformFile:
     """Return what a file says by its fields, and by the command in it."""
     fields = tuple(taken)
-    if launcher is None and starts_torchrun(text):
-        return PlatformFile(str(path), kind, (*of_command(text), *fields), "torchrun")
-    return PlatformFile(str(path), kind, fields, launcher)
+    if launcher is not None or not starts_torchrun(text):
+        return PlatformFile(str(path), kind, fields, launcher)
+    if says_nodes(text):
+        decides = ": the command's own --nnodes decides"
+        fields = tuple(
+            one._replace(place="", words=one.words + decides)
+            if one.place == "job.min_nodes"
+            else one
+            for one in fields
+        )
+    return PlatformFile(str(path), kind, (*of_command(text), *fields), "torchrun")
 
 
 _FORMS = (  # files that no YAML reader takes, such as with tags of their own
@@ -112,6 +121,7 @@ _FORMS = (  # files that no YAML reader takes, such as with tags of their own
 def _reader(doc: Doc) -> tuple[str, pods.Read] | None:
     """Return the kind of a document, and what reads it."""
     group, kind = str(doc.at("apiVersion") or "").partition("/")[0], str(doc.at("kind") or "")
+    group = group or next((of for of, named in pods.READERS if named == kind), "")
     if (group, kind) in pods.READERS:
         owner = (
             " of Volcano" if "volcano" in group else " of Kubernetes" if group == "batch" else ""
@@ -159,8 +169,8 @@ _KINDS: tuple[tuple[Callable[[Doc], bool], str, pods.Read], ...] = (
 
 
 def _is_of_ray(doc: Doc) -> bool:
-    group = str(doc.at("apiVersion") or "")
-    return group.startswith("ray.io/") or "available_node_types" in doc.mapping()
+    is_ray_up = "available_node_types" in doc.mapping()
+    return is_ray_up or str(doc.at("kind") or "").startswith("Ray") or pods.is_helm_values(doc)
 
 
 def _name(doc: Doc) -> str:

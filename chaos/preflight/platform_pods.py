@@ -71,9 +71,8 @@ def _pytorch_job(doc: Doc) -> Iterator[Taken]:
     policy = ("spec", "elasticPolicy")
     least, most = doc.whole(*policy, "minReplicas"), doc.whole(*policy, "maxReplicas")
     if least is not None and least < (most or 0):
-        # Whether it goes on with fewer is said by --nnodes, if the command says it.
         words = f"{least} to {most} pods (minReplicas, maxReplicas)"
-        yield Taken("", least, doc.line(*policy, "minReplicas"), words)
+        yield Taken("job.min_nodes", least, doc.line(*policy, "minReplicas"), words)
     restarts = doc.whole(*policy, "maxRestarts")
     if restarts is not None:
         words = f"torchrun starts its workers again {plural(restarts, 'time')} (maxRestarts)"

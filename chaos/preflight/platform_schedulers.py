@@ -206,7 +206,8 @@ def sbatch(text: str) -> Iterator[Taken]:
 def _nodes_of(option: _Option) -> Iterator[Taken]:
     count = option.value.partition("-")[0] or "1"
     if count.isdigit():
-        words = f"{plural(int(count), 'node')} ({'--nodes' if option.value else 'no --nodes'})"
+        said = "--nodes" if option.value else "no --nodes: unless `sbatch` is given it"
+        words = f"{plural(int(count), 'node')} ({said})"
         yield Taken("job.nodes", int(count), option.line, words)
     else:
         words = f"job.nodes is missing: --nodes is {option.value}, to be filled in"

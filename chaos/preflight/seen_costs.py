@@ -20,6 +20,7 @@ from chaos.words import plural
 
 SAVE_S = (2.0, 120.0)  # assumed: from a small model on a disk to a large one on a share
 RESTART_S = (60.0, 900.0)  # assumed: from a process that starts anew to a machine that does
+LOG_BYTES = 256 << 20
 STATE = "trainer_state.json"  # of transformers' Trainer, and of what is built on it
 
 
@@ -52,7 +53,7 @@ def seen_costs(path: Path) -> SeenCosts | None:
         return _of_folder(path.parent)
     if not path.is_file() or path.suffix not in (".log", ".out", ".err", ".txt"):
         return None
-    return _of_log(path, logged_costs(read_text(path, "log")))
+    return _of_log(path, logged_costs(read_text(path, "log", most=LOG_BYTES)))
 
 
 # -- logs --------------------------------------------------------------------------------------
@@ -149,7 +150,7 @@ def _state(folder: Path, saves: list[tuple[int, Path]]) -> dict[str, Any]:
     for place in (folder, *(path for _, path in reversed(saves) if path.is_dir())):
         if (place / STATE).is_file():
             try:
-                found = json.loads(read_text(place / STATE, "trainer's state"))
+                found = json.loads(read_text(place / STATE, "trainer's state", most=LOG_BYTES))
             except ValueError:
                 text = "this is no JSON"
                 raise UsageError(text, "Was it cut off?", place=str(place / STATE)) from None

@@ -3,9 +3,8 @@
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -13,96 +12,46 @@ from typing import Any, TypeAlias, TypeVar
 from chaos.errors import UsageError
 from chaos.preflight.event_logs import read_log
 from chaos.preflight.trace import Kind, Trace, lives_in, trace_of_counts
+from chaos.preflight.trace_columns import TraceError, Unit, is_table, rows_of, written_lines
 from chaos.scenario_file.yaml_lines import read_text
 from chaos.words import plural
 
 KNOWN = (
-    "Known are Bamboo's events (`milliseconds,add,node1`) and count series "
-    '(`2021-12-11, 11:11:30, 55`), Parcae\'s lines (`[0, "add", {"nodes": [...]}]`) and '
+    "Known are columns of times and of counts (`2021-12-11, 11:11:30, 55`), or of times, `add` or "
+    "`remove`, and nodes (Bamboo: `milliseconds,add,node1`); Parcae's lines (`[0, "
+    '"add", {"nodes": [...]}]`) and '
     'SkyPilot\'s JSON (`{"metadata": {"gap_seconds": 300}, "data": [4, 4, 3]}`); and logs: '
     "EventBridge's events, Google Cloud's audit log and operations, Azure's scheduled events, "
     "Kubernetes' events and Ray's node events, all as JSON, and `sacct -D -P`."
 )
-_RESEMBLES = {
-    r"-?\d+(\.\d+)?\s*[;\t|]\s*(add|remove)\b": (
-        "It resembles Bamboo's events with another separator: put commas between the columns."
-    ),
-    r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?\S*\s*[,;\t]": (
-        "It resembles a count series: write the date and the time as two columns, "
-        "`2021-12-11, 11:11:30, 55`."
-    ),
-    r"\d{4}-\d\d-\d\d\s*[;\t]": (
-        "It resembles a count series with another separator: put commas between the columns."
-    ),
-    r"\d{9,13}(\.\d+)?\s*[,;\t]\s*\d+\s*$": (
-        "It resembles a count series with times since 1970: write date and time, "
-        "`2021-12-11, 11:11:30, 55`."
-    ),
-    r"-?\d+(\.\d+)?\s*,": (
-        "It resembles Bamboo's events: three columns, milliseconds, `add` or `remove`, and a node."
-    ),
-    r"(?i)[^\d]*(time|date|stamp)[^\d]*[,;\t]": "It looks like a row of headings: delete it.",
-    r"[\[{]": (
-        "It resembles Parcae's lines, each a list of milliseconds, what, and "
-        '`{"nodes": [...]}`, or SkyPilot\'s JSON with `metadata` and `data`.'
-    ),
-}
-
-
-def resembled(line: str) -> str:
-    """Return the format that a line resembles and the correction; otherwise all formats."""
-    text = line.strip()
-    return next((hint for form, hint in _RESEMBLES.items() if re.match(form, text)), KNOWN)
-
-
 # Nodes at one time: more is a time in the wrong column.
 COUNT_MAX = 1_000_000
 # Times the usual distance of rows: what is longer is cut out, since changes in it were not seen.
 GAP_FACTOR = 20
-_COUNT_ROW = re.compile(r"(\d{4}-\d\d-\d\d), *(\d\d:\d\d:\d\d), *(-?\d+)")
-_EVENT_ROW = re.compile(r"(-?\d+(?:\.\d+)?), *(add|remove), *(\S+)")
 
 
-class TraceError(UsageError):
-    """A trace is wrong at a line."""
-
-    def __init__(self, name: str, line: int, problem: str, hint: str = "") -> None:
-        super().__init__(problem, hint, place=f"{name}:{line}")
-
-
-def _rows(
-    name: str, lines: Sequence[str], form: re.Pattern[str], what: str
-) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Yield the number and the columns of each row; refuse one of another form."""
-    for number, line in _written(lines):
-        row = form.fullmatch(line)
-        if row is None:
-            raise TraceError(name, number, f"not `{what}`: {line[:60]}", resembled(line))
-        yield number, row.groups()
-
-
-def _written(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
-    return ((n, line.strip()) for n, line in enumerate(lines, 1) if line.strip())
-
-
-def bamboo_events(name: str, lines: Sequence[str]) -> Trace:
-    """Read `milliseconds,add|remove,node`, the format of Bamboo's node traces."""
-    rows = _rows(name, lines, _EVENT_ROW, "milliseconds,add|remove,node")
-    events = [(float(at) / 1000, number, what, [node]) for number, (at, what, node) in rows]
-    return _from_events(name, events, "Bamboo events")
+def table(name: str, lines: Sequence[str], unit: Unit | None) -> Trace:
+    """Read a trace in columns: counts of nodes, or nodes that are added and removed."""
+    columns, rows = rows_of(name, lines, unit)
+    if columns.count is None:
+        first_s = 0.0 if columns.is_plain else min(row.at_s for row in rows)
+        events = [(row.at_s - first_s, row.line, row.event, [row.node]) for row in rows]
+        return _from_events(name, events, "Bamboo events" if columns.is_plain else "events")
+    counts = [(row.at_s, _count(name, row.line, row.count)) for row in rows]
+    return _from_counts(name, counts, "count series")
 
 
 def parcae(name: str, lines: Sequence[str]) -> Trace:
     """Read one JSON list per line, `[milliseconds, "add|remove|no-op", {"nodes": [...]}]`."""
     rows, last_ms = [], 0.0
-    for number, line in _written(lines):
+    for number, line in written_lines(lines):
         try:
             at, what, rest = json.loads(line, parse_constant=_refuse_constant)
             nodes = _names(rest["nodes"])
             last_ms = max(last_ms, float(at) + float(rest.get("duration", 0)))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise TraceError(
-                name, number, f"not a line of a Parcae trace: {line[:60]}", resembled(line)
+                name, number, f"not a line of a Parcae trace: {line[:60]}", KNOWN
             ) from None
         if nodes and what not in ("add", "remove"):  # without nodes: notes, such as "migration"
             text = f"a node is added or removed, not {str(what)[:40]!r}"
@@ -120,19 +69,6 @@ def _names(nodes: object) -> list[str]:
 
 def _refuse_constant(word: str) -> float:
     raise ValueError(word)  # NaN and Infinity are no times
-
-
-def count_series(name: str, lines: Sequence[str]) -> Trace:
-    """Read `YYYY-MM-DD, HH:MM:SS, count`, Bamboo's series of the number of held nodes."""
-    counts = []
-    for number, (day, clock, count) in _rows(name, lines, _COUNT_ROW, "date, time, count"):
-        try:
-            at = datetime.fromisoformat(f"{day}T{clock}+00:00").timestamp()
-        except ValueError:
-            text = f"there is no such moment: {day} {clock}"
-            raise TraceError(name, number, text, "Mend or delete the row.") from None
-        counts.append((at, _count(name, number, int(count))))
-    return _from_counts(name, counts, "count series")
 
 
 def skypilot(name: str, value: Mapping[str, Any]) -> Trace:
@@ -249,35 +185,43 @@ MONTH_H = 730.0
 _MONTHLY_MOST = (0.05, 0.10, 0.15, 0.20, 0.50)  # interruptions of a node, by the table's `r`
 
 
-def read_trace(path: Path, held: int | None = None) -> Trace:
+def read_trace(path: Path, held: int | None = None, unit: Unit | None = None) -> Trace:
     """Read a trace, or a platform's log of so many nodes.
 
-    Raises `UsageError` with the formats that a wrong file resembles.
+    `unit` is that of plain times in columns. Raises `UsageError` with what was expected.
     """
     text, name = read_text(path, "trace", most=TRACE_BYTES, hint=KNOWN), str(path)
     every = text.splitlines()
-    first = next((line for _, line in _written(every)), "")
+    first = next((line for _, line in written_lines(every)), "")
     if not first:
         raise TraceError(name, 1, "the trace is empty", KNOWN)
     log = read_log(name, text)
     if log is not None:
         return _sensible(log.trace(held), last=len(every))
+    trace = _json(name, text) if first.startswith("{") else _of_lines(name, every, first, unit)
     if held is not None:
         problem = "how many nodes were held stands in a trace of this format"
         raise UsageError(problem, "Leave --trace-held out.", place=name)
-    return _json(name, text) if first.startswith("{") else _of_lines(name, every, first)
+    return trace
 
 
-def _of_lines(name: str, every: Sequence[str], first: str) -> Trace:
+def _of_lines(name: str, every: Sequence[str], first: str, unit: Unit | None) -> Trace:
     if first.startswith("["):
         trace = parcae(name, every)
-    elif first[:4].isdigit() and first[4:5] == "-":
-        trace = count_series(name, every)
-    elif first.partition(",")[0].strip().lstrip("-").replace(".", "", 1).isdigit():
-        trace = bamboo_events(name, every)
+    elif is_table(first):
+        try:
+            trace = table(name, every, unit)
+        except TraceError as error:
+            if error.hint:
+                raise
+            raise UsageError(error.problem, KNOWN, place=error.place) from None
+    elif any(re.match(r"\s*JobID\s", line) for line in every):
+        problem = "this is a table of sacct with padded columns"
+        hint = "Write it with bars: sacct -D -P -o JobID,State,Start,End,NNodes."
+        raise TraceError(name, 1, problem, hint)
     else:
         problem = f"no known format of a trace begins with {first[:40]!r}"
-        raise TraceError(name, 1, problem, resembled(first))
+        raise TraceError(name, 1, problem, KNOWN)
     if len(trace.changes) < 2:  # noqa: PLR2004
         problem = "nothing ever changes in it, so no loss can be learnt"
         raise TraceError(name, len(every), problem, "Give a longer trace, or a --market by name.")
@@ -307,7 +251,7 @@ def _json(name: str, text: str) -> Trace:
         raise TraceError(name, 1, "this JSON is nested too deeply", KNOWN) from None
     except ValueError as error:
         line = getattr(error, "lineno", 1)
-        raise TraceError(name, line, f"this is not JSON: {error}", resembled("{")) from None
+        raise TraceError(name, line, f"this is not JSON: {error}", KNOWN) from None
     if "spot_advisor" in value:
         hint = "Give it with --advisor FILE:REGION:TYPE."
         raise TraceError(name, 1, "this is AWS Spot Advisor's table, not a trace", hint)

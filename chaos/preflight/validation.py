@@ -15,13 +15,14 @@ from chaos.model.event import (
     ControllerState,
     FailureDecided,
     FileSaved,
+    FitCalled,
     WorkerGroupStarted,
 )
 from chaos.model.history import History
 from chaos.preflight.capacity import Floats
 from chaos.preflight.estimate import Estimate, mean_of
 from chaos.preflight.forecast import goodput, simulate
-from chaos.preflight.load import step_s
+from chaos.preflight.load import facts_seen, step_s
 from chaos.preflight.market import Market
 from chaos.preflight.question import Question, changed, without_limits
 from chaos.preflight.runs import SimulatedRuns, packed_luck
@@ -101,7 +102,7 @@ class RunFigures:
     goodput: float
 
 
-def run_figures(analysis: RunAnalysis, *, steps: int, schedule_s: float) -> RunFigures | None:
+def run_figures(analysis: RunAnalysis, *, steps: int, schedule_s: float = 0.0) -> RunFigures | None:
     """Measure a run of a job of so many steps; return None if it did not finish.
 
     Its time begins when Ray's controller first looks for places for workers, or `schedule_s` before
@@ -134,13 +135,15 @@ def _whole(analysis: RunAnalysis) -> tuple[int, int] | None:
 
 
 def _began_ns(history: History, schedule_s: float) -> float | None:
-    """Return the time at which a forecast's time begins: as places are first looked for."""
+    """Return when a forecast's time begins: as places are first looked for, or at `fit()`."""
     states = history.of(ControllerState)
     scheduling = next((number for number, event in states if event.state == SCHEDULING), None)
     if scheduling is not None:
         return history.time_ns(scheduling)
-    started = next((number for number, _ in history.of(WorkerGroupStarted)), None)
-    return None if started is None else history.time_ns(started) - 1e9 * schedule_s
+    calls = not facts_seen(history).lacks_part("call")
+    seen = history.of(FitCalled) if calls else history.of(WorkerGroupStarted)
+    began = next((number for number, _ in seen), None)
+    return None if began is None else history.time_ns(began) - (0 if calls else 1e9 * schedule_s)
 
 
 def lead_s(history: History, schedule_s: float) -> float:

@@ -210,26 +210,27 @@ def test_what_takes_long_says_what_it_does_on_a_terminal_only(*, moves: bool) ->
 
 
 @pytest.mark.parametrize("option", ["--calibrate", "--validate"])
-@pytest.mark.parametrize("what", ["script", "scenario"])
-def test_a_job_that_torchrun_starts_is_not_run_for_its_costs(
-    tmp_path: Path, what: str, option: str
+@pytest.mark.parametrize(
+    ("what", "starts"),
+    [("ddp.py", "torchrun"), ("a.chaos.yaml", "python")],
+    ids=["script", "plain"],
+)
+def test_a_job_of_which_it_is_not_known_how_it_starts_is_not_run_for_its_costs(
+    tmp_path: Path, what: str, starts: str, option: str
 ) -> None:
     script, scenario = tmp_path / "ddp.py", tmp_path / "a.chaos.yaml"
     script.write_text("import torch.distributed as dist\ndist.init_process_group()\n")
-    scenario.write_text(
-        "scenario: x\njob: {launcher: torchrun, script: ddp.py, workers: 2}\n", encoding="utf-8"
-    )
-    subject = script if what == "script" else scenario
-    done = chaos("preflight", str(subject), option, folder=tmp_path)
+    scenario.write_text("scenario: x\njob: {launcher: python, script: ddp.py, workers: 1}\n", encoding="utf-8")
+    done = chaos("preflight", what, option, folder=tmp_path)
 
     assert done.code == 3
-    assert "torchrun starts this job" in " ".join(done.err.split())
+    assert f"{starts} starts this job" in " ".join(done.err.split())
     assert {path.name for path in tmp_path.iterdir()} == {"ddp.py", "a.chaos.yaml"}
 
 
-def test_a_run_of_torchruns_has_costs_and_no_settings() -> None:
+def test_a_run_of_a_plain_command_has_costs_and_no_settings() -> None:
     called = ev.FitCalled(
-        trainer="torchrun", workers=2, run_name="r", storage_path="", settings={}, replaced={}
+        trainer="python", workers=2, run_name="r", storage_path="", settings={}, replaced={}
     )
     told = [entry for entry in KILLED.history() if not isinstance(entry.what, ev.FitCalled)]
     told.insert(1, msgspec.structs.replace(told[0], what=called))

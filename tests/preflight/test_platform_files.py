@@ -95,7 +95,7 @@ def said(found: PlatformFile) -> dict[str, int]:
 def test_a_ray_job_is_found_among_documents_and_read_with_its_lines(tmp_path: Path) -> None:
     found = told(tmp_path, RAY_JOB)
 
-    assert found.kind == "RayJob"
+    assert found.kind == "a RayJob"
     assert found.values == {
         "settings.pod_grace_s": 45,
         "job.nodes": 8,
@@ -115,11 +115,14 @@ def test_a_pytorch_job_counts_its_pods_and_has_the_default_grace(tmp_path: Path)
 
     assert found.values == {
         "settings.pod_grace_s": 30,
+        "settings.max_restarts": 10,
+        "settings.job_retries": 0,
         "job.nodes": 5,
         "job.min_nodes": 2,
         "goal.deadline_h": 1.0,
     }
-    assert said(found)["3 retries of the job (backoffLimit)"] == 4
+    words = "3 pods that failed are replaced (backoffLimit): 0 times all 5"
+    assert said(found)[words] == 4
 
 
 def test_a_train_job_and_a_cluster_say_their_nodes(tmp_path: Path) -> None:
@@ -133,7 +136,7 @@ def test_a_train_job_and_a_cluster_say_their_nodes(tmp_path: Path) -> None:
 def test_a_task_of_skypilot_says_its_nodes_market_and_buckets(tmp_path: Path) -> None:
     found = told(tmp_path, SKY)
 
-    assert found.values == {"job.nodes": 4}
+    assert found.values == {"job.nodes": 4, "settings.job_retries": -1}
     lines = said(found)
     assert lines["spot or on-demand nodes (use_spot)"] == 2
     assert lines["job_recovery: EAGER_NEXT_REGION"] == 4
@@ -250,9 +253,14 @@ def started_by(trainer: str) -> list[RunAnalysis]:
     called = ev.FitCalled(
         trainer=trainer, workers=2, run_name="r", storage_path="", settings={}, replaced={}
     )
-    entries = list(KILLED.history())
-    entries.insert(1, msgspec.structs.replace(entries[0], what=called))
-    return [analysis_of(KILLED, History(entries))]
+    told = analysis_of(KILLED)
+    histories = []
+    for history in (told.history, told.baseline):
+        assert history is not None
+        entries = [*history]
+        entries.insert(1, msgspec.structs.replace(entries[0], what=called))
+        histories.append(History(entries))
+    return [RunAnalysis(told.plan, *histories)]
 
 
 def test_a_pytorch_job_is_a_question_with_torchruns_settings(tmp_path: Path) -> None:

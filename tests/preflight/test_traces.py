@@ -84,12 +84,12 @@ def test_skypilots_json_is_read_and_probes_are_not_taken_for_nodes_held(
         ("\n \n", ":1", "the trace is empty"),
         ("0,add,a\n999999999999999999,remove,a\n", ":2", "years. Are its times"),
         ('{"metadata": {"gap_seconds": 3e12}, "data": [4, 2]}', ":1", "years. Are its times"),
-        ("2021-12-11 11:11:30,5\n", ":1", "resembles a count series: write the date"),
-        ("1639221090,4\n1639221150,3\n", ":1", "count series with times since 1970"),
-        ("0;add;a\n", ":1", "Bamboo's events with another separator"),
-        ("2021-12-11; 11:11:30; 5\n", ":1", "another separator"),
-        ("time,event,node\n0,add,a\n", ":1", "row of headings"),
-        ("[1, 2, 3]\n", ":1", "resembles Parcae's lines"),
+        ("[1, 2, 3]\n", ":1", "not a line of a Parcae trace"),
+        ("time,event,node\n", ":1", "no row below the headings"),
+        ("0.5,16\n1.5,15\n", "", "the unit of its times is not known: 0.5"),
+        ("2021-12-11 11:11:30,5\n2021-12-11 11:12:30,x\n", ":2", "not `time, count`"),
+        ("2021-12-11 11:11:30,a,b\n", ":1", "neither a count of nodes nor add"),
+        (" JobID  State\n-----\n7 FAILED\n", ":1", "sacct with padded columns"),
         ("MIT License\n", ":1", "no known format"),
         ("0,add,a\n5,remove,b\n", ":2", "b is removed and was never added"),
         ("0,add,a\n5,add,a\n", ":2", "a is added and was there already"),
@@ -123,6 +123,40 @@ def test_a_wrong_trace_is_refused_at_its_line(
     assert str(refused.value).startswith(f"{path}{place}: ")
     assert problem in str(refused.value)
     assert refused.value.hint  # what to do
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2021-12-11 11:11:30,5\n2021-12-11 11:12:30,3\n2021-12-11 11:13:30,5\n",
+        "2021-12-11T11:11:30Z;5\n2021-12-11T11:12:30Z;3\n2021-12-11T11:13:30Z;5\n",
+        "1639221090,5\n1639221150,3\n1639221210,5\n",
+        "1639221090000\t5\n1639221150000\t3\n1639221210000\t5\n",
+        "time,nodes\n2021-12-11 11:11:30,5\n2021-12-11 11:12:30,3\n2021-12-11 11:13:30,5\n",
+        "time_s,price,nodes\n0,3,5\n60,3,3\n120,4,5\n",
+        "hours,instances\n0,5\n0.0166666667,3\n0.0333333333,5\n",
+        "time | event | node\n"
+        + "".join(
+            f"2021-12-11 11:{at} | {what} | {node}\n"
+            for at, what, node in [
+                *(("11:30", "launched", n) for n in "abcde"),
+                *(("12:30", "PREEMPTED", n) for n in "ab"),
+                *(("13:30", "launched", n) for n in "fg"),
+            ]
+        ),
+    ],
+)
+def test_columns_are_known_by_what_stands_in_them(tmp_path: Path, text: str) -> None:
+    trace = read_trace(written(tmp_path, text))
+
+    changes = [(round(c.at_s - trace.changes[0].at_s), c.up) for c in trace.changes]
+    assert changes == [(0, 5), (60, 3), (120, 5)]
+
+
+def test_the_unit_of_plain_times_is_what_is_said(tmp_path: Path) -> None:
+    file = written(tmp_path, "0.5,16\n1.5,15\n2.5,16\n")
+
+    assert [round(c.at_s) for c in read_trace(file, unit="h").changes] == [0, 3600, 7200]
 
 
 def test_a_trace_in_seconds_is_read_as_milliseconds_and_said_to_be_short(tmp_path: Path) -> None:

@@ -1,0 +1,216 @@
+"""Traces in columns, which are known by what stands in them: times, and counts or events of nodes.
+
+Bamboo's `milliseconds,add,node` and `date, time, count` are two of them. A row of headings is
+passed over, and names the unit of plain times; columns are parted by commas, semicolons, tabs, bars
+or blanks.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal, TypeAlias
+
+from chaos.errors import UsageError
+
+Unit: TypeAlias = Literal["ms", "s", "min", "h"]
+UNITS: Mapping[Unit, float] = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
+_EPOCH_S, _EPOCH_MS = 1e9, 1e11  # numbers above them are times since 1970
+_LOST = ("remove", "removed", "lost", "loss", "preempt", "preempted", "preemption", "terminated")
+_CAME = ("add", "added", "came", "join", "joined", "launch", "launched", "running", "started")
+EVENTS: Mapping[str, str] = {**dict.fromkeys(_LOST, "remove"), **dict.fromkeys(_CAME, "add")}
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_CLOCK = re.compile(r"\d\d:\d\d(?::\d\d(?:\.\d+)?)?")
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d\S*")
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
+_HEADS: Mapping[Unit, str] = {
+    "ms": r"(?i)\bms\b|_ms|milli",
+    "h": r"(?i)\bh\b|_h\b|hours?",
+    "min": r"(?i)\bmin|_min",
+    "s": r"(?i)\bs\b|_s\b|sec",
+}
+
+
+class TraceError(UsageError):
+    """A trace is wrong at a line."""
+
+    def __init__(self, name: str, line: int, problem: str, hint: str = "") -> None:
+        super().__init__(problem, hint, place=f"{name}:{line}")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a trace: its line, its time, and a count or an event of a node."""
+
+    line: int
+    at_s: float
+    count: int | None = None
+    event: str = ""
+    node: str = ""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The places of a table's columns."""
+
+    part: re.Pattern[str]
+    width: int
+    #: one column, or a date and a clock
+    time: tuple[int, ...]
+    unit_s: float
+    #: of plain times that count from the beginning, and no dates
+    is_plain: bool
+    count: int | None = None
+    event: int | None = None
+    node: int | None = None
+
+    @property
+    def form(self) -> str:
+        """The form of a row, in words."""
+        times = {1: "time", 2: "date, time"}[len(self.time)]
+        if self.is_plain and self.unit_s == UNITS["ms"]:
+            times = "milliseconds"
+        return f"{times}, count" if self.event is None else f"{times},add|remove,node"
+
+
+def rows_of(name: str, lines: Sequence[str], unit: Unit | None = None) -> tuple[Columns, list[Row]]:
+    """Return the columns of a trace, and its rows.
+
+    Raises `TraceError` at the first row that does not fit them, and `UsageError` if the unit of its
+    times is not known.
+    """
+    written = [(n, line.strip()) for n, line in enumerate(lines, 1) if line.strip()]
+    head = ""
+    if written and not re.search(r"\d", re.split(r"[,;\t|]", written[0][1])[0]):
+        head, written = written[0][1], written[1:]
+    if not written:
+        raise TraceError(name, 1, "there is no row below the headings")
+    columns = _columns(name, written[0], head, unit)
+    return columns, [_row(name, columns, *one) for one in written]
+
+
+def _columns(name: str, first: tuple[int, str], head: str, unit: Unit | None) -> Columns:
+    line, text = first
+    sign = next((sign for sign in ",;\t|" if sign in text), " ")
+    part = re.compile(r"\s+" if sign == " " else rf"\s*{re.escape(sign)}\s*")
+    if sign == " " and _MOMENT.match(text):
+        part = re.compile(r"(?<!\d{4}-\d\d-\d\d)\s+")
+    cells = part.split(text)
+    kinds = [_kind(cell) for cell in cells]
+    time = _time_of(kinds)
+    if time is None:
+        raise TraceError(name, line, f"no column of times is in `{text[:60]}`")
+    rest = [place for place in range(len(cells)) if place not in time]
+    event = next((place for place in rest if cells[place].lower() in EVENTS), None)
+    whole = [
+        place for place in rest if kinds[place] == "number" and cells[place].lstrip("-").isdigit()
+    ]
+    node = next((p for p in rest if p != event and kinds[p] == "text"), None)
+    if event is not None and node is None:
+        node = next((place for place in whole if place != event), None)
+    count = whole[0] if event is None and len(whole) == 1 else _named(head, part, whole)
+    if (event is None or node is None) and count is None:
+        text = f"neither a count of nodes nor add, remove and a node stand in `{text[:60]}`"
+        raise TraceError(name, line, text)
+    unit_s, is_plain = _unit(
+        name, cells[time[0]], kinds[time[0]], head, unit, is_event=event is not None
+    )
+    return Columns(part, len(cells), time, unit_s, is_plain, None if event else count, event, node)
+
+
+def _kind(cell: str) -> str:
+    for kind, form in (
+        ("moment", _MOMENT),
+        ("date", _DATE),
+        ("clock", _CLOCK),
+        ("number", _NUMBER),
+    ):
+        if form.fullmatch(cell):
+            return kind
+    return "text"
+
+
+def _time_of(kinds: Sequence[str]) -> tuple[int, ...] | None:
+    if "moment" in kinds:
+        return (kinds.index("moment"),)
+    if "date" in kinds and "clock" in kinds:
+        return kinds.index("date"), kinds.index("clock")
+    return (kinds.index("number"),) if "number" in kinds else None
+
+
+def _named(head: str, part: re.Pattern[str], whole: Sequence[int]) -> int | None:
+    """Return the column of counts by its heading."""
+    heads = part.split(head)
+    named = [
+        place
+        for place in whole
+        if place < len(heads)
+        and re.search(r"(?i)count|nodes|instances|capacity|held|up", heads[place])
+    ]
+    return named[0] if len(named) == 1 else None
+
+
+def _unit(
+    name: str, cell: str, kind: str, head: str, unit: Unit | None, *, is_event: bool
+) -> tuple[float, bool]:
+    """Return the seconds of a time's unit, and whether times count from the beginning."""
+    if kind != "number":
+        return 1.0, False
+    if float(cell) > _EPOCH_S:
+        return (1e-3 if float(cell) > _EPOCH_MS else 1.0), False
+    first = re.split(r"[,;\t|]", head)[0]
+    said = unit or next((one for one, form in _HEADS.items() if re.search(form, first)), None)
+    if said is None and is_event:
+        said = "ms"  # Bamboo's
+    if said is None:
+        raise UsageError(
+            f"the unit of its times is not known: {cell} may be of any",
+            f"Say it: --trace-unit {', '.join(UNITS)}.",
+            place=name,
+        )
+    return UNITS[said], True
+
+
+def _row(name: str, columns: Columns, line: int, text: str) -> Row:
+    cells = columns.part.split(text)
+    if len(cells) != columns.width:
+        raise TraceError(name, line, f"not `{columns.form}`: {text[:60]}")
+    written = " ".join(cells[place] for place in columns.time)
+    try:
+        at_s = _seconds(written, columns)
+    except ValueError:
+        if _kind(cells[columns.time[0]]) in ("text", "clock"):
+            raise TraceError(name, line, f"not `{columns.form}`: {text[:60]}") from None
+        hint = "Mend or delete the row."
+        raise TraceError(name, line, f"there is no such moment: {written}", hint) from None
+    if columns.count is not None:
+        count = cells[columns.count]
+        if not re.fullmatch(r"-?\d+", count):
+            raise TraceError(name, line, f"not `{columns.form}`: {text[:60]}")
+        return Row(line, at_s, count=int(count))
+    assert columns.event is not None
+    assert columns.node is not None
+    event = EVENTS.get(cells[columns.event].lower())
+    if event is None:
+        raise TraceError(name, line, f"not `{columns.form}`: {text[:60]}")
+    return Row(line, at_s, event=event, node=cells[columns.node])
+
+
+def _seconds(written: str, columns: Columns) -> float:
+    if re.fullmatch(_NUMBER, written):
+        return float(written) * columns.unit_s
+    at = datetime.fromisoformat(written)
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+
+
+_HEADINGS = re.compile(r"(?i)[^{\[\d]*(?:time|date|stamp|hour|sec|minute)[^{\[]*[,;\t|]")
+
+
+def is_table(line: str) -> bool:
+    """Return whether a line may be a row of a table, or its headings."""
+    return bool(re.match(r"-?\d", line) or _HEADINGS.match(line))
+
+
+def written_lines(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """Yield the lines that are not empty, with their numbers."""
+    return ((n, line.strip()) for n, line in enumerate(lines, 1) if line.strip())
