@@ -19,12 +19,19 @@ from chaos.cli.documents import Document, Format, Output
 from chaos.cli.options import REPORTS, Reports, Seed, Words, hours
 from chaos.cli.rules import Needs
 from chaos.errors import UsageError
+from chaos.model.launcher import FACTS
 from chaos.model.plan import PlanBackend
 from chaos.preflight.answer import Answer, answer
-from chaos.preflight.asked import Given
-from chaos.preflight.calibration import RunSettings, calibration_runs, validate_forecast
+from chaos.preflight.asked import Asked, Given
+from chaos.preflight.calibration import (
+    RunSettings,
+    calibration_runs,
+    settings_of_start,
+    validate_forecast,
+)
 from chaos.preflight.compression import Losses
 from chaos.preflight.forecast import Effort
+from chaos.preflight.known_defects import here
 from chaos.preflight.load import SUFFIX, MarketChoice, analyses_in, question_of_runs
 from chaos.preflight.market import MARKETS, TraceReading
 from chaos.preflight.question import Question
@@ -37,6 +44,7 @@ from chaos.report.screen import bare_table, plain, screen
 from chaos.run.ci import add_to_step_summary
 from chaos.run.clock import Clock, SystemClock, seconds_since, stamp
 from chaos.run.directory import in_reports
+from chaos.words import plural
 
 SIMULATIONS = 10_000
 MOMENT_S = 1.0
@@ -94,6 +102,10 @@ TraceUnit = Annotated[
 AdvisorRow = Annotated[
     str | None,
     _given("--advisor", metavar="FILE:REGION:TYPE", help="A row of AWS Spot Advisor's JSON."),
+]
+PricesFrom = Annotated[
+    str | None,
+    _given("--prices", metavar="FILE:REGION:TYPE", help="A row of a catalog of SkyPilot's (CSV)."),
 ]
 CostsFrom = Annotated[
     Path | None,
@@ -183,6 +195,7 @@ def preflight(  # noqa: PLR0913 - one parameter per option
     trace_held: TraceHeld = None,
     trace_unit: TraceUnit = None,
     advisor: AdvisorRow = None,
+    prices: PricesFrom = None,
     costs: CostsFrom = None,
     calibrate: Calibrate = False,
     backend: BackendOption = "fork",
@@ -217,27 +230,50 @@ def preflight(  # noqa: PLR0913 - one parameter per option
     if subject is None:
         raise UsageError("no job is given", "Such as `chaos preflight big.preflight.yaml`.")
     refuse_unknown(ignore or ())
-    choice = MarketChoice(
-        market, trace, replay, trace_nodes, _held(trace_held), trace_unit, advisor
-    )
+    held_ends = _held(trace_held)
+    choice = MarketChoice(market, trace, replay, trace_nodes, held_ends, trace_unit, advisor)
     count = validation_runs or VALIDATION_RUNS[backend]
     settings = RunSettings(reports, console, backend, count, scale=scale, seed=seed, losses=losses)
     analyses = _calibrated(settings, subject, arguments or ()) if calibrate or validate else ()
     goals = {"goal.deadline_h": deadline, "goal.budget": max_cost, "goal.goodput": goodput}
     asked_for = {place: value for place, value in goals.items() if value is not None}
-    asked = Given(subject, choice, costs, asked_for | assigned(values or ()), analyses).asked()
-    question = asked.question
+    given = Given(subject, choice, costs, asked_for | assigned(values or ()), analyses, prices)
+    asked = _started(given, settings, arguments or ()).asked()
+    question, notes = asked.question, (*asked.notes, *_known(asked.question))
     effort = Effort(runs=simulations, seed=seed, jobs=os.cpu_count() or 1)
-    with MovingLine(screen(stderr=True)) as line:
-        tell = _told(line, SystemClock())
-        found = answer(
-            question, effort, ranges=asked.ranges, ignore=ignore or (), notes=asked.notes, tell=tell
-        )
+    found = _answered(replace(asked, notes=notes), effort, ignore or ())
     held = [] if recorded is None else [_compared(recorded, question)]
     if validate:
         held.append(validate_forecast(settings, analyses, question))
     _tell(replace(found, validation=tuple(held)), reports, console, document)
     raise typer.Exit(found.exit_code)
+
+
+def _answered(asked: Asked, effort: Effort, ignore: Sequence[str]) -> Answer:
+    with MovingLine(screen(stderr=True)) as line:
+        tell, ranges = _told(line, SystemClock()), asked.ranges
+        return answer(
+            asked.question, effort, ranges=ranges, ignore=ignore, notes=asked.notes, tell=tell
+        )
+
+
+def _started(given: Given, settings: RunSettings, words: Sequence[str]) -> Given:
+    """Return what was given, with one start of a script whose costs are from elsewhere."""
+    is_script = given.subject.suffix == ".py" and given.subject.is_file()
+    if not is_script or given.costs is None or given.analyses:
+        return given
+    return replace(given, start=settings_of_start(settings, given.subject, words))
+
+
+def _known(question: Question) -> tuple[str, ...]:
+    """Return a note on the defects that the installed launcher is known to have."""
+    package = FACTS[question.settings.launcher].package
+    found = [one for one in here() if one.package == package]
+    if not found:
+        return ()
+    count = plural(len(found), "defect")
+    installed = f"{package} {found[0].version}, as it is installed here,"
+    return (f"{installed} has {count} that matter under loss: `chaos doctor` lists them",)
 
 
 def _held(words: str | None) -> tuple[int, int] | None:

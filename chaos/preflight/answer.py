@@ -1,6 +1,7 @@
 """The answer (go, go with changes, no-go or cannot tell) and its evidence."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -20,7 +21,6 @@ from chaos.preflight.rules.rule import Predictions, RuleFinding
 from chaos.preflight.saving import NoticeCell, notice_sweep
 from chaos.preflight.validation import Validation
 from chaos.preflight.verdict import EXIT, Word, doubt, reaches, verdict
-from chaos.words import plural
 
 
 @dataclass(frozen=True)
@@ -167,22 +167,11 @@ def of_all(each: Sequence[Answer], ranges: Sequence[Range], effort: Effort) -> A
         return replace(best if ranges else worst, readings=tuple(each))
     if is_one and all(_holds(one, worst.changes, effort) for one in each if one is not worst):
         return replace(worst, readings=tuple(each))
-    words = "; ".join(f"{one.word} {_by(one)}" for one in each)
-    if is_one:
-        words = f"{words}, each with other changes"
-    nodes, reasons = question.market.trace_nodes, []
-    if ranges:
-        reasons.append("it depends on what was not measured")
-    if nodes is not None and len(each) > (2 if ranges else 1):
-        reasons.append(
-            f"it depends on how the trace's {plural(nodes.most, 'node')} are read as "
-            f"{question.job.pool} of yours; choose with --trace-nodes"
-        )
     return Answer(
         question=question,
         effort=effort,
         word="cannot tell",
-        why=f"{' and '.join(reasons)}: {words}{_up_to(each, best, ranges, effort)}",
+        why=f"{_depends_on(each, ranges)}: {_by_ways(each)}{_up_to(each, best, ranges, effort)}",
         findings=tuple(
             one for one in worst.findings if all(one in other.findings for other in each)
         ),
@@ -190,6 +179,29 @@ def of_all(each: Sequence[Answer], ranges: Sequence[Range], effort: Effort) -> A
         notes=tuple(dict.fromkeys(note for answer in each for note in answer.notes)),
         readings=tuple(each),
     )
+
+
+def _depends_on(each: Sequence[Answer], ranges: Sequence[Range]) -> str:
+    """Return in words what decides between the answers."""
+    reasons = ["what was not measured"] if ranges else []
+    read = {
+        one.question.market.trace_nodes and one.question.market.trace_nodes.read for one in each
+    }
+    nodes, pool = each[0].question.market.trace_nodes, each[0].question.job.pool
+    if nodes is not None and len(read) > 1:
+        of = "" if ranges else f"{nodes.most} "
+        reasons.append(f"how the trace's {of}nodes are read as {pool} of yours (--trace-nodes)")
+    return f"it depends on {' and on '.join(reasons)}"
+
+
+def _by_ways(each: Sequence[Answer]) -> str:
+    """Return the answers in words: each by its way, or of many how often there is which."""
+    counts = Counter(one.word for one in each)
+    if len(each) > 2:  # noqa: PLR2004
+        said = ", ".join(f"{word} by {count}" for word, count in counts.items())
+        return f"of {len(each)} ways {said}"
+    words = "; ".join(f"{one.word} {_by(one)}" for one in each)
+    return words if len(counts) > 1 else f"{words}, each with other changes"
 
 
 def _by(one: Answer) -> str:

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 from chaos.check.analysis import RunAnalysis
 from chaos.errors import UsageError
+from chaos.model.history import History
 from chaos.preflight.load import (
     SUFFIX,
     MarketChoice,
@@ -16,10 +17,12 @@ from chaos.preflight.load import (
     load_question,
     market_ranges,
     question_of_runs,
+    seen_at_start,
     with_costs_of,
 )
 from chaos.preflight.market import Market
 from chaos.preflight.platform_files import PlatformFile, read_platform
+from chaos.preflight.prices import Prices, read_prices
 from chaos.preflight.question import Costs, JobShape, Question, changed
 from chaos.preflight.ranges import Range
 from chaos.preflight.seen_costs import RESTART_S, SAVE_S, SeenCosts, seen_costs
@@ -52,6 +55,10 @@ class Given:
     costs: Path | None = None
     values: Mapping[str, Any] | None = None
     analyses: Sequence[RunAnalysis] = ()
+    #: FILE:REGION:TYPE
+    prices: str | None = None
+    #: of one start of the subject, a script of Ray Train's
+    start: History | None = None
 
     def asked(self) -> Asked:
         """Return the question; raises `UsageError` for what cannot be read, or is missing."""
@@ -59,6 +66,9 @@ class Given:
         question, said = self._question(market)
         if not self.choice.is_given and not self.subject.name.endswith(SUFFIX):
             notes = (f"no market was given: {market.name} is taken",)
+        if self.prices is not None:
+            question, priced = _priced(question, read_prices(self.prices))
+            notes = (*notes, priced)
         asked = changed(question, self.values or {})
         return Asked(asked, market_ranges(self.choice), (*said, *notes))
 
@@ -74,6 +84,8 @@ class Given:
             text = "there is no such file or folder"
             raise UsageError(text, "Check the path.", place=str(subject))
         told, folder = read_platform(subject), costs or subject
+        if self.start is not None and costs is not None:
+            return self._of_start(self.start, costs, market)
         seen = seen_costs(folder)
         if seen is None and told is not None and "costs.step_s" in (self.values or {}):
             seen = _by_hand(self.values or {})
@@ -83,6 +95,30 @@ class Given:
             _refuse_without_costs(subject, told)
         question = question_of_runs(analyses_in(folder), source=str(folder), market=market)
         return (question, ()) if told is None else of_platform(question, told, str(folder))
+
+    def _of_start(
+        self, start: History, costs: Path, market: Market
+    ) -> tuple[Question, tuple[str, ...]]:
+        """Return the question of a script by one start of it, with costs from elsewhere."""
+        nodes, least, settings = seen_at_start(start)
+        seen, own = seen_costs(costs), {"job.nodes": nodes, **(self.values or {})}
+        if seen is None:
+            measured = question_of_runs(analyses_in(costs), source=str(costs), market=market)
+            job = measured.job.model_copy(update={"nodes": nodes, "min_nodes": least})
+            return measured.model_copy(update={"job": job, "settings": RaySettings(**settings)}), ()
+        question, notes = _built(None, seen, market, own, str(self.subject))
+        job = question.job.model_copy(update={"min_nodes": least})
+        told = f"{self.subject}: workers and settings are those of one start of it"
+        read = {"job": job, "settings": RaySettings(**settings)}
+        return question.model_copy(update=read), (told, *notes[: len(seen.notes)])
+
+
+def _priced(question: Question, prices: Prices) -> tuple[Question, str]:
+    """Return a question with the prices of its nodes."""
+    values: dict[str, Any] = {"market.price_ratio": round(prices.spot / prices.on_demand, 6)}
+    if question.costs is not None:
+        values["costs.price_per_node_hour"] = prices.on_demand
+    return changed(question, values), prices.note
 
 
 def _with_costs(question: Question, costs: Path) -> tuple[Question, tuple[str, ...]]:

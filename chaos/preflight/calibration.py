@@ -18,8 +18,8 @@ from chaos.errors import UsageError
 from chaos.harness import Harness
 from chaos.launch.open import open_backend
 from chaos.launch.torchrun.rendezvous import CONF
-from chaos.model.event import FaultEnded, FaultInvoked, FitReturned
-from chaos.model.history import HISTORY
+from chaos.model.event import FaultEnded, FaultInvoked, FitReturned, StepDone
+from chaos.model.history import HISTORY, History
 from chaos.model.launcher import FACTS
 from chaos.model.plan import Op, Plan, PlanBackend
 from chaos.model.scenario import FailureBudget
@@ -103,6 +103,29 @@ def calibration_runs(
             made = next((analysis for analysis in known if analysis.plan.ops == ops), None)
             struck = plan.model_copy(update={"ops": ops, "job": job})
             yield made or harness.run_plan(struck).analysis
+
+
+def settings_of_start(settings: RunSettings, subject: Path, words: Sequence[str]) -> History:
+    """Start a script once, and end it after its first step; return what was seen of its settings.
+
+    Raises `UsageError` if it does not come to its first step.
+    """
+    plan = plan_without_faults(subject, words, settings.backend)
+    ended = {"index": 0, "at": AtStep(epoch=0, step=1, rank=0), "kill_worker": {"ranks": "all"}}
+    job = plan.job.model_copy(update={"failure": FailureBudget(max_failures=0)})
+    folder = in_reports(settings.reports, "starts") / stamp(SystemClock().wall_ns())
+    plan = plan.model_copy(update={"ops": (Op.model_validate(ended),), "job": job})
+    with open_backend(settings.backend, settings.console) as backend:
+        directory = create(folder, "start", plan, environment(Path.cwd()))
+        runner.execute(backend, plan, directory, None)
+    history = read_history(directory.journals)
+    if not any(True for _ in history.of(StepDone)):
+        raise UsageError(
+            "it did not come to its first step, so that its settings were not seen",
+            f"What it wrote is in {directory.path}.",
+            place=str(subject),
+        )
+    return history
 
 
 def plan_without_faults(subject: Path, words: Sequence[str], backend: PlanBackend) -> Plan:

@@ -187,15 +187,18 @@ def _records(text: str, lines: Sequence[str]) -> Iterator[tuple[int, Record | st
     except (ValueError, RecursionError):
         yield from _of_lines(lines)
         return
-    if isinstance(value, dict):
-        inner = next((value[key] for key in _LISTS if isinstance(value.get(key), list)), None)
-        value = [value] if inner is None else inner
-    for record in value if isinstance(value, list) else ():
-        if isinstance(record, dict):
-            yield 1, record
+    yield from ((1, record) for record in _inside(value))
 
 
 _LISTS = ("items", "Events", "entries", "Records")
+
+
+def _inside(value: object) -> Iterator[Record]:
+    """Yield the records of a list, of a document with a list of them, or the one that it is."""
+    if isinstance(value, dict):
+        inner = next((value[key] for key in _LISTS if isinstance(value.get(key), list)), None)
+        value = [value] if inner is None else inner
+    yield from (one for one in (value if isinstance(value, list) else ()) if isinstance(one, dict))
 
 
 def _of_lines(lines: Sequence[str]) -> Iterator[tuple[int, Record | str]]:
@@ -204,8 +207,10 @@ def _of_lines(lines: Sequence[str]) -> Iterator[tuple[int, Record | str]]:
             record = json.loads(line) if line.strip() else None
         except (ValueError, RecursionError):
             record = line
-        if isinstance(record, dict | str):
+        if isinstance(record, str):
             yield number, record
+        else:
+            yield from ((number, one) for one in _inside(record))
 
 
 # -- the kinds ---------------------------------------------------------------------------------
@@ -316,7 +321,7 @@ def _of_gcs(record: Record) -> Iterator[Happened]:
 
 _KINDS = (
     Kind(
-        "the events of Ray's GCS",
+        "Ray's log of its GCS",
         lambda record: record.get("source_type") == "GCS" and "label" in record,
         _of_gcs,
         lambda record: str(record["label"]),

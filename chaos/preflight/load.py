@@ -428,15 +428,28 @@ def _nodes(analysis: RunAnalysis, history: History, attempt: Attempt) -> tuple[i
     if not plan.job.facts.has_spare_nodes:
         least = plan.job.min_workers and plan.job.min_workers * plan.shape.nodes // attempt.size
         return plan.shape.nodes, least
-    called = _called(history)
-    own = None if called is None else called.settings.get("num_workers")
-    if isinstance(own, list | tuple) and len(own) == 2 and own[0] < own[1]:  # noqa: PLR2004
-        return int(own[1]), int(own[0])
-    return attempt.size, None
+    least, most = _range_of(_called(history)) or (None, attempt.size)
+    return most, least
 
 
 def _called(history: History) -> FitCalled | None:
     return next((event for _, event in history.of(FitCalled)), None)
+
+
+def seen_at_start(history: History) -> tuple[int, int | None, dict[str, Any]]:
+    """Return the workers of a job of Ray Train's, the least it goes on with, and its settings."""
+    called = _called(history)
+    workers = 1 if called is None else called.workers
+    least, most = _range_of(called) or (None, workers)
+    return most, least, _settings(history) | {"checkpoint_upload_mode": "sync"}
+
+
+def _range_of(called: FitCalled | None) -> tuple[int, int] | None:
+    """Return the ends of an elastic `num_workers`."""
+    own = None if called is None else called.settings.get("num_workers")
+    if isinstance(own, list | tuple) and len(own) == 2 and own[0] < own[1]:  # noqa: PLR2004
+        return int(own[0]), int(own[1])
+    return None
 
 
 def _settings(history: History) -> dict[str, Any]:

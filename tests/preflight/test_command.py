@@ -220,7 +220,9 @@ def test_a_job_of_which_it_is_not_known_how_it_starts_is_not_run_for_its_costs(
 ) -> None:
     script, scenario = tmp_path / "ddp.py", tmp_path / "a.chaos.yaml"
     script.write_text("import torch.distributed as dist\ndist.init_process_group()\n")
-    scenario.write_text("scenario: x\njob: {launcher: python, script: ddp.py, workers: 1}\n", encoding="utf-8")
+    scenario.write_text(
+        "scenario: x\njob: {launcher: python, script: ddp.py, workers: 1}\n", encoding="utf-8"
+    )
     done = chaos("preflight", what, option, folder=tmp_path)
 
     assert done.code == 3

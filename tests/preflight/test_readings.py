@@ -155,7 +155,7 @@ def test_where_the_readings_differ_it_cannot_be_told(both: Answer) -> None:
     assert (both.word, both.exit_code) == ("cannot tell", 2)
     assert by_shares.word == "no-go"
     assert as_market.word in {"go", "go with changes", "cannot tell"}
-    assert "how the trace's 24 nodes are read as 8 of yours; choose with --trace-nodes" in both.why
+    assert "how the trace's 24 nodes are read as 8 of yours (--trace-nodes)" in both.why
     assert ": no-go by shares; " in both.why
     assert both.changes == {}  # each reading has its own
     assert both.forecast is None
