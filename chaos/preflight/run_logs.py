@@ -92,16 +92,17 @@ def _moment_s(*parts: str | None) -> float | None:
 
 _STEP = re.compile(
     r"(?i)(?<![a-z_])(?:(?:global|train)[_ ])?(?:step|iter(?:ation)?|update|num_updates)s?\b"
-    r"[\s:=\[\"'#-]{1,14}(\d[\d,]*)(?:\s*(?:/|of)\s*(\d[\d,]*))?(?![\d.%])"
+    r"[\s:=\[\"'#-]{1,14}(\d[\d,]{0,14})(?:\s*(?:/|of)\s*(\d[\d,]{0,14}))?(?![\d.%])"
 )
 _NO_STEP = re.compile(
     r"(?i)\b(?:eval\w*|valid\w*|val|test)\W+(?:step|iter)|\b(?:max|total|num|warmup|every|save|log)"
     r"[\w ]{0,12}(?:step|iter)"
 )
-_EXAMPLE = re.compile(r"Epoch:? *\[(\d+)\] *\[ *(\d+)/(\d+)\]\s+Time\s+[\d.]+ *\( *([\d.]+)\)")
-_BAR = re.compile(r"(\d+)/(\d+) \[(?:(\d+):)?(\d+):(\d\d)<")
-_ELAPSED = re.compile(r"elapsed time per iteration \(ms\): ([\d.]+)")
-_RUNTIME = re.compile(r"'train_runtime': '?([\d.]+)")
+_EXAMPLE = re.compile(
+    r"Epoch:? *\[(\d{1,9})\] *\[ *(\d{1,12})/(\d{1,12})\]\s+Time\s+[\d.]+ *\( *(\d+(?:\.\d+)?)\)"
+)
+_BAR = re.compile(r"(\d{1,12})/(\d{1,12}) \[(?:(\d{1,5}):)?(\d{1,5}):(\d\d)<")
+_ELAPSED = re.compile(r"elapsed time per iteration \(ms\): (\d+(?:\.\d+)?)")
 _SAVE = re.compile(
     r"(?i)\bsav(?:ed?|ing)\b.*(?:checkpoint|ckpt|snapshot)|(?:checkpoint|ckpt|snapshot)\b.*\bsaved\b"
 )
@@ -113,8 +114,10 @@ _RESTART = re.compile(
     r"will restart worker group|RUNNING -> RESTARTING|\[FailurePolicy\] RETRY|"
     r"(?:CANCELLED AT \S+ DUE TO (?:PREEMPTION|NODE FAIL))|restarting worker group",
 )
-_GROUP = re.compile(r"Rendezvous complete for workers|Started training worker group of size (\d+)")
-_SIZE = re.compile(r"group_world_size=(\d+)")
+_GROUP = re.compile(
+    r"Rendezvous complete for workers|Started training worker group of size (\d{1,9})"
+)
+_SIZE = re.compile(r"group_world_size=(\d{1,9})")
 _SAID: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     ("restart", _RESTART),
     ("save", _SAVE),

@@ -49,7 +49,7 @@ def parcae(name: str, lines: Sequence[str]) -> Trace:
             at, what, rest = json.loads(line, parse_constant=_refuse_constant)
             nodes = _names(rest["nodes"])
             last_ms = max(last_ms, float(at) + float(rest.get("duration", 0)))
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
             raise TraceError(
                 name, number, f"not a line of a Parcae trace: {line[:60]}", KNOWN
             ) from None
@@ -79,7 +79,7 @@ def skypilot(name: str, value: Mapping[str, Any]) -> Trace:
     """
     try:
         gap_s, counts = float(value["metadata"]["gap_seconds"]), list(value["data"])
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         text = "neither metadata.gap_seconds nor data as SkyPilot has"
         raise TraceError(name, 1, text, KNOWN) from None
     if not 0 < gap_s < math.inf or not counts:

@@ -21,7 +21,9 @@ from pathlib import Path
 from chaos.cli.preflight import assigned
 from chaos.errors import ChaosError, UsageError
 from chaos.preflight.load import MarketChoice, chosen_market, load_question
+from chaos.preflight.platform_files import read_platform
 from chaos.preflight.question import Question, changed
+from chaos.preflight.seen_costs import seen_costs
 from chaos.preflight.trace_files import read_trace
 from chaos.scenario_file.load import load_scenario
 from tests.campaigns.frame import (
@@ -88,7 +90,7 @@ def campaign(asked: Asked) -> Tally:
     with tempfile.TemporaryDirectory(prefix="cc-") as name:
         sources = _sources(Path(name))
         for number in range(asked.tries):
-            kind = draw.choices(("scenario", "question", "trace", "--set"), (5, 2, 2, 1))[0]
+            kind = draw.choices((*NAMES, "--set"), (5, 2, 2, 1, 1, 1, 1))[0]
             drawn = _drawn(kind, sources, Path(name), draw)
             _take(drawn, tally, f"try {number}, {kind}, {drawn.what}")
             if number % 1000 == 999:
@@ -106,7 +108,15 @@ def _sources(folder: Path) -> Mapping[str, Sequence[bytes]]:
         "scenario": [file.read_bytes() for file in files],
         "question": [text.encode() for text in QUESTIONS],
         "trace": [text.encode() for text in TRACES],
+        **{kind: [file.read_bytes() for file in _samples(kind)] for kind in SAMPLED},
     }
+
+
+SAMPLED = ("log", "platform", "output")
+
+
+def _samples(kind: str) -> list[Path]:
+    return sorted(Path(__file__).with_name("samples").joinpath(kind).iterdir())
 
 
 def _drawn(
@@ -116,8 +126,7 @@ def _drawn(
         word, what = _assignment(draw)
         return Drawn(kind, partial(_set, _asked_of(folder), word), None, what)
     data, what = mutated(draw.choice(sources[kind]), draw)
-    name = {"scenario": "m.chaos.yaml", "question": "m.preflight.yaml", "trace": "m.csv"}[kind]
-    file = folder / "x" / name
+    file = folder / "x" / NAMES[kind]
     file.write_bytes(data)
     return Drawn(kind, partial(READERS[kind], file), file, what)
 
@@ -142,17 +151,54 @@ def _set(question: Question, word: str) -> object:
 
 def _trace(file: Path) -> object:
     """Read a trace as `--trace` does; what is read, but has nothing to learn from, has no line."""
-    read_trace(file)
+    read_trace(file, unit="s")
     try:
         return chosen_market(MarketChoice(trace=file))
     except UsageError:
         return None
 
 
+def _log(file: Path) -> object:
+    """Read a log of lost nodes; one of which the losses or the unit are not known has no line."""
+    try:
+        return chosen_market(MarketChoice(trace=file, trace_held=(4, 4)))
+    except UsageError:
+        return None
+
+
+def _output(file: Path) -> object:
+    """Read a run's log; one without steps has no line."""
+    try:
+        return seen_costs(file)
+    except UsageError:
+        return None
+
+
+def _platform(file: Path) -> object:
+    """Read a platform's file; one that is named for what it is has no line."""
+    try:
+        return read_platform(file)
+    except UsageError as error:
+        if "of which chaos reads nothing" in str(error):
+            return None
+        raise
+
+
+NAMES = {
+    "scenario": "m.chaos.yaml",
+    "question": "m.preflight.yaml",
+    "trace": "m.csv",
+    "log": "m.json",
+    "platform": "m.yaml",
+    "output": "m.log",
+}
 READERS: Mapping[str, Callable[[Path], object]] = {
     "scenario": load_scenario,
     "question": load_question,
     "trace": _trace,
+    "log": _log,
+    "platform": _platform,
+    "output": _output,
 }
 
 

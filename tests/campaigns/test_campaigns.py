@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from chaos.run.clock import SystemClock
 from tests.campaigns import environments, files, forks, intruder, kills, records
 from tests.campaigns.frame import Asked, Campaign
 
@@ -35,13 +36,28 @@ def test_a_few_tries_are_clean(
     carry_out(campaign, Asked(tries), capsys)
 
 
+# Three seeds that are new each night; a line of figures says which.
+DAY_NS = 86_400_000_000_000
+NEW = tuple(3 * (SystemClock().wall_ns() // DAY_NS) + number for number in range(3))
+
+
 def nightly(
-    campaign: Campaign, tries: int, minutes: int, *marks: Any, backend: str = "fork"
+    campaign: Campaign,
+    tries: int,
+    minutes: int,
+    *marks: Any,
+    backend: str = "fork",
+    seed: int | None = None,
 ) -> Any:
     """Return a campaign as a parameter, with a time limit of three times what it may take."""
     own = (pytest.mark.nightly, pytest.mark.timeout(3 * 60 * minutes), *marks)
     name = f"{campaign.__module__.rpartition('.')[2]}-{backend}"
-    return pytest.param(campaign, Asked(tries, backend=backend), id=name, marks=own)
+    if seed is None:
+        return pytest.param(campaign, Asked(tries, backend=backend), id=name, marks=own)
+    # The name has no seed: the processes of one run must agree on it around midnight.
+    return pytest.param(
+        campaign, Asked(tries, seed, backend), id=f"{name}-new-{seed % 3}", marks=own
+    )
 
 
 @pytest.mark.parametrize(
@@ -50,6 +66,7 @@ def nightly(
         nightly(kills.campaign, 200, 60),
         nightly(kills.campaign, 12, 30, pytest.mark.ray, backend="ray"),
         nightly(files.campaign, 10_000, 15),
+        *(nightly(files.campaign, 3_000, 10, seed=seed) for seed in NEW),
         nightly(records.campaign, 2_000, 15),
         nightly(environments.campaign, len(environments.ENVIRONMENTS), 15),
         nightly(intruder.campaign, 20, 15),
