@@ -51,7 +51,7 @@ class Reference:
 
     def __post_init__(self) -> None:
         job, market = self.asked.job, self.asked.market
-        self.job, self.settings, self.market = job, self.asked.settings, market
+        self.job, self.settings, self.market = job, self.asked.ray, market
         assert self.asked.costs is not None
         self.costs = self.asked.costs
         for _ in range(job.pool):

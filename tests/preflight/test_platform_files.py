@@ -294,3 +294,253 @@ def test_with_the_costs_of_runs_it_is_a_question(tmp_path: Path) -> None:
         for note in notes
     )
     assert "length and costs are those of a folder" in notes[-1]
+
+
+# -- the kinds of further platforms --------------------------------------------------------------
+
+FURTHER: dict[str, tuple[str, str, dict[str, object]]] = {
+    "Job": (
+        (
+            "apiVersion: batch/v1\n"
+            "kind: Job\n"
+            "spec:\n"
+            "  parallelism: 2\n"
+            "  completions: 2\n"
+            "  backoffLimit: 4\n"
+            "  suspend: true\n"
+            "  template:\n"
+            "    spec:\n"
+            "      terminationGracePeriodSeconds: 600\n"
+            "      tolerations: [{key: on-demand, value: 'true'}]\n"
+            "      containers: [{command: [accelerate launch a.py]}]\n"
+        ),
+        "a Job of Kubernetes",
+        {"job.nodes": 2, "settings.job_retries": 2, "settings.pod_grace_s": 600},
+    ),
+    "Job without numbers": (
+        (
+            "apiVersion: batch/v1\n"
+            "kind: Job\n"
+            "spec:\n"
+            "  template:\n"
+            "    spec:\n"
+            "      nodeSelector: {cloud.google.com/gke-spot: 'true'}\n"
+        ),
+        "a Job of Kubernetes",
+        {"job.nodes": 1, "settings.job_retries": 6, "settings.pod_grace_s": 30},
+    ),
+    "MPIJob": (
+        (
+            "apiVersion: kubeflow.org/v2beta1\n"
+            "kind: MPIJob\n"
+            "spec:\n"
+            "  runPolicy: {backoffLimit: 20}\n"
+            "  mpiReplicaSpecs:\n"
+            "    Launcher: {replicas: 1}\n"
+            "    Worker: {replicas: 4}\n"
+        ),
+        "an MPIJob",
+        {"job.nodes": 4, "settings.job_retries": 5, "settings.pod_grace_s": 30},
+    ),
+    "JobSet": (
+        (
+            "apiVersion: jobset.x-k8s.io/v1alpha2\n"
+            "kind: JobSet\n"
+            "spec:\n"
+            "  failurePolicy: {maxRestarts: 3}\n"
+            "  replicatedJobs:\n"
+            "    - {replicas: 2, template: {spec: {parallelism: 16, completions: 16}}}\n"
+        ),
+        "a JobSet",
+        {"job.nodes": 32, "settings.job_retries": 3, "settings.pod_grace_s": 30},
+    ),
+    "Volcano": (
+        (
+            "apiVersion: batch.volcano.sh/v1alpha1\n"
+            "kind: Job\n"
+            "spec:\n"
+            "  tasks: [{replicas: 1, name: master}, {replicas: 3, name: worker}]\n"
+        ),
+        "a Job of Volcano",
+        {"job.nodes": 4, "settings.job_retries": 3, "settings.pod_grace_s": 30},
+    ),
+    "ray up": (
+        (
+            "cluster_name: a\n"
+            "head_node_type: head\n"
+            "max_workers: 6\n"
+            "available_node_types:\n"
+            "  head: {node_config: {}}\n"
+            "  gpu:\n"
+            "    min_workers: 2\n"
+            "    max_workers: 8\n"
+            "    node_config: {InstanceMarketOptions: {MarketType: spot}}\n"
+        ),
+        "a file for `ray up`",
+        {"job.nodes": 2, "job.nodes_max": 6},
+    ),
+    "Anyscale": (
+        (
+            "entrypoint: python a.py\n"
+            "max_retries: 2\n"
+            "compute_config:\n"
+            "  head_node: {instance_type: m}\n"
+            "  worker_nodes: [{min_nodes: 2, max_nodes: 4, market_type: PREFER_SPOT}]\n"
+        ),
+        "a job or a compute configuration of Anyscale",
+        {"job.nodes": 2, "job.nodes_max": 4},
+    ),
+    "dstack": (
+        (
+            "type: task\n"
+            "nodes: 2\n"
+            "commands: [torchrun --nnodes=2 --max-restarts=5 a.py]\n"
+            "spot_policy: auto\n"
+            "retry: {on_events: [interruption], duration: 4h}\n"
+        ),
+        "a task of dstack",
+        {"job.nodes": 2, "settings.max_restarts": 5, "settings.job_retries": -1},
+    ),
+    "Determined": (
+        (
+            "entrypoint: python a.py\n"
+            "searcher: {name: single}\n"
+            "resources: {slots_per_trial: 16}\n"
+            "max_restarts: 0\n"
+        ),
+        "an experiment of Determined",
+        {"settings.job_retries": 0},
+    ),
+    "submitit": (
+        (
+            "defaults:\n"
+            "  - override /hydra/launcher: submitit_slurm\n"
+            "hydra:\n"
+            "  launcher: {nodes: 4, timeout_min: 1440}\n"
+        ),
+        "the settings of hydra's submitit launcher",
+        {"job.nodes": 4},
+    ),
+    "Helm values": (
+        (
+            "head: {rayVersion: 2.60.0}\n"
+            "worker: {replicas: 1, maxReplicas: 5}\n"
+            "additionalWorkerGroups: {small: {disabled: true, replicas: 3}}\n"
+        ),
+        "the values of KubeRay's Helm chart",
+        {"job.nodes": 1, "settings.pod_grace_s": 30},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FURTHER)
+def test_further_platforms_are_read(tmp_path: Path, name: str) -> None:
+    text, kind, values = FURTHER[name]
+
+    found = told(tmp_path, text)
+
+    assert (found.kind, found.values) == (kind, values)
+    lines = text.count("\n")
+    assert all(1 <= one.line <= lines for one in found.taken)
+
+
+def test_a_toleration_of_nodes_on_demand_is_none_of_spot(tmp_path: Path) -> None:
+    words = {
+        name: said(told(tmp_path, FURTHER[name][0])) for name in ("Job", "Job without numbers")
+    }
+
+    spot = "it asks for spot nodes, or tolerates their taint"
+    assert spot not in words["Job"]
+    assert spot in words["Job without numbers"]
+
+
+def test_a_number_that_is_to_be_filled_in_is_missing(tmp_path: Path) -> None:
+    text = (
+        "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nspec:\n"
+        "  elasticPolicy: {minReplicas: 1, maxReplicas: 64, maxRestarts: 100}\n"
+        "  pytorchReplicaSpecs:\n    Worker:\n      replicas: $NUM_NODES\n"
+        "      template: {spec: {containers: [{command: [torchrun, --nnodes=$NUM_NODES]}]}}\n"
+    )
+
+    found = told(tmp_path, text)
+
+    assert "job.nodes" not in found.values
+    assert "job.min_nodes" not in found.values  # the command says one number of nodes
+    lines = said(found)
+    assert lines["job.nodes is missing: replicas is $NUM_NODES, to be filled in"] == 7
+
+
+def test_a_torchxconfig_is_known_without_an_ending(tmp_path: Path) -> None:
+    text = "[dist.ddp]\nj = 2:4x8\nmax_retries = 3\n\n[kubernetes]\nqueue = a\n"
+
+    found = told(tmp_path, text, ".torchxconfig")
+
+    assert found.kind == "a .torchxconfig"
+    assert found.values == {"job.nodes": 4, "job.min_nodes": 2, "settings.job_retries": 3}
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        (
+            "on: [push]\nname: a\njobs: {a: {steps: [{run: train --preemptible}]}}\n",
+            "a workflow of",
+        ),
+        ("services: {a: {image: b, deploy: {replicas: 3}}}\n", "a file of Docker Compose"),
+        ("AWSTemplateFormatVersion: '2010-09-09'\nA: !Ref B\n", "a template of CloudFormation"),
+        ("apiVersion: v1\nkind: Service\nspec: {}\n", r"a Service \(v1\)"),
+        ("a: 1\nreplicas: {{- .Values.n }}\n", "a template of Helm"),
+    ],
+)
+def test_what_is_no_job_is_named_for_what_it_is(tmp_path: Path, text: str, name: str) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text(text, encoding="utf-8")
+
+    with pytest.raises(UsageError, match=f"it is {name}.* of which chaos reads nothing"):
+        read_platform(file)
+
+
+def test_the_command_of_a_script_for_sbatch_has_torchruns_settings(tmp_path: Path) -> None:
+    text = (
+        "#!/bin/sh\n#SBATCH -N 4\n# torchrun --max-restarts 9\n"
+        "srun torchrun --nnodes 2:4 --max-restarts=${RESTARTS:-7} "
+        "--rdzv-conf join_timeout=900 a.py\n"
+    )
+
+    found = told(tmp_path, text, "train.sbatch")
+
+    assert found.launcher == "torchrun"
+    assert found.values == {
+        "job.min_nodes": 2,
+        "settings.max_restarts": 7,
+        "settings.join_timeout_s": 900.0,
+        "job.nodes": 4,
+    }
+
+
+def test_with_a_log_of_a_run_it_is_a_question(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(FURTHER["dstack"][0], encoding="utf-8")
+    steps = "".join(f"2026-11-20 10:00:{n:02} step {n}/2000\n" for n in range(0, 60, 10))
+    (tmp_path / "train.log").write_text(steps, encoding="utf-8")
+    words = ("preflight", "job.yaml", "--costs", "train.log", "--simulations", "100")
+
+    lacks = chaos(*words, folder=tmp_path)
+    whole = chaos(*words, "--set", "job.checkpoint_every_steps=100", folder=tmp_path)
+
+    assert lacks.code == 3
+    assert "the steps between two checkpoints is neither in this file nor in a log" in lacks.err
+    assert "--set job.checkpoint_every_steps=N" in lacks.err
+    assert whole.code in (0, 1, 2, 5)
+    one_line = " ".join(whole.out.split())
+    assert "train.log:6: a step takes 1 s" in one_line
+    assert "what a restart takes is not in it: 60 to 900 s are assumed" in one_line
+    assert "job.yaml:3: torchrun starts its workers again 5 times (--max-restarts)" in one_line
+
+
+def test_a_script_that_starts_a_job_elsewhere_is_named(tmp_path: Path) -> None:
+    (tmp_path / "spot.py").write_text("from sagemaker.pytorch import PyTorch\n", encoding="utf-8")
+
+    done = chaos("preflight", "spot.py", folder=tmp_path)
+
+    assert done.code == 3
+    assert "a script that starts a job of SageMaker" in done.err

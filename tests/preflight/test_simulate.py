@@ -68,7 +68,7 @@ def test_every_second_of_every_run_is_accounted_for_once(question: Question) -> 
 @given(questions())
 def test_no_run_does_more_than_its_work_or_spends_more_than_its_budget(question: Question) -> None:
     seen = outcomes(question)
-    limit = question.settings.max_failures
+    limit = question.ray.max_failures
 
     assert (seen.work_s <= question.work_s + 1e-6).all()
     assert (

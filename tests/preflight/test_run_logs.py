@@ -1,0 +1,294 @@
+"""The costs in a log of a run, and in a folder of its trainer."""
+
+import json
+import os
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chaos.errors import UsageError
+from chaos.preflight.run_logs import Span, logged_costs
+from chaos.preflight.seen_costs import RESTART_S, SAVE_S, seen_costs
+
+BEGUN = datetime(2026, 11, 20, 10)  # noqa: DTZ001 - logs have no zone
+FORMS = {
+    "python": lambda at: at.strftime("%Y-%m-%d %H:%M:%S,") + f"{at.microsecond // 1000:03} INFO ",
+    "kubernetes": lambda at: at.strftime("%Y-%m-%dT%H:%M:%S.%f") + "000Z ",
+    "glog": lambda at: at.strftime("I%m%d %H:%M:%S.%f 12 train.py:3] "),
+    "transformers": lambda at: at.strftime("%m/%d/%Y %H:%M:%S - INFO - "),
+    "clock": lambda at: at.strftime("[%H:%M:%S] "),
+    "srun": lambda at: "0: " + at.strftime("%Y-%m-%d %H:%M:%S ") + "node-3 ",
+}
+
+
+def log(form: str, *lines: tuple[float, str], since: datetime = BEGUN) -> str:
+    return "".join(
+        f"{FORMS[form](since + timedelta(seconds=at_s))}{words}\n" for at_s, words in lines
+    )
+
+
+def steps(
+    first: int, last: int, since_s: float, each_s: float, every: int = 10
+) -> list[tuple[float, str]]:
+    return [
+        (since_s + (n - first) * each_s, f"step {n}/2000 loss 2.1")
+        for n in range(first, last + 1, every)
+    ]
+
+
+WHOLE = [
+    (0.0, "starting"),
+    *steps(10, 100, 30, 1.0),
+    (121.0, "saving checkpoint at step 100"),
+    *steps(110, 200, 140, 1.0),
+    (231.0, "saving checkpoint at step 200"),
+    *steps(210, 260, 250, 1.0),
+    (500.0, "resuming from checkpoint of step 200"),
+    *steps(210, 240, 530, 1.0),
+]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_steps_saves_and_restarts_are_read_in_every_form_of_a_time(form: str) -> None:
+    found = logged_costs(log(form, *WHOLE))
+
+    assert found.step_s is not None
+    assert found.step_s.low == pytest.approx(1.0)
+    assert found.save_s is not None
+    assert found.save_s.low == pytest.approx(10.0)
+    assert found.save_s.line == 13
+    assert (found.steps, found.every, found.restarts) == (2000, 100, 1)
+    assert found.restart_s is not None
+    # From step 260 at 300 s to step 210 at 530 s, and 10 s between two lines.
+    assert found.restart_s.low == pytest.approx(210.0)
+    assert found.restart_s.high == pytest.approx(230.0)
+
+
+def test_a_clock_without_a_date_goes_on_over_midnight() -> None:
+    late = datetime(2026, 11, 20, 23, 59)  # noqa: DTZ001
+
+    found = logged_costs(log("clock", *WHOLE, since=late))
+
+    assert found.step_s is not None
+    assert found.step_s.low == pytest.approx(1.0)
+    assert found.restart_s is not None
+    assert found.restart_s.high == pytest.approx(230.0)
+
+
+def test_numbers_that_begin_anew_in_each_epoch_are_no_restart() -> None:
+    epochs = [
+        (100.0 * epoch + n, f"epoch {epoch} step {n}/90")
+        for epoch in range(3)
+        for n in range(10, 91, 10)
+    ]
+
+    found = logged_costs(log("python", *epochs))
+
+    assert (found.restarts, found.restart_s) == (0, None)
+    assert found.step_s is not None
+    assert found.step_s.low == pytest.approx(1.0)
+
+
+def test_a_checkpoint_that_is_loaded_while_the_steps_go_on_is_no_restart() -> None:
+    text = log(
+        "python",
+        *steps(10, 50, 0, 1.0),
+        (45.0, "loading checkpoint for the evaluation"),
+        *steps(60, 90, 70, 1.0),
+    )
+
+    assert logged_costs(text).restarts == 0
+
+
+def test_a_job_that_somebody_cancelled_was_not_preempted() -> None:
+    text = log("python", *steps(10, 50, 0, 1.0)) + (
+        "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-20T10:05:00 ***\n"
+    )
+
+    assert logged_costs(text).restarts == 0
+
+
+def test_megatrons_lines_say_their_rate() -> None:
+    text = "".join(
+        f" iteration {n:8}/    1000 | consumed samples: {n * 4} | elapsed time per iteration (ms): "
+        f"{2152.2 if n == 10 else 1380.0} | number of skipped iterations:   1 |\n"
+        for n in range(10, 201, 10)
+    )
+
+    found = logged_costs(text)
+
+    assert found.step_s == Span(1.38, 1.38, 20)
+    assert found.steps == 1000
+
+
+def test_a_bar_writes_over_its_own_line_and_shorter_ones_are_other_loops() -> None:
+    text = (
+        "Loading checkpoint shards: 100%|##| 3/3 [00:24<00:00,  8.0s/it]\n"
+        "  0%|          | 0/1000 [00:00<?, ?it/s]\r"
+        " 10%|#         | 100/1000 [01:00<09:00,  1.67it/s]\r"
+        " 20%|##        | 200/1000 [02:00<08:00,  1.67it/s]\n"
+    )
+
+    found = logged_costs(text)
+
+    assert found.step_s is not None
+    assert found.step_s.low == pytest.approx(0.6)
+    assert (found.steps, found.restarts) == (1000, 0)
+
+
+TORCHELASTIC = """\
+[INFO] 2026-07-31 06:52:47,071 api: [default] Rendezvous complete for workers. Result:
+  restart_count=0
+  group_world_size=4
+Epoch: [0][  0/782]	Time  3.613 ( 3.613)	Loss 7.0
+Epoch: [0][ 10/782]	Time  1.638 ( 1.200)	Loss 5.7
+[INFO] 2026-07-31 07:15:34,785 api: [default] FAILED. 3/3 attempts left; will restart worker group
+[INFO] 2026-07-31 07:16:04,915 api: [default] Rendezvous complete for workers. Result:
+  restart_count=1
+  group_world_size=2
+=> loading checkpoint file: /tmp/checkpoint.pth.tar
+Epoch: [0][  0/1563]	Time  2.916 ( 2.916)	Loss 4.3
+Epoch: [0][ 10/1563]	Time  0.650 ( 0.800)	Loss 4.4
+"""
+
+
+def test_of_a_restart_without_times_of_steps_the_rest_is_assumed() -> None:
+    found = logged_costs(TORCHELASTIC)
+
+    assert found.step_s is not None
+    assert found.step_s[:2] == (0.8, 1.2)  # with two nodes and with four
+    assert found.restart_s is not None
+    assert found.restart_s.low == pytest.approx(30.13)
+    assert found.restart_s.high == pytest.approx(330.13)
+    assert (found.size, found.restarts) == (4, 1)
+
+
+@given(st.text(max_size=300))
+def test_any_text_is_read_or_has_nothing_in_it(text: str) -> None:
+    logged_costs(text)
+
+
+@given(
+    each_s=st.floats(0.01, 30),
+    save_s=st.floats(0, 500),
+    restart_s=st.floats(30, 5000),
+    stride=st.integers(1, 50),
+)
+def test_what_was_written_is_found(
+    each_s: float, save_s: float, restart_s: float, stride: int
+) -> None:
+    lines = steps(stride, 20 * stride, 0, each_s, stride)
+    at_s = lines[-1][0]
+    lines.append((at_s, "Saving model checkpoint to out/checkpoint-20"))
+    lines += steps(21 * stride, 40 * stride, at_s + stride * each_s + save_s, each_s, stride)
+    at_s = lines[-1][0] + restart_s
+    lines.append((at_s, "Loading checkpoint"))
+    lines += steps(21 * stride, 25 * stride, at_s, each_s, stride)
+
+    found = logged_costs(log("kubernetes", *lines))
+
+    assert found.step_s is not None
+    assert found.save_s is not None
+    assert found.restart_s is not None
+    assert found.step_s.low == pytest.approx(each_s, rel=1e-3, abs=1e-4)
+    assert found.save_s.low == pytest.approx(save_s, rel=1e-2, abs=0.1)
+    assert found.restart_s.low <= restart_s * 1.001 + 0.1
+    assert found.restart_s.high == pytest.approx(restart_s, rel=1e-3, abs=0.1)
+
+
+# -- what is made of it --------------------------------------------------------------------------
+
+
+def test_what_a_log_lacks_is_assumed_as_a_range_and_said(tmp_path: Path) -> None:
+    file = tmp_path / "train.log"
+    file.write_text(log("python", *steps(10, 100, 0, 2.0)))
+
+    found = seen_costs(file)
+
+    assert found is not None
+    assert found.values == {
+        "costs.step_s": pytest.approx(2.0),
+        "costs.save_s": list(SAVE_S),
+        "costs.restart_s": list(RESTART_S),
+        "job.steps": 2000,
+    }
+    assert found.notes[0] == f"{file}:10: a step takes 2 s"
+    assert found.notes[2] == "what a restart takes is not in it: 60 to 900 s are assumed"
+
+
+def test_a_log_without_steps_is_refused_with_what_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text("hello\n")
+
+    with pytest.raises(UsageError, match="no two steps with a time") as refused:
+        seen_costs(tmp_path / "a.log")
+
+    assert "step 120/1000" in refused.value.hint
+
+
+def saved(folder: Path, name: str, at_s: float, *, took_s: float = 0.0) -> None:
+    path = folder / name
+    path.mkdir(parents=True)
+    for number, file in enumerate(("model.safetensors", "optimizer.pt")):
+        (path / file).write_text("x")
+        when = BEGUN.timestamp() + at_s - took_s * (1 - number)
+        os.utime(path / file, (when, when))
+
+
+@pytest.mark.parametrize("name", ["checkpoint-{}", "step_{}", "global_step{}", "iter_{:07}"])
+def test_a_folder_of_saves_has_the_time_of_a_step(tmp_path: Path, name: str) -> None:
+    for number in (100, 200, 300):
+        saved(tmp_path, name.format(number), 3.0 * number, took_s=8.0)
+
+    found = seen_costs(tmp_path)
+
+    assert found is not None
+    assert found.values["costs.step_s"] == pytest.approx(3.0)
+    assert found.values["costs.save_s"] == [pytest.approx(8.0), 120.0]
+    assert found.values["job.checkpoint_every_steps"] == 100
+    assert "job.steps" not in found.values
+
+
+def test_files_of_lightning_have_their_steps_in_their_names(tmp_path: Path) -> None:
+    for number, epoch in ((100, 0), (200, 1)):
+        file = tmp_path / f"epoch={epoch}-step={number}.ckpt"
+        file.write_text("x")
+        os.utime(file, (BEGUN.timestamp() + number,) * 2)
+
+    found = seen_costs(tmp_path)
+
+    assert found is not None
+    assert found.values["costs.step_s"] == pytest.approx(1.0)
+
+
+def test_the_state_of_transformers_says_the_length_and_the_time(tmp_path: Path) -> None:
+    state = {
+        "max_steps": 1038,
+        "save_steps": 300,
+        "log_history": [{"step": 5, "loss": 1}, {"step": 1000, "train_runtime": 2500.0}],
+    }
+    (tmp_path / "trainer_state.json").write_text(json.dumps(state))
+
+    found = seen_costs(tmp_path / "trainer_state.json")
+
+    assert found is not None
+    assert found.values["costs.step_s"] == 2.5
+    assert found.values["job.steps"] == 1038
+    assert found.values["job.checkpoint_every_steps"] == 300
+
+
+def test_saves_that_were_copied_say_nothing(tmp_path: Path) -> None:
+    for number in (100, 200, 300):
+        saved(tmp_path, f"checkpoint-{number}", 0.001 * number)
+
+    with pytest.raises(UsageError, match="two saves with times of their own"):
+        seen_costs(tmp_path)
+
+
+def test_a_folder_of_anything_else_is_none(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+
+    assert seen_costs(tmp_path) is None
+    assert seen_costs(tmp_path / "train.py") is None

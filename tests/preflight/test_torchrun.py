@@ -1,0 +1,115 @@
+"""A job of torchrun's: its restarts, its host, and nodes that are on demand."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chaos.errors import UsageError
+from chaos.preflight.answer import answer
+from chaos.preflight.forecast import Effort, Forecast, forecast, simulate
+from chaos.preflight.question import Question, changed
+from chaos.preflight.settings import RaySettings, TorchrunSettings
+from tests.preflight.questions import memoryless, sound_torchrun
+
+TORCHRUN = {"launcher": "torchrun", "max_restarts": -1, "job_retries": -1}
+
+
+def asked(**values: Any) -> Question:
+    """Return a job of four nodes that is lost once in two hours, and takes 23 hours."""
+    places = {name.replace("__", "."): value for name, value in values.items()}
+    return changed(changed(memoryless(loss_every_s=7200), {"settings": TORCHRUN}), places)
+
+
+def seen(question: Question) -> Forecast:
+    return forecast(question, simulate(question, runs=600, seed=0, jobs=1))
+
+
+def test_with_restarts_enough_it_is_forecast_as_a_job_of_rays() -> None:
+    rays, torchruns = seen(memoryless(loss_every_s=7200)), seen(asked(job__on_demand_nodes=0))
+
+    assert torchruns.restarts.middle == rays.restarts.middle
+    assert torchruns.mean_goodput == pytest.approx(rays.mean_goodput)
+
+
+def test_nodes_on_demand_are_not_lost_and_cost_their_price() -> None:
+    plain, kept = seen(asked()), seen(asked(job__on_demand_nodes=2))
+
+    assert kept.restarts.middle == pytest.approx(plain.restarts.middle / 2, rel=0.3)
+    cheap = {"market__price_ratio": 0.3}
+    paid = [seen(asked(**cheap, job__on_demand_nodes=n)).cost.middle for n in (0, 2)]
+    assert paid[1] == pytest.approx(0.65 / 0.3 * paid[0], rel=0.15)
+
+
+def test_one_lost_host_ends_a_start_of_the_command() -> None:
+    few = asked(settings__max_restarts=1000, settings__job_retries=0)
+
+    alone, hosted = seen(few), seen(changed(few, {"job.on_demand_nodes": 1}))
+
+    # Of some eleven losses one in four takes the host.
+    assert alone.finishes.share < 0.15
+    assert alone.ends["job_retries"].share > 0.8
+    assert hosted.finishes.share == 1.0
+
+
+def test_each_start_has_all_restarts_again() -> None:
+    settings = TorchrunSettings(max_restarts=3, job_retries=2)
+
+    assert settings.limits == (11, 2, 2)
+    assert TorchrunSettings(max_restarts=3, job_retries=-1).limits[0] == -1
+    assert TorchrunSettings().limits == (0, 0, 0)
+
+
+@given(st.integers(0, 20), st.integers(0, 500))
+def test_restarts_that_are_advised_bear_the_losses(retries: int, losses: int) -> None:
+    settings = TorchrunSettings(job_retries=retries)
+    enough = settings.enough("max_restarts", losses)
+
+    assert settings.model_copy(update={"max_restarts": enough}).limits[0] >= losses
+    if enough:
+        fewer = settings.model_copy(update={"max_restarts": enough - 1})
+        assert fewer.limits[0] < losses
+
+
+def test_a_wait_longer_than_the_time_out_ends_a_start() -> None:
+    waits = {"market__away_h": 0.5, "settings__join_timeout_s": 60.0, "job__on_demand_nodes": 1}
+
+    none, again = (seen(asked(**waits, settings__job_retries=n)) for n in (0, -1))
+
+    assert none.ends["join_timeout_s"].share > 0.9
+    assert again.finishes.share == 1.0
+
+
+def test_an_elastic_job_goes_on_after_the_last_call() -> None:
+    elastic = {"job__min_nodes": 2, "market__away_h": 1.0, "job__on_demand_nodes": 1}
+
+    slow, fast = (
+        seen(asked(**elastic, settings__last_call_s=last_call)) for last_call in (900.0, 0.0)
+    )
+
+    assert fast.mean_goodput > slow.mean_goodput
+    assert fast.finishes.share == 1.0
+
+
+def test_what_is_advised_are_settings_that_torchrun_has() -> None:
+    few = changed(sound_torchrun(), {"settings.max_restarts": 0, "market.lifetime.mtbf_h": 10.0})
+
+    found = answer(few, Effort(runs=400, jobs=1))
+
+    places = (
+        {*found.changes} | {place for one in found.counsel.settings for place in one.values}
+        if found.counsel
+        else set()
+    )
+    names = {place.removeprefix("settings.") for place in places if place.startswith("settings.")}
+    assert names <= set(TorchrunSettings.model_fields)
+    assert not any("Ray" in one.reason for one in found.findings)
+
+
+def test_a_setting_of_rays_is_unknown_to_it() -> None:
+    with pytest.raises(UsageError, match=r"there is no value settings\.max_failures"):
+        changed(sound_torchrun(), {"settings.max_failures": 3})
+    with pytest.raises(UsageError, match=r"settings\.ray|settings"):
+        changed(sound_torchrun(), {"settings": {"launcher": "slurm"}})
+    assert isinstance(changed(sound_torchrun(), {"settings": {}}).settings, RaySettings)
