@@ -158,14 +158,15 @@ def of_all(each: Sequence[Answer], ranges: Sequence[Range], effort: Effort) -> A
     A no-go is that of the best way. If no answer holds by all, it is `cannot tell`, with the value
     up to which it would be a go, where a range has one.
     """
-    worst, best = min(each, key=_goodput), max(each, key=_goodput)
-    question, is_one = worst.question, len({one.word for one in each}) == 1
+    worst, best = min(each, key=_rank), max(each, key=_rank)
+    question, words = worst.question, {one.word for one in each}
     if question.costs is None:
         found = {one.text: one for answer in each for one in answer.findings}
         return replace(worst, findings=tuple(found.values()), readings=tuple(each))
-    if is_one and worst.word == "no-go":
+    if words == {"no-go"}:
         return replace(best if ranges else worst, readings=tuple(each))
-    if is_one and all(_holds(one, worst.changes, effort) for one in each if one is not worst):
+    agree = len(words) == 1 or words <= {"go", "go with changes"}
+    if agree and all(_holds(one, worst.changes, effort) for one in each if one is not worst):
         return replace(worst, readings=tuple(each))
     return Answer(
         question=question,
@@ -224,13 +225,18 @@ def _up_to(each: Sequence[Answer], best: Answer, ranges: Sequence[Range], effort
     return "" if found is None else f". It is a {best.word} if {found}"
 
 
-def _goodput(found: Answer) -> float:
-    return 0.0 if found.forecast is None else found.forecast.mean_goodput
+_ORDER: tuple[Word, ...] = ("no-go", "cannot tell", "go with changes", "go")
+
+
+def _rank(found: Answer) -> tuple[int, float]:
+    """Return a key by the answer, and among equals by the goodput."""
+    goodput = 0.0 if found.forecast is None else found.forecast.mean_goodput
+    return _ORDER.index(found.word), goodput
 
 
 def _holds(found: Answer, changes: dict[str, Any], effort: Effort) -> bool:
     """Return whether changes that were found by one reading suffice by this one, too."""
-    if found.word != "go with changes":
+    if found.word == "cannot tell" or (found.word == "go" and not changes):
         return True
     return _suffices(found.question, changes, found.ignored, effort)
 

@@ -24,6 +24,7 @@ from chaos.preflight.trace import Trace, trace_of_counts
 from chaos.words import plural
 
 RETURN_S = 300.0  # where a log has no node that comes
+TOGETHER_S = 60.0  # losses of nodes that were taken at once
 SAME_S = 600.0  # a node that is named again within it, and did not come back, is lost once
 _MILLISECONDS = 1e11  # a time since 1970 above it is in milliseconds
 
@@ -104,6 +105,13 @@ class EventLog:
         return counts
 
     def _notes(self, held: int) -> Iterator[str]:
+        lost = Counter(one.at_s for one in self.happened if one.what == "lost")
+        many = [count for count in lost.values() if count > 1]
+        if many:
+            yield (
+                f"{plural(len(many), 'time')} several nodes are lost within a minute, {sum(many)} "
+                "in all: each is read as one loss of so many"
+            )
         if self.held is None:
             yield f"{plural(held, 'node')} were held, as --trace-held says: it is not in the log"
         if not any(one.what == "came" for one in self.happened):
@@ -143,7 +151,8 @@ def read_log(name: str, text: str) -> EventLog | None:
         happened += found
         if not found:
             passed["of other kinds" if kind is None else kind.title(record)] += 1
-    return EventLog(name, " and ".join(formats), _once(sorted(happened)), dict(passed))
+    once = _together(_once(sorted(happened)))
+    return EventLog(name, " and ".join(formats), once, dict(passed))
 
 
 def _read(kind: "Kind", record: Record, place: str) -> list[Happened]:
@@ -170,6 +179,22 @@ def _once(happened: Sequence[Happened]) -> tuple[Happened, ...]:
             gone[one.node] = one.at_s
         found.append(one)
     return tuple(found)
+
+
+def _together(happened: Sequence[Happened]) -> tuple[Happened, ...]:
+    """Return what happened, with losses that follow one within a minute at its time.
+
+    A platform that takes several nodes at once sends an event for each, some seconds apart.
+    """
+    found, first_s = [], float("-inf")
+    for one in happened:
+        if one.what != "lost":
+            found.append(one)
+            continue
+        if one.at_s - first_s > TOGETHER_S:
+            first_s = one.at_s
+        found.append(one._replace(at_s=first_s))
+    return tuple(sorted(found))
 
 
 def _kind_of(record: Record | str) -> "Kind | None":

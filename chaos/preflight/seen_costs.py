@@ -36,7 +36,7 @@ class SeenCosts:
         """Return a question with these costs; a price that it has stays."""
         own = question.costs
         costs = {} if own is None else own.model_dump(include={"price_per_node_hour", "currency"})
-        places = {f"costs.{name}" for name in ("step_s", "save_s", "restart_s")}
+        places = [f"costs.{name}" for name in ("step_s", "save_s", "restart_s")]
         costs |= {place[6:]: self.values[place] for place in places}
         rest = {place: value for place, value in self.values.items() if place not in places}
         return changed(question, {"costs": costs | {"source": self.source}, **rest})
@@ -81,14 +81,17 @@ def _of_log(path: Path, seen: LoggedCosts) -> SeenCosts:
     return SeenCosts(f"read in {path}", values, tuple(notes))
 
 
+SAME = 1.05  # ends that are nearer are one value, the dearer
+
+
 def _value(span: Span) -> float | list[float]:
-    return span.low if span.low == span.high else [span.low, span.high]
+    return span.high if span.high <= SAME * span.low else [span.low, span.high]
 
 
 def _told(path: Path, what: str, span: Span) -> str:
-    seconds = (
-        f"{span.low:.3g} s" if span.low == span.high else f"{span.low:.3g} to {span.high:.3g} s"
-    )
+    value = _value(span)
+    one = not isinstance(value, list)
+    seconds = f"{span.high:.3g} s" if one else f"{span.low:.3g} to {span.high:.3g} s"
     return f"{path}:{span.line}: {what} takes {seconds}"
 
 
