@@ -180,8 +180,7 @@ def enough_retries(question: Question, unlimited: Outcomes) -> dict[str, Any]:
     for name, limit, used in charged_budgets(question, unlimited):
         needed = math.ceil(float(np.quantile(used, ENOUGH)))
         if 0 <= limit < needed:
-            borne = math.ceil(SLACK * needed) + 1
-            values[f"settings.{name}"] = question.settings.enough(name, borne)
+            values[f"settings.{name}"] = math.ceil(SLACK * needed) + 1
     return values
 
 

@@ -323,7 +323,8 @@ def _ended_by(question: Question, outcomes: Outcomes) -> Iterator[tuple[str, Fla
 def charged_budgets(question: Question, outcomes: Outcomes) -> Iterator[tuple[str, int, Floats]]:
     """Yield each budget of a running group's losses, what it bears, and the use of each run."""
     settings = question.settings
-    used = (outcomes.failures, outcomes.preemptions)
+    used_up = outcomes.failures // settings.each_start
+    used = (outcomes.failures, outcomes.preemptions + used_up)
     yield from zip(settings.budgets, settings.limits, used, strict=False)
 
 

@@ -185,7 +185,7 @@ def _helm_values(doc: Doc) -> Iterator[Taken]:
 
 
 def _started_again(limit: int, pods: int, line: int) -> Iterator[Taken]:
-    """Say how often a job is started again: each of its pods counts as it fails."""
+    """Yield the number of times that a job is started again: each pod counts as it fails."""
     words = f"{plural(limit, 'pod')} that failed are replaced (backoffLimit)"
     if pods > 1:
         words += f": {plural(limit // pods, 'time')} all {pods}"

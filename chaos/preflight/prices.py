@@ -14,7 +14,7 @@ _COLUMNS = ("InstanceType", "Price", "SpotPrice", "Region")
 
 @dataclass(frozen=True)
 class Prices:
-    """What a node costs in an hour, on demand and on the spot market, and where that is from."""
+    """The price of a node for an hour, on demand and on the spot market, and its source."""
 
     on_demand: float
     spot: float

@@ -1,4 +1,4 @@
-"""Values that nobody measured, each between two ends, and the ways to read a question."""
+"""Values that were not measured, each between two ends, and the ways to read a question."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence

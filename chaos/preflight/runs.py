@@ -294,7 +294,7 @@ class SimulatedRuns:
         self.failures[rows] += ~(noticed | is_starting | is_free)
         out = (
             (self.failures[rows] > of.max_failures)
-            | (self.preemptions[rows] > of.max_preemptions)
+            | (self.preemptions[rows] + self.failures[rows] // of.each_start > of.max_preemptions)
             | (self.start_failures[rows] + self._tries[rows] > of.max_tries)
         )
         self.restarts[rows] += ~(is_free | out)

@@ -52,6 +52,8 @@ class JobTerms(NamedTuple):
     max_failures: Floats
     max_preemptions: Floats
     max_tries: Floats
+    #: losses that use up one of `max_preemptions`, being a start of the command
+    each_start: Floats
     #: whether a loss while a group starts counts as one while it trains
     charges_starts: Floats
     on_demand: Floats
@@ -92,6 +94,7 @@ def terms_of(question: Question) -> list[float]:
         _limit(failures),
         _limit(others),
         _limit(tries),
+        settings.each_start,
         settings.charges_starts,
         job.on_demand_nodes,
         settings.hosts_rendezvous and job.nodes > 1 and not job.on_demand_nodes,

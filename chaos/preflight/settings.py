@@ -21,6 +21,8 @@ class RaySettings(FiniteRecord):
     uploads_beside: ClassVar = "async"
     hosts_rendezvous: ClassVar = False
     charges_starts: ClassVar = False
+    #: losses that end a start of the command, of which each has all retries again
+    each_start: ClassVar = math.inf
 
     launcher: Literal["ray"] = "ray"
     max_failures: int = Field(default=0, ge=-1)
@@ -128,7 +130,7 @@ class RaySettings(FiniteRecord):
 
     @property
     def grows_every_s(self) -> float:
-        """How often an elastic job looks for more nodes; 0: at once."""
+        """The seconds between two looks of an elastic job for more nodes; 0: at once."""
         return self.elastic_resize_monitor_interval_s
 
     @property
@@ -140,11 +142,6 @@ class RaySettings(FiniteRecord):
     def hang_s(self) -> float:
         """The seconds after the deadline for which survivors that hang are waited for."""
         return self.preemption_grace_s if self.torch_backend == "nccl" else 0.0
-
-    def enough(self, budget: str, losses: int) -> int:
-        """Return the value of a budget that bears so many losses."""
-        del budget
-        return losses
 
 
 class TorchrunSettings(FiniteRecord):
@@ -201,16 +198,20 @@ class TorchrunSettings(FiniteRecord):
     )
 
     @property
-    def limits(self) -> tuple[int, int, int]:
-        """The losses that the restarts of all starts bear, those of hosts, and waits in vain.
+    def each_start(self) -> float:
+        """The losses that end a start of the command, of which each has all restarts again."""
+        return math.inf if self.max_restarts < 0 else self.max_restarts + 1
 
-        A start of the command has all restarts again, so that `r` restarts and `j` retries bear
-        `(r + 1) (j + 1) - 1` losses. The loss of the node that hosts the rendezvous ends a start at
-        once, and so does a wait that times out.
+    @property
+    def limits(self) -> tuple[int, int, int]:
+        """The losses that the restarts of all starts bear, the starts, and the waits in vain.
+
+        A start is used up by more losses than it has restarts, and at once by the loss of the node
+        that hosts the rendezvous, or a wait that times out. `r` restarts and `j` retries bear
+        `(r + 1) (j + 1) - 1` losses if none takes the host.
         """
-        starts = self.job_retries + 1
         is_endless = -1 in (self.max_restarts, self.job_retries)
-        each = -1 if is_endless else (self.max_restarts + 1) * starts - 1
+        each = -1 if is_endless else (self.max_restarts + 1) * (self.job_retries + 1) - 1
         return each, self.job_retries, self.job_retries
 
     @property
@@ -222,12 +223,6 @@ class TorchrunSettings(FiniteRecord):
     def shrinks_after_s(self) -> float:
         """The seconds after which an elastic job goes on with fewer nodes."""
         return self.keep_alive_s + self.last_call_s
-
-    def enough(self, budget: str, losses: int) -> int:
-        """Return the value of a budget that bears so many losses."""
-        if budget == "job_retries":
-            return losses
-        return math.ceil((losses + 1) / (self.job_retries + 1)) - 1
 
 
 def _launcher(value: Any) -> str:  # noqa: ANN401 (whatever was given)

@@ -60,6 +60,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     """Write what the README says, and run its scenario once on the embedded backend."""
     folder = tmp_path_factory.mktemp("desk")
     shutil.copytree(ROOT / "scenarios", folder / "scenarios")
+    shutil.copytree(ROOT / "docs/examples", folder / "docs/examples")
     shutil.copy(ROOT / "scenarios/jobs/digits_ddp.py", folder / "train.py")
     (folder / "my.chaos.yaml").write_text(block_of("README.md", "yaml", "scenario:"))
     (folder / "big.preflight.yaml").write_text(block_of("preflight.md", "yaml", "preflight:"))

@@ -8,6 +8,23 @@ AUDIT = "chaos audit train.py -- --epochs 4"
 DOCKER = 'docker run --rm --init --shm-size 2g --user "$(id -u):$(id -g)" --volume "$PWD:/job"'
 OF_A_RELEASE = "a release is not here; tests/cli/test_installed.py installs this commit likewise"
 
+_SPOT = "docs/examples/spot"
+_LOGS = f"--costs {_SPOT}/train.log --trace {_SPOT}/spot.jsonl"
+_SAID = (
+    "--trace-held 24 --trace-nodes market --set settings.storage_path=s3://models/tagger "
+    "--set settings.run_name=tagger"
+)
+# The commands of docs/manifest-to-answer.md.
+WALK = tuple(
+    f"chaos preflight {_SPOT}/rayjob.yaml{words}"
+    for words in (
+        "",
+        f" {_LOGS}",
+        f" {_LOGS} {_SAID}",
+        f" {_LOGS} {_SAID} --set settings.max_failures=12 --deadline 34.8h",
+    )
+)
+
 # Commands that a test elsewhere executes, by that test's file.
 RUN_ELSEWHERE = {
     "chaos audit train.py --max-runs 20 -- --epochs 4": "tests/documents/test_tutorial.py",
@@ -29,6 +46,7 @@ RUN_ELSEWHERE = {
     "chaos run scenarios/smoke --address 10.0.0.1:6379 --reclaim-by kubernetes:jobs "
     "--allow-faults-on 10.0.0.1:6379 --allow-node-loss": "tests/ray/test_reclaimed_nodes.py",
     "chaos audit train_ddp.py -- --epochs 3": "tests/torchrun/test_audit.py",
+    **dict.fromkeys(WALK, "tests/documents/test_walk.py"),
     "chaos preflight train.py --market hot-4h --validate -- --epochs 12": (
         "tests/forked/test_preflight.py"
     ),

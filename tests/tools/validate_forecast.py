@@ -63,7 +63,7 @@ class Setting:
     def job(self, backend: PlanBackend) -> tuple[Path, tuple[str, ...]]:
         """Return what is run, with its words."""
         if self.scenario is not None:
-            return ROOT / "scenarios/torchrun" / f"{self.scenario}.chaos.yaml", ()
+            return ROOT / "tests/tools/validation" / f"{self.scenario}.chaos.yaml", ()
         return JOB, (*LENGTH[backend], *self.words)
 
 

@@ -36,7 +36,7 @@ class Rule:
     bad: Mapping[str, Any]
     #: likewise
     good: Mapping[str, Any]
-    #: whose settings it is on; None: on a job's and its market's, whoever starts it
+    #: whose settings it is on; None: on those of a job and its market, with every launcher
     of: type[RaySettings | TorchrunSettings] | None = RaySettings
     #: replaces `static` if runs were simulated, so that a rule and a forecast on one page have the
     #: same figures; a rule without `static` needs them
