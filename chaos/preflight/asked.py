@@ -48,7 +48,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Given:
-    """The things that the user gave: a subject, a market, costs, values, and runs that were made for it."""
+    """The things that the user gave: a subject, a market, costs, values, and runs made of it."""
 
     subject: Path
     choice: MarketChoice
