@@ -98,6 +98,14 @@ KNOWN = (
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1",
     ),
     KnownDefect(
+        "torch",
+        "2.13.0",
+        "a node that is lost as torchrun's agents meet is waited for 60 s, and ends the job with "
+        "DistStoreError, restarts left or not",
+        "docs/validation.md",
+        "let the platform start the command again",
+    ),
+    KnownDefect(
         "accelerate",
         _ACCELERATE,
         "a stateful loader comes back in the order of the first epoch",

@@ -73,6 +73,24 @@ def _host_on_spot(question: Question) -> str | None:
     )
 
 
+@stops(
+    "lost-while-meeting",
+    reason="Agents that have met tell each other their ranks. One that was lost before it did is "
+    "waited for 60 s, and then the agent that hosts the store raises DistStoreError, restarts left "
+    "or not, and all others end with it. Only a new start of the command goes on.",
+    source="torch 2.13, seen in five of 60 runs: docs/validation.md",
+    bad={"settings.job_retries": 0},
+    good={"settings.job_retries": -1},
+)
+def _lost_while_meeting(question: Question) -> str | None:
+    if question.job.nodes == 1 or question.torchrun.job_retries:
+        return None
+    return (
+        "job_retries is 0: a node that is lost just as the agents meet ends the job, and nothing "
+        "starts the command again"
+    )
+
+
 def _few_starts(question: Question, predictions: Predictions) -> str | None:
     for budget in ("job_retries", "join_timeout_s"):
         ended = ended_by(question, predictions, budget)
