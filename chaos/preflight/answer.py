@@ -218,8 +218,10 @@ def _up_to(each: Sequence[Answer], best: Answer, ranges: Sequence[Range], effort
         return ""
     read = {one.question.market.trace_nodes: one.question for one in each}
 
+    known = {one.rule for one in (*best.findings, *best.findings_after) if one.weight == "stops"}
+
     def suffices(asked: Question) -> bool:
-        return _suffices(asked, best.changes, best.ignored, effort)
+        return _suffices(asked, best.changes, best.ignored, effort, known=known)
 
     found = border([*read.values()], ranges, suffices)
     return "" if found is None else f". It is a {best.word} if {found}"
@@ -242,14 +244,25 @@ def _holds(found: Answer, changes: dict[str, Any], effort: Effort) -> bool:
 
 
 def _suffices(
-    question: Question, changes: dict[str, Any], ignored: Collection[str], effort: Effort
+    question: Question,
+    changes: dict[str, Any],
+    ignored: Collection[str],
+    effort: Effort,
+    *,
+    known: Collection[str] | None = None,
 ) -> bool:
-    """Return whether every goal is surely met with changes, and no rule stops the job for them."""
+    """Return whether every goal is surely met with changes, and no rule stops the job for them.
+
+    With `known`, no rule may stop it but these.
+    """
     asked = changed(question, changes)
     seen = forecast(asked, effort.simulate(asked))
     if not reaches(seen, asked.goal.confidence) or doubt(asked, seen, effort) is not None:
         return False
-    return not _new_stops(question, changes, ignored)
+    if known is None:
+        return not _new_stops(question, changes, ignored)
+    found = findings(asked, Predictions(seen), ignore=ignored)
+    return all(one.rule in known for one in found if one.weight == "stops")
 
 
 def _answered(
@@ -285,7 +298,7 @@ def _answered(
         findings=found,
         findings_after=findings_after,
         ignored=ignored,
-        loss_every_s=loss_interval_s(question.market, job.nodes - job.on_demand_nodes),
+        loss_every_s=loss_interval_s(question.market, job.exposed),
         forecast=seen,
         changes=changes,
         after=after,

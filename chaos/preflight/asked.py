@@ -1,7 +1,8 @@
 """The question that a user asks with a file: their own, a platform's, a log, a folder of runs."""
 
+import contextlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -9,6 +10,7 @@ from typing import Any, NoReturn
 from chaos.check.analysis import RunAnalysis
 from chaos.errors import UsageError
 from chaos.model.history import History
+from chaos.model.launcher import FACTS
 from chaos.preflight.load import (
     SUFFIX,
     MarketChoice,
@@ -64,13 +66,16 @@ class Given:
         """Return the question; raises `UsageError` for what cannot be read, or is missing."""
         market, notes = chosen_market(self.choice)
         question, said = self._question(market)
+        values = dict(self.values or {})
         if not self.choice.is_given and not self.subject.name.endswith(SUFFIX):
             notes = (f"no market was given: {market.name} is taken",)
         if self.prices is not None:
-            question, priced = _priced(question, read_prices(self.prices))
-            notes = (*notes, priced)
-        asked = changed(question, self.values or {})
-        return Asked(asked, market_ranges(self.choice), (*said, *notes))
+            priced = read_prices(self.prices)
+            values = _priced(question, priced) | values
+            notes = (*notes, priced.note)
+        asked = changed(question, values)
+        of_market = {place: one for place, one in values.items() if place.startswith("market.")}
+        return Asked(asked, market_ranges(self.choice, of_market), (*said, *notes))
 
     def _question(self, market: Market) -> tuple[Question, tuple[str, ...]]:
         subject, costs = self.subject, self.costs
@@ -80,9 +85,7 @@ class Given:
         if self.analyses:
             source = f"{len(self.analyses)} runs of {subject} with faults"
             return question_of_runs(self.analyses, source=source, market=market), ()
-        if not subject.exists():
-            text = "there is no such file or folder"
-            raise UsageError(text, "Check the path.", place=str(subject))
+        self._refuse_absent()
         told, folder = read_platform(subject), costs or subject
         if self.start is not None and costs is not None:
             return self._of_start(self.start, costs, market)
@@ -95,6 +98,12 @@ class Given:
             _refuse_without_costs(subject, told)
         question = question_of_runs(analyses_in(folder), source=str(folder), market=market)
         return (question, ()) if told is None else of_platform(question, told, str(folder))
+
+    def _refuse_absent(self) -> None:
+        for path in (self.subject, self.costs):
+            if path is not None and not path.exists():
+                text = "there is no such file or folder"
+                raise UsageError(text, "Check the path.", place=str(path))
 
     def _of_start(
         self, start: History, costs: Path, market: Market
@@ -113,12 +122,12 @@ class Given:
         return question.model_copy(update=read), (told, *notes[: len(seen.notes)])
 
 
-def _priced(question: Question, prices: Prices) -> tuple[Question, str]:
-    """Return a question with the prices of its nodes."""
+def _priced(question: Question, prices: Prices) -> dict[str, Any]:
+    """Return the values of the prices of a question's nodes."""
     values: dict[str, Any] = {"market.price_ratio": round(prices.spot / prices.on_demand, 6)}
     if question.costs is not None:
         values["costs.price_per_node_hour"] = prices.on_demand
-    return changed(question, values), prices.note
+    return values
 
 
 def _with_costs(question: Question, costs: Path) -> tuple[Question, tuple[str, ...]]:
@@ -151,29 +160,52 @@ def _built(
 ) -> tuple[Question, tuple[str, ...]]:
     """Return the question of a platform's file, with costs that were read or said."""
     known = {**seen.values, **({} if told is None else told.values), **values}
-    missing = [place for place in _NEEDED if place not in known]
-    if missing:
-        what = " and ".join(_NEEDED[place] for place in missing)
-        hint = f"Say {' '.join(f'--set {place}=N' for place in missing)}."
-        where = seen.source.removeprefix("read in ") if told is None else told.path
-        verb = "is" if len(missing) == 1 else "are"
-        raise UsageError(f"{what} {verb} neither in this file nor in a log", hint, place=where)
-    settings = SETTINGS["ray" if told is None else told.launcher or "torchrun"]
-    question = Question(
+    where = seen.source.removeprefix("read in ") if told is None else told.path
+    _refuse_missing(known, where)
+    launcher = (told and told.launcher) or seen.launcher
+    settings = SETTINGS[launcher or "torchrun"]
+    shape = {place[4:]: known[place] for place in _NEEDED}
+    if "job.checkpoint_every_steps" not in values:  # a save at the end, if at all
+        with contextlib.suppress(TypeError):  # a value that is no number is refused below
+            shape["checkpoint_every_steps"] = min(shape["checkpoint_every_steps"], shape["steps"])
+    plain = Question(
         preflight=f"the job of {subject}",
-        job=JobShape.model_validate({place[4:]: known[place] for place in _NEEDED}),
+        job=JobShape(nodes=1, steps=1, checkpoint_every_steps=1),
         settings=settings(),
         costs=Costs(step_s=1.0, save_s=0.0),
         market=market,
     )
-    question = seen.of(question)
-    notes = [*seen.notes]
-    if told is not None:
-        question = changed(question, _fitting(told, question))
-        notes = [*told.notes, *notes]
-    if settings is RaySettings and "settings.max_failures" not in values:
-        notes.append("max_failures is not in it: 0, Ray's default, is taken (--set)")
+    question = seen.of(changed(plain, {f"job.{name}": value for name, value in shape.items()}))
+    fitting = {} if told is None else _fitting(told, question)
+    question = changed(question, fitting)
+    notes = [*(() if told is None else told.notes), *seen.notes]
+    if launcher is None:
+        question = changed(question, {"settings.agents": False})
+        notes.append(
+            "neither torchrun nor Ray is named in it: read as a command that any loss ends "
+            "(--set settings.agents=true for torchrun)"
+        )
+    notes += _defaults(question, {*fitting, *values})
     return question, tuple(notes)
+
+
+def _refuse_missing(known: Mapping[str, Any], where: str) -> None:
+    missing = [place for place in _NEEDED if place not in known]
+    if missing:
+        what = " and ".join(_NEEDED[place] for place in missing)
+        hint = f"Say {' '.join(f'--set {place}=N' for place in missing)}."
+        raise UsageError(f"neither this file nor a log says {what}", hint, place=where)
+
+
+def _defaults(question: Question, said: set[str]) -> Iterator[str]:
+    """Yield what is taken of the settings that decide, where nothing says them."""
+    own = f"{FACTS[question.settings.launcher].words.name}'s default"
+    of = {"ray": {"max_failures": own}, "torchrun": {"max_restarts": own, "job_retries": ""}}
+    for name, whose in of[question.settings.launcher].items():
+        is_it = name != "max_restarts" or getattr(question.settings, "agents", True)
+        if is_it and f"settings.{name}" not in said:
+            by = f", {whose}," if whose else ""
+            yield f"{name} is not in it: 0{by} is taken (--set settings.{name}=N)"
 
 
 def _by_hand(values: Mapping[str, Any]) -> SeenCosts:
@@ -192,10 +224,12 @@ def _by_hand(values: Mapping[str, Any]) -> SeenCosts:
 
 def _fitting(told: PlatformFile, question: Question) -> dict[str, Any]:
     """Return the values of a file that a question's settings have."""
-    fields = type(question.settings).model_fields
+    fields, values = type(question.settings).model_fields, dict(told.values)
+    if values.get("job.min_nodes", 0) >= values.get("job.nodes", question.job.nodes):
+        values.pop("job.min_nodes", None)  # it begins with the fewest
     return {
         place: value
-        for place, value in told.values.items()
+        for place, value in values.items()
         if not place.startswith("settings.") or place.removeprefix("settings.") in fields
     }
 

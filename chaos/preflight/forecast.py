@@ -325,7 +325,9 @@ def charged_budgets(question: Question, outcomes: Outcomes) -> Iterator[tuple[st
     settings = question.settings
     used_up = outcomes.failures // settings.each_start
     used = (outcomes.failures, outcomes.preemptions + used_up)
-    yield from zip(settings.budgets, settings.limits, used, strict=False)
+    named = zip(settings.budgets, settings.limits, used, strict=False)
+    has_agents = getattr(settings, "agents", True)
+    yield from (one for one in named if has_agents or one[0] != "max_restarts")
 
 
 def _reached(values: Floats, share: float) -> float:

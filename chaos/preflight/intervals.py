@@ -133,8 +133,8 @@ class Curve:
         return self.at(self.best_steps)
 
     def at(self, steps: int) -> CurvePoint:
-        """Return the point of this interval."""
-        return next(point for point in self.points if point.steps == steps)
+        """Return the point of this interval; one beyond the training is that of its whole."""
+        return next((point for point in self.points if point.steps == steps), self.points[-1])
 
 
 def interval_curve(question: Question, simulate: Simulate) -> Curve:
@@ -142,7 +142,7 @@ def interval_curve(question: Question, simulate: Simulate) -> Curve:
 
     It has unlimited retries: otherwise an interval could look good because runs fail early.
     """
-    every_s = loss_interval_s(question.market, question.job.nodes)
+    every_s = loss_interval_s(question.market, question.job.exposed)
     free = without_limits(question)
     all_steps = _steps(question, every_s)
     asked = [changed(free, {"job.checkpoint_every_steps": steps}) for steps in all_steps]

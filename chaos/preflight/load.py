@@ -3,7 +3,7 @@
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -81,6 +81,9 @@ def load_question(path: Path, *, market: Market | None = None) -> Question:
         value["market"], wrong = _named(source)
     try:
         question = Question.model_validate_json(json.dumps(with_ranges(value)))
+    except UsageError as error:
+        line = source.lines.key(("costs",))
+        raise scenario_error(path, [*wrong, Problem(line, error.problem, "")]) from None
     except ValidationError as error:
         errors = error.errors(include_url=False)
         raise scenario_error(path, [*wrong, *_problems(errors, source.lines)]) from None
@@ -195,11 +198,12 @@ def chosen_market(choice: MarketChoice, held: int | None = None) -> tuple[Market
     return market, (span, *seen.notes, said)
 
 
-def market_ranges(choice: MarketChoice) -> tuple[Range, ...]:
-    """Return the range of the nodes that there were, if it was given."""
+def market_ranges(choice: MarketChoice, values: Mapping[str, Any]) -> tuple[Range, ...]:
+    """Return the range of the nodes that there were, if it was given, with a market's values."""
     if choice.trace_held is None or choice.trace_held[0] == choice.trace_held[1]:
         return ()
-    return (held_range(*choice.trace_held, lambda held: chosen_market(choice, held)[0]),)
+    few, many = choice.trace_held
+    return (held_range(few, many, lambda held: chosen_market(choice, held)[0], values),)
 
 
 def _advised(words: str, notice: LossNotice) -> tuple[Market, tuple[str, ...]]:

@@ -71,7 +71,7 @@ class Number(NamedTuple):
 
 def nodes_taken(count: int, line: int, words: str) -> Iterator[Taken]:
     """Yield the nodes of a job, if there are any."""
-    if count:
+    if count > 0:
         yield Taken("job.nodes", count, line, words)
 
 
@@ -80,49 +80,61 @@ def nodes_taken(count: int, line: int, words: str) -> Iterator[Taken]:
 _TORCHRUN = re.compile(
     r"\btorchrun\b|torch\.distributed\.(?:run|launch)\b|\baccelerate launch\b|\bft_launcher\b"
 )
-_RESTARTS = re.compile(r"--max[-_]restarts[= ]+(\S+)")
-_SIZES = re.compile(r"--nnodes[= ]+(\d+):(\d+)")
-_JOIN = re.compile(r"join_timeout=(\d+)")
+_RESTARTS = re.compile(r"--max[-_]restarts[=\s]+(\S+)")
+_SIZES = re.compile(r"--nnodes[=\s]+(\S+)")
+_JOIN = re.compile(r"join_timeout=(\d{1,9})")
 
 
 def of_command(text: str) -> Iterator[Taken]:
-    """Yield what a command of torchrun in a file says: its restarts, and the nodes it needs."""
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.lstrip().startswith("#"):
-            continue
-        if (found := _RESTARTS.search(line)) is not None:
-            yield _restarts(found[1].strip("\"'\\"), number)
-        if (found := _SIZES.search(line)) is not None and int(found[1]) < int(found[2]):
-            least = int(found[1])
-            yield Taken("job.min_nodes", least, number, f"it goes on with {least} (--nnodes)")
-        if (found := _JOIN.search(line)) is not None:
-            words = f"agents wait {found[1]} s for each other (join_timeout)"
-            yield Taken("settings.join_timeout_s", float(found[1]), number, words)
+    """Yield what a command of torchrun in a file says: its restarts, and the nodes it needs.
+
+    A command may be a list: `["torchrun", "--max-restarts=3"]`, or an item a line.
+    """
+    plain = _plain(text)
+    for form, told in ((_RESTARTS, _restarts), (_SIZES, _sizes), (_JOIN, _join)):
+        for found in form.finditer(plain):
+            yield from told(found[1], plain.count("\n", 0, found.start()) + 1)
 
 
-def _restarts(value: str, line: int) -> Taken:
+def _plain(text: str) -> str:
+    """Return a text line for line, without comments and the signs of lists."""
+    lines = (re.sub(r"^\s*-\s|[\"',\[\]]|\\$", " ", line) for line in text.splitlines())
+    return "\n".join("" if line.lstrip().startswith("#") else line for line in lines)
+
+
+def _sizes(value: str, line: int) -> Iterator[Taken]:
+    least, _, most = value.partition(":")
+    if most.isdigit() and least.isdigit() and int(least) < int(most):
+        words = f"it goes on with {least} (--nnodes)"
+        yield Taken("job.min_nodes", int(least), line, words)
+
+
+def _join(value: str, line: int) -> Iterator[Taken]:
+    words = f"agents wait {value} s for each other (join_timeout)"
+    yield Taken("settings.join_timeout_s", float(value), line, words)
+
+
+def _restarts(value: str, line: int) -> Iterator[Taken]:
     default = re.fullmatch(r"\$\{\w+:-(\d+)\}", value)
     if default is not None:
         words = (
             f"torchrun starts its workers again {plural(int(default[1]), 'time')}, unless {value}"
         )
-        return Taken("settings.max_restarts", int(default[1]), line, f"{words} is set otherwise")
+        yield Taken("settings.max_restarts", int(default[1]), line, f"{words} is set otherwise")
+        return
     if not value.isdigit():
         words = f"settings.max_restarts is missing: --max-restarts is {value}, to be filled in"
-        return Taken("", value, line, words)
+        yield Taken("", value, line, words)
+        return
     words = f"torchrun starts its workers again {plural(int(value), 'time')} (--max-restarts)"
-    return Taken("settings.max_restarts", int(value), line, words)
+    yield Taken("settings.max_restarts", int(value), line, words)
 
 
 def starts_torchrun(text: str) -> bool:
     """Return whether a file's command is torchrun's, or one that starts its agents."""
-    return any(_TORCHRUN.search(line) for line in _of_text(text))
+    return bool(_TORCHRUN.search(_plain(text)))
 
 
 def says_nodes(text: str) -> bool:
     """Return whether a command in a file says the number of nodes itself."""
-    return any("--nnodes" in line for line in _of_text(text))
-
-
-def _of_text(text: str) -> Iterator[str]:
-    return (line for line in text.splitlines() if not line.lstrip().startswith("#"))
+    return "--nnodes" in _plain(text)

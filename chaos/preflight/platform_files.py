@@ -5,8 +5,8 @@ that say nothing of losses are left alone. A file that is none of these is named
 """
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +33,10 @@ class PlatformFile:
         """The values of a question, by their places."""
         found: dict[str, Any] = {}
         for one in self.taken:
-            if one.place and one.place not in found:
-                found[one.place] = one.value
+            if one.place == "settings.pod_grace_s":  # of several groups, the shortest
+                found[one.place] = min(one.value, found.get(one.place, one.value))
+            elif one.place:
+                found.setdefault(one.place, one.value)
         return found
 
     @property
@@ -67,7 +69,7 @@ def read_platform(path: Path) -> PlatformFile | None:
 
 
 def _of_yaml(path: Path, text: str) -> PlatformFile | None:
-    name = ""
+    name, jobs = "", list[tuple[PlatformFile, int]]()
     for offset, part in _documents(text):
         source = read_source(part)
         if not isinstance(source.value, dict):
@@ -80,8 +82,11 @@ def _of_yaml(path: Path, text: str) -> PlatformFile | None:
         if found is not None:
             kind, read = found
             launcher: Launcher | None = "ray" if _is_of_ray(doc) else None
-            return _file(path, kind, read(doc), text, launcher)
+            jobs.append((_file(path, kind, read(doc), part, launcher, offset), offset + 1))
+            continue
         name = name or _name(doc)
+    if jobs:
+        return _largest(jobs)
     name = name or next((named for form, named in _FORMS if re.search(form, text)), "")
     if not name:
         return None
@@ -94,8 +99,24 @@ def _of_yaml(path: Path, text: str) -> PlatformFile | None:
     )
 
 
+def _largest(jobs: Sequence[tuple[PlatformFile, int]]) -> PlatformFile:
+    """Return the job of the most nodes, with a note on each other one in the file."""
+    found, line = max(jobs, key=lambda job: job[0].values.get("job.nodes", 0))
+    others = tuple(
+        Taken("", other.kind, at, f"{other.kind} is in the file as well, and left alone")
+        for other, at in jobs
+        if at != line
+    )
+    return replace(found, taken=(*found.taken, *others))
+
+
 def _file(
-    path: Path, kind: str, taken: Iterator[Taken], text: str, launcher: Launcher | None = None
+    path: Path,
+    kind: str,
+    taken: Iterator[Taken],
+    text: str,
+    launcher: Launcher | None = None,
+    offset: int = 0,
 ) -> PlatformFile:
     """Return what a file says by its fields, and by the command in it."""
     fields = tuple(taken)
@@ -109,7 +130,8 @@ def _file(
             else one
             for one in fields
         )
-    return PlatformFile(str(path), kind, (*of_command(text), *fields), "torchrun")
+    commands = (one._replace(line=one.line + offset) for one in of_command(text))
+    return PlatformFile(str(path), kind, (*commands, *fields), "torchrun")
 
 
 _FORMS = (  # files that no YAML reader takes, such as with tags of their own
@@ -142,7 +164,9 @@ def _is_submitit(doc: Doc) -> bool:
 
 def _is_task(doc: Doc) -> bool:
     resources = doc.mapping("resources")
-    return "run" in doc.mapping() or bool({"accelerators", "use_spot"} & set(resources))
+    beside = {"resources", "num_nodes", "setup", "workdir", "file_mounts", "envs"}
+    runs = isinstance(doc.at("run"), str) and bool(beside & set(doc.mapping()))
+    return runs or bool({"accelerators", "use_spot"} & set(resources))
 
 
 _KINDS: tuple[tuple[Callable[[Doc], bool], str, pods.Read], ...] = (

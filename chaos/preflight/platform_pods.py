@@ -1,7 +1,7 @@
 """Jobs of Kubernetes: KubeRay's, Kubeflow's, JobSet's, Volcano's, and its own."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from chaos.preflight.platform_doc import Doc, Taken, nodes_taken
@@ -32,7 +32,7 @@ def _kuberay(doc: Doc, *cluster: str | int) -> Iterator[Taken]:
     if scales and 0 < least < nodes:
         yield Taken("", least, line, f"the autoscaler keeps {least} (minReplicas)")
     head = (*cluster, "headGroupSpec", "template", "spec")
-    if _is_spot(doc, *head):
+    if _asks_for_spot(doc, *head):
         words = "the head stands on spot nodes"
         yield Taken("settings.head_on_spot", True, doc.line(*head), words)
 
@@ -108,14 +108,21 @@ def _job(doc: Doc) -> Iterator[Taken]:
     if pods.words:
         yield pods
     else:
-        words = f"{plural(pods.value, 'pod')} (parallelism)"
+        said = "" if doc.at("spec", "parallelism") is not None else "no "
+        words = f"{plural(pods.value, 'pod')} ({said}parallelism)"
         yield from nodes_taken(pods.value, pods.line, words)
     yield from _pod(doc, "spec", "template", "spec")
     yield from _limit(doc, "spec", "activeDeadlineSeconds")
     limit = doc.whole("spec", "backoffLimit")
     line = doc.line("spec", "backoffLimit" if limit is not None else "template")
     count = pods.value if isinstance(pods.value, int) else 1
-    yield from _started_again(BACKOFF_LIMIT if limit is None else limit, count, line)
+    each = doc.whole("spec", "backoffLimitPerIndex")
+    if each is not None and limit is None:
+        at = doc.line("spec", "backoffLimitPerIndex")
+        yield from _started_again(each, 1, at, "backoffLimitPerIndex")
+    else:
+        name = "no backoffLimit" if limit is None else "backoffLimit"
+        yield from _started_again(BACKOFF_LIMIT if limit is None else limit, count, line, name)
     for number, rule in enumerate(doc.listed("spec", "podFailurePolicy", "rules")):
         if isinstance(rule, dict) and rule.get("action") == "Ignore":
             at = doc.line("spec", "podFailurePolicy", "rules", number)
@@ -162,13 +169,15 @@ def _volcano(doc: Doc) -> Iterator[Taken]:
     yield from nodes_taken(nodes, doc.line(*tasks), f"{plural(nodes, 'pod')} (replicas of tasks)")
     retries = doc.whole("spec", "maxRetry")
     line = doc.line("spec", "maxRetry") if retries is not None else doc.line("spec")
-    words = f"the job is started again {plural(retries or 3, 'time')} (maxRetry)"
-    yield Taken("settings.job_retries", 3 if retries is None else retries, line, words)
+    count = 3 if retries is None else retries
+    words = f"the job is started again {plural(count, 'time')} ({'no ' if retries is None else ''}"
+    yield Taken("settings.job_retries", count, line, f"{words}maxRetry)")
 
 
 def _helm_values(doc: Doc) -> Iterator[Taken]:
     """Read the values of KubeRay's chart `ray-cluster`."""
-    groups = [("worker",)] + [
+    is_off = doc.at("worker", "disabled") is True
+    groups = ([] if is_off else [("worker",)]) + [
         ("additionalWorkerGroups", name)
         for name, group in doc.mapping("additionalWorkerGroups").items()
         if isinstance(group, dict) and group.get("disabled") is not True
@@ -184,9 +193,9 @@ def _helm_values(doc: Doc) -> Iterator[Taken]:
         yield from _pod(doc, *group)
 
 
-def _started_again(limit: int, pods: int, line: int) -> Iterator[Taken]:
+def _started_again(limit: int, pods: int, line: int, name: str = "backoffLimit") -> Iterator[Taken]:
     """Yield the number of times that a job is started again: each pod counts as it fails."""
-    words = f"{plural(limit, 'pod')} that failed are replaced (backoffLimit)"
+    words = f"{plural(limit, 'pod')} that failed are replaced ({name})"
     if pods > 1:
         words += f": {plural(limit // pods, 'time')} all {pods}"
     yield Taken("settings.job_retries", limit // pods, line, words)
@@ -208,13 +217,22 @@ def _pod(doc: Doc, *spec: str | int) -> Iterator[Taken]:
         yield Taken("", True, doc.line(*spec), "it asks for spot nodes, or tolerates their taint")
 
 
-_SPOT = re.compile(r"(?i)\bspot\b|spot=|preemptible|(?<!non)[-_/]spot")
+_SPOT = re.compile(r"(?i)(?<!non-)(?<!non_)(?<!non)(?:\bspot|[-_/]spot|preemptible)")
+
+
+def _asks_for_spot(doc: Doc, *spec: str | int) -> bool:
+    """Return whether a pod's selector asks for spot nodes; a toleration only permits them."""
+    chosen = doc.mapping(*spec, "nodeSelector").items()
+    return _names_spot([f"{key}={value}" for key, value in chosen])
 
 
 def _is_spot(doc: Doc, *spec: str | int) -> bool:
-    words = [f"{key}={value}" for key, value in doc.mapping(*spec, "nodeSelector").items()]
-    found = doc.listed(*spec, "tolerations")
-    words += [f"{one.get('key')}={one.get('value')}" for one in found if isinstance(one, dict)]
+    tolerated = (one for one in doc.listed(*spec, "tolerations") if isinstance(one, dict))
+    words = [f"{one.get('key')}={one.get('value')}" for one in tolerated]
+    return _asks_for_spot(doc, *spec) or _names_spot(words)
+
+
+def _names_spot(words: Iterable[str]) -> bool:
     no = ("=false", "=on-demand", "=ondemand", "=on_demand")
     return any(_SPOT.search(word) and not word.lower().endswith(no) for word in words)
 

@@ -13,8 +13,8 @@ from chaos.words import plural
 def skypilot(doc: Doc) -> Iterator[Taken]:
     """Read a task of SkyPilot, or a job configuration of oumi that becomes one."""
     count, missing = doc.number("num_nodes", what="job.nodes")
-    nodes = 1 if count is None else count
-    words = f"{plural(nodes, 'node')} (num_nodes)"
+    nodes = 1 if count is None else max(1, count)
+    words = f"{plural(nodes, 'node')} ({'no ' if count is None else ''}num_nodes)"
     yield missing or Taken("job.nodes", nodes, doc.line("num_nodes"), words)
     wanted = doc.at("resources")
     either = (*doc.listed("resources", "any_of"), *doc.listed("resources", "ordered"))
@@ -23,19 +23,7 @@ def skypilot(doc: Doc) -> Iterator[Taken]:
     if spot != {False} or "use_spot" in str(wanted):
         on = "spot or on-demand nodes" if len(spot) > 1 else "spot nodes" if True in spot else ""
         yield Taken("", on, doc.line("resources"), f"{on or 'nodes on demand'} (use_spot)")
-    for field in ("job_recovery", "spot_recovery"):
-        recovery = doc.at("resources", field)
-        if recovery is not None:
-            told = (
-                recovery
-                if isinstance(recovery, str)
-                else ", ".join(
-                    f"{key} {value}" for key, value in doc.mapping("resources", field).items()
-                )
-            )
-            yield Taken("", told, doc.line("resources", field), f"{field}: {told}")
-            words = "a managed job (`sky jobs launch`) is started again after each preemption"
-            yield Taken("settings.job_retries", -1, doc.line("resources", field), words)
+    yield from _recovered(doc)
     for path, mount in doc.mapping("file_mounts").items():
         mode = mount.get("mode", "MOUNT") if isinstance(mount, dict) else "COPY"
         if isinstance(mount, dict) and mode in ("MOUNT", "MOUNT_CACHED"):
@@ -45,10 +33,24 @@ def skypilot(doc: Doc) -> Iterator[Taken]:
             yield Taken("", mode, doc.line("file_mounts", path), words)
 
 
+def _recovered(doc: Doc) -> Iterator[Taken]:
+    resources = doc.mapping("resources")
+    field = next((one for one in ("job_recovery", "spot_recovery") if resources.get(one)), None)
+    line = doc.line("resources") if field is None else doc.line("resources", field)
+    if field is None:
+        words = "whether it is a managed job, started again after a preemption, is not in it"
+        yield Taken("", None, line, words)
+        return
+    given = doc.mapping("resources", field)
+    told = ", ".join(f"{key} {value}" for key, value in given.items()) or resources[field]
+    yield Taken("", told, line, f"{field}: {told}")
+    words = "a managed job (`sky jobs launch`) is started again after each preemption"
+    yield Taken("settings.job_retries", -1, line, words)
+
+
 def dstack(doc: Doc) -> Iterator[Taken]:
     """Read a task of dstack."""
-    nodes = doc.whole("nodes") or 1
-    yield Taken("job.nodes", nodes, doc.line("nodes"), f"{plural(nodes, 'node')} (nodes)")
+    yield from _nodes(doc, "nodes")
     policy = doc.at("spot_policy") or "on-demand"
     yield Taken("", policy, doc.line("spot_policy"), f"nodes: {policy} (spot_policy)")
     retry = doc.at("retry")
@@ -78,6 +80,14 @@ def anyscale(doc: Doc) -> Iterator[Taken]:
     if retries is not None:
         words = f"{plural(retries, 'more start')} after one that failed (max_retries)"
         yield Taken("", retries, doc.line("max_retries"), words)
+
+
+def _nodes(doc: Doc, *loc: str) -> Iterator[Taken]:
+    """Yield a number of nodes that is one where it is not said."""
+    count = doc.whole(*loc)
+    nodes = 1 if count is None else max(1, count)
+    words = f"{plural(nodes, 'node')} ({'no ' if count is None else ''}{loc[-1]})"
+    yield Taken("job.nodes", nodes, doc.line(*loc), words)
 
 
 _MARKETS = re.compile(
@@ -120,9 +130,7 @@ def _held(least: int, most: int, line: int, few: str, many: str) -> Iterator[Tak
 def submitit(doc: Doc) -> Iterator[Taken]:
     """Read the settings of hydra's launcher for Slurm, submitit."""
     inside = ("hydra", "launcher") if doc.mapping("hydra", "launcher") else ()
-    nodes = doc.whole(*inside, "nodes") or 1
-    line = doc.line(*inside, "nodes")
-    yield Taken("job.nodes", nodes, line, f"{plural(nodes, 'node')} (nodes)")
+    yield from _nodes(doc, *inside, "nodes")
     minutes = doc.whole(*inside, "timeout_min")
     if minutes:
         words = f"each start is ended after {minutes / 60:.3g} h (timeout_min)"
@@ -149,7 +157,7 @@ def determined(doc: Doc) -> Iterator[Taken]:
 
 def torchx(path: str, text: str) -> Iterator[Taken]:
     """Read a `.torchxconfig`; raises `UsageError` for one that cannot be read."""
-    parser = configparser.ConfigParser()
+    parser = configparser.ConfigParser(interpolation=None)
     try:
         parser.read_string(text)
     except configparser.Error as error:
@@ -172,7 +180,7 @@ def torchx(path: str, text: str) -> Iterator[Taken]:
 
 # -- Slurm -------------------------------------------------------------------------------------
 
-_OPTION = re.compile(r"#SBATCH\s+(--?[\w-]+)(?:[=\s]+(\S+))?")
+_HEADER = re.compile(r"#SBATCH\s+([^#]*)")
 _SHORT = {"-N": "--nodes", "-t": "--time", "-n": "--ntasks", "-p": "--partition", "-q": "--qos"}
 
 
@@ -183,11 +191,7 @@ class _Option(NamedTuple):
 
 def sbatch(text: str) -> Iterator[Taken]:
     """Read the header of a script for `sbatch`."""
-    given: dict[str, _Option] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        found = _OPTION.match(line.strip())
-        if found is not None:
-            given[_SHORT.get(found[1], found[1])] = _Option(found[2] or "", number)
+    given = dict(_options(text))
     none = _Option("", next(iter(given.values()), _Option("", 1)).line)
     yield from _nodes_of(given.get("--nodes", none))
     limit = given.get("--time", none)
@@ -201,6 +205,22 @@ def sbatch(text: str) -> Iterator[Taken]:
     if mode.value != "append":
         words = "its output is written anew at each start, unless the cluster says append"
         yield Taken("", mode.value, mode.line, f"{words} (--open-mode)")
+
+
+def _options(text: str) -> Iterator[tuple[str, _Option]]:
+    """Yield the options of a header, several of a line too: `-N4 -t 1:00`, `--nodes=4 -q a`."""
+    for number, line in enumerate(text.splitlines(), 1):
+        found = _HEADER.match(line.strip())
+        words = found[1].split() if found is not None else []
+        while words:
+            name, sign, value = words.pop(0).partition("=")
+            if not name.startswith("-"):
+                continue
+            if not name.startswith("--") and len(name) > len("-N"):
+                name, value = name[:2], name[2:]
+            elif not sign and words and not words[0].startswith("-"):
+                value = words.pop(0)
+            yield _SHORT.get(name, name), _Option(value.strip("\"'"), number)
 
 
 def _nodes_of(option: _Option) -> Iterator[Taken]:

@@ -1,6 +1,7 @@
 """The prices of a node in a table that the user has: SkyPilot's catalog."""
 
 import csv
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,7 +49,7 @@ def _of_type(file: str, region: str, type_: str) -> list[tuple[float, float]]:
             text, f"It is to be a catalog of SkyPilot's. {_SUCH_AS}", place=f"{file}:1"
         )
     types, places, found = set[str](), set[str](), list[tuple[float, float]]()
-    for row in table:
+    for row in _whole_rows(file, table):
         types.add(row["InstanceType"])
         if row["InstanceType"] == type_:
             of = {row["Region"], row.get("AvailabilityZone") or row["Region"]}
@@ -65,6 +66,14 @@ def _of_type(file: str, region: str, type_: str) -> list[tuple[float, float]]:
 
 
 _SUCH_AS = "Such as --prices aws/vms.csv:us-east-1:p3.2xlarge."
+
+
+def _whole_rows(file: str, table: "csv.DictReader[str]") -> Iterator[dict[str, str]]:
+    """Yield the rows that have every column; raises `UsageError` for a table that is none."""
+    try:
+        yield from (row for row in table if all(row.get(name) is not None for name in _COLUMNS))
+    except csv.Error as error:
+        raise UsageError(f"not a table: {error}", place=f"{file}:{table.line_num}") from None
 
 
 def _prices(file: str, line: int, on_demand: str, spot: str) -> tuple[float, float]:

@@ -152,6 +152,11 @@ class JobShape(FiniteRecord):
         return self.nodes + self.spare_nodes
 
     @property
+    def exposed(self) -> int:
+        """The nodes in use of which any may be lost."""
+        return self.nodes - self.on_demand_nodes
+
+    @property
     def at_risk(self) -> int:
         """The nodes that are held on the market."""
         return self.pool - self.on_demand_nodes
@@ -249,7 +254,7 @@ class Question(FiniteRecord):
 def with_ranges(plain: dict[str, Any]) -> dict[str, Any]:
     """Return a question's plain form with each cost that is a list at its last value.
 
-    The lists stand in `between`, where what is no range is refused.
+    The lists stand in `between`. Raises `UsageError` for one that is no range.
     """
     costs = plain.get("costs")
     if not isinstance(costs, dict):
@@ -257,8 +262,13 @@ def with_ranges(plain: dict[str, Any]) -> dict[str, Any]:
     pairs = {
         name: pair
         for name, pair in costs.items()
-        if name in COSTS_IN_WORDS and isinstance(pair, list) and pair
+        if name in COSTS_IN_WORDS and isinstance(pair, list)
     }
+    for name, pair in pairs.items():
+        ends = [end for end in pair if isinstance(end, int | float) and not isinstance(end, bool)]
+        if len(pair) != 2 or len(ends) != 2 or not 0 <= ends[0] < ends[1]:  # noqa: PLR2004
+            text = f"costs.{name} is one number, or a range with its lower end first: [60, 900]"
+            raise UsageError(f"{text}; got {json.dumps(pair)}", place="the question")
     if not pairs:
         return plain
     dearest = {name: pair[-1] for name, pair in pairs.items()}
@@ -279,7 +289,8 @@ def changed(question: Question, values: Mapping[str, Any]) -> Question:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         text = str(first["msg"]).removeprefix("Value error, ")
-        raise UsageError(f"{where}: {text}", place="the question") from None
+        told = f"{where}: {text}" if where else text
+        raise UsageError(told, place="the question") from None
 
 
 #: the places of all budgets of retries

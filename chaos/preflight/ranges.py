@@ -1,8 +1,9 @@
 """Values that were not measured, each between two ends, and the ways to read a question."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from chaos.errors import UsageError
 from chaos.preflight.estimate import in_hours
@@ -50,13 +51,21 @@ def _of_cost(name: str, low: float, high: float) -> Range:
     )
 
 
-def held_range(few: int, many: int, market_of: Callable[[int], Market]) -> Range:
-    """Return the range of the nodes that there were when a log was written."""
+def held_range(
+    few: int,
+    many: int,
+    market_of: Callable[[int], Market],
+    values: Mapping[str, Any] = MappingProxyType({}),
+) -> Range:
+    """Return the range of the nodes that there were when a log was written.
+
+    `values` are those of the market that were said beside the log.
+    """
 
     def at(question: Question, value: float) -> Question:
         nodes, market = question.market.trace_nodes, market_of(round(value))
         read = market if nodes is None else market.read_as(nodes.read)
-        return question.model_copy(update={"market": read})
+        return changed(question.model_copy(update={"market": read}), values)
 
     return Range(
         many,

@@ -8,16 +8,19 @@ falls is a restart only beside a line that says so: many loops count anew in eac
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
 from statistics import median
 from typing import Literal, NamedTuple, TypeAlias
 
+from chaos.model.launcher import Launcher
+
 DAY_S = 86_400.0
 BAR_S = 5  # a rate of fewer seconds says little
-Kind: TypeAlias = Literal["step", "save", "restart", "group", "resume"]
+SHORT_S = 1.0  # the times of many logs are whole seconds
+Kind: TypeAlias = Literal["step", "save", "restart", "group", "resume", "cancelled"]
 
 
 class Mark(NamedTuple):
@@ -31,6 +34,9 @@ class Mark(NamedTuple):
     total: int | None = None
     #: seconds per step, where the line says so
     rate_s: float | None = None
+    #: of a bar: what it is called with its total, and its seconds so far
+    bar: tuple[str, int] | None = None
+    passed_s: float = 0.0
 
 
 class Span(NamedTuple):
@@ -53,6 +59,8 @@ class LoggedCosts:
     #: workers of the largest group
     size: int | None = None
     restarts: int = 0
+    #: by whose words a restart, or a group, is in it
+    launcher: Launcher | None = None
 
 
 # -- lines -------------------------------------------------------------------------------------
@@ -101,6 +109,11 @@ _NO_STEP = re.compile(
 _EXAMPLE = re.compile(
     r"Epoch:? *\[(\d{1,9})\] *\[ *(\d{1,12})/(\d{1,12})\]\s+Time\s+[\d.]+ *\( *(\d+(?:\.\d+)?)\)"
 )
+# What a bar is called that shows no training.
+_OTHER = re.compile(
+    r"(?i)map|token|load|download|fetch|filter|eval|valid|test|predict|sav|generat|resolv|extract|"
+    r"process|shard|read|import|sanity"
+)
 _BAR = re.compile(r"(\d{1,12})/(\d{1,12}) \[(?:(\d{1,5}):)?(\d{1,5}):(\d\d)<")
 _ELAPSED = re.compile(r"elapsed time per iteration \(ms\): (\d+(?:\.\d+)?)")
 _SAVE = re.compile(
@@ -110,6 +123,9 @@ _RESUME = re.compile(
     r"(?i)\b(?:resum(?:ed?|ing)|restor(?:ed?|ing)|load(?:ed|ing)?)\b.*"
     r"(?:checkpoint|ckpt|snapshot|from (?:step|epoch|iteration))"
 )
+_CANCELLED = re.compile(r"CANCELLED AT \S+ \*|CANCELLED AT \S+$|\bKeyboardInterrupt\b")
+_TORCHRUN = re.compile(r"will restart worker group|Rendezvous complete for workers")
+_RAY = re.compile(r"\[FailurePolicy\]|Started training worker group of size|RUNNING -> RESTARTING")
 _RESTART = re.compile(
     r"will restart worker group|RUNNING -> RESTARTING|\[FailurePolicy\] RETRY|"
     r"(?:CANCELLED AT \S+ DUE TO (?:PREEMPTION|NODE FAIL))|restarting worker group",
@@ -120,6 +136,7 @@ _GROUP = re.compile(
 _SIZE = re.compile(r"group_world_size=(\d{1,9})")
 _SAID: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     ("restart", _RESTART),
+    ("cancelled", _CANCELLED),
     ("save", _SAVE),
     ("resume", _RESUME),
 )
@@ -165,12 +182,14 @@ def _step(line: int, at_s: float | None, text: str) -> Mark | None:
 
 
 def _of_bar(line: int, at_s: float | None, found: re.Match[str]) -> Mark | None:
-    """Return the step of a bar, and its rate if it is of some seconds."""
+    """Return the step of a bar, unless it is of another loop than training."""
+    name = re.sub(r"\d+%.*", "", found.string[: found.start()]).strip(" :|")
+    if _OTHER.search(name):
+        return None
     step, total = int(found[1]), int(found[2])
     hours, minutes, seconds = (int(found[n] or 0) for n in (3, 4, 5))
-    passed_s = 3600 * hours + 60 * minutes + seconds
-    rate_s = passed_s / step if step and passed_s >= BAR_S else None
-    return Mark(line, at_s, "step", step, total, rate_s)
+    passed_s = float(3600 * hours + 60 * minutes + seconds)
+    return Mark(line, at_s, "step", step, total, None, (name, total), passed_s)
 
 
 # -- figures -----------------------------------------------------------------------------------
@@ -183,16 +202,31 @@ def logged_costs(text: str) -> LoggedCosts:
     totals = {mark.total for mark in steps if mark.total}
     sizes = [mark.total for mark in marks if mark.kind == "group" and mark.total]
     step_s = _step_s(marks)
-    restarts = [*_restarts(marks)]
+    restarts, in_epochs = [*_restarts(marks)], _begins_anew(marks)
     return LoggedCosts(
         step_s=step_s,
         save_s=_save_s(marks, step_s),
         restart_s=_joined(restarts),
-        steps=totals.pop() if len(totals) == 1 else None,
-        every=_every(marks),
+        steps=totals.pop() if len(totals) == 1 and not in_epochs else None,
+        every=None if in_epochs else _every(marks),
         size=max(sizes, default=None),
         restarts=len(restarts),
+        launcher="torchrun" if _TORCHRUN.search(text) else "ray" if _RAY.search(text) else None,
     )
+
+
+def _begins_anew(marks: Sequence[Mark]) -> bool:
+    """Return whether steps are counted in each epoch: they begin anew without a restart."""
+    last: Mark | None = None
+    for mark in marks:
+        if mark.kind in ("restart", "group", "resume", "cancelled"):
+            last = None
+        elif mark.kind == "step":
+            is_named = mark.bar is not None and "epoch" in mark.bar[0].lower()
+            if is_named or (last is not None and (mark.step or 0) < (last.step or 0)):
+                return True
+            last = mark
+    return False
 
 
 def _joined(spans: Sequence[Span]) -> Span | None:
@@ -219,33 +253,44 @@ def _pairs(marks: Sequence[Mark]) -> Iterator[tuple[Mark, Mark, bool]]:
 
 
 def _of_training(marks: Sequence[Mark]) -> list[Mark]:
-    """Return the marks without the steps of shorter loops: files to load, an evaluation."""
+    """Return the marks without the steps of shorter loops beside the training's."""
     most = max((mark.total for mark in marks if mark.kind == "step" and mark.total), default=None)
     return [mark for mark in marks if mark.kind != "step" or mark.total in (None, most)]
 
 
 def _step_s(marks: Sequence[Mark]) -> Span | None:
     """Return the seconds of a step: as lines say it, or by their times; of each attempt."""
-    found = []
-    for attempt in _attempts(marks):
-        told = [mark for mark in attempt if mark.kind == "step" and mark.rate_s]
-        if told:  # the later half: a first step is slow, and in some means
-            rates = [mark.rate_s for mark in told[len(told) // 2 :] if mark.rate_s]
-            found.append((median(rates), told[-1].line))
-            continue
-        timed = [_apart(*pair[:2]) for pair in _pairs(attempt) if not pair[2]]
-        rates = [seconds / count for seconds, count, _ in timed if count and seconds > 0]
-        if rates:
-            found.append((median(rates), timed[-1][2]))
+    found = [one for attempt in _attempts(marks) if (one := _rate(attempt)) is not None]
     if not found:
         return None
     return Span(min(found)[0], max(found)[0], max(found)[1])
 
 
+def _rate(attempt: Sequence[Mark]) -> tuple[float, int] | None:
+    """Return the seconds of a step in an attempt, and the last line that shows it."""
+    told = [mark for mark in attempt if mark.kind == "step" and mark.rate_s]
+    if told:  # the later half: a first step is slow, and in some means
+        rates = [mark.rate_s for mark in told[len(told) // 2 :] if mark.rate_s]
+        return median(rates), told[-1].line
+    bars = [mark for mark in attempt if mark.bar is not None]
+    apart = [_bar_apart(*pair) for pair in pairwise(bars) if pair[0].bar == pair[1].bar]
+    rates = [passed_s / count for passed_s, count in apart if count > 0 and passed_s >= BAR_S]
+    if rates:
+        return median(rates), bars[-1].line
+    pairs = [*_pairs(attempt)]
+    timed = [_apart(*pair[:2]) for pair in pairs if not pair[2]] or [_apart(*p[:2]) for p in pairs]
+    rates = [seconds / count for seconds, count, _ in timed if count and seconds > 0]
+    return (median(rates), timed[-1][2]) if rates else None
+
+
+def _bar_apart(one: Mark, other: Mark) -> tuple[float, int]:
+    return other.passed_s - one.passed_s, (other.step or 0) - (one.step or 0)
+
+
 def _attempts(marks: Sequence[Mark]) -> Iterator[Sequence[Mark]]:
     since = 0
     for number, mark in enumerate(marks):
-        if mark.kind in ("restart", "group"):
+        if mark.kind in ("restart", "group", "cancelled"):
             yield marks[since:number]
             since = number
     yield marks[since:]
@@ -259,10 +304,13 @@ def _save_s(marks: Sequence[Mark], step_s: Span | None) -> Span | None:
     """Return the seconds by which the time between two steps is longer with a save in it."""
     if step_s is None:
         return None
-    found = [_apart(*pair[:2]) for pair in _pairs(marks) if pair[2]]
-    longer = [max(0.0, seconds - count * step_s.low) for seconds, count, _ in found]
-    if not longer:
+    pairs = [*_pairs(marks)]
+    found = [_apart(*pair[:2]) for pair in pairs if pair[2]]
+    if not found or len(found) == len(pairs):  # without a pair between saves, none is longer
         return None
+    longer = [max(0.0, seconds - count * step_s.low) for seconds, count, _ in found]
+    if median(longer) < SHORT_S:  # less than lines tell
+        return Span(0.0, max(SHORT_S, *longer), found[0][2])
     return Span(median(longer), max(longer), found[0][2])
 
 
@@ -316,21 +364,26 @@ def _outages(marks: Sequence[Mark]) -> Iterator[tuple[int, int]]:
     """Yield where each restart begins and the mark after it, by places in `marks`.
 
     It is one where a launcher says so, or where the job resumes at a step that is not above the
-    last one.
+    last one, and steps are not counted in each epoch. What was cancelled by hand was no loss.
     """
-    is_step: Callable[[Mark], bool] = lambda mark: mark.kind == "step"  # noqa: E731
+    in_epochs = _begins_anew(marks)
     number, highest = 0, 0
     while number < len(marks):
         mark = marks[number]
-        if is_step(mark):
+        if mark.kind == "step":
             highest = mark.step or 0
-        elif mark.kind in ("restart", "resume") and highest:
-            until = next((n for n in range(number, len(marks)) if is_step(marks[n])), None)
+        elif mark.kind in ("restart", "resume", "cancelled") and highest:
+            until = _next_step(marks, number)
             if until is None:
                 return
-            is_said = any(one.kind == "restart" for one in marks[number:until])
-            if is_said or (marks[until].step or 0) <= highest:
+            kinds = {one.kind for one in marks[number:until]}
+            falls = (marks[until].step or 0) <= highest and not in_epochs
+            if "cancelled" not in kinds and ("restart" in kinds or falls):
                 yield number, until
             number = until
             continue
         number += 1
+
+
+def _next_step(marks: Sequence[Mark], number: int) -> int | None:
+    return next((n for n in range(number, len(marks)) if marks[n].kind == "step"), None)

@@ -292,15 +292,25 @@ class SimulatedRuns:
         self.preemptions[rows] += noticed
         self.start_failures[rows] += is_starting & ~is_free
         self.failures[rows] += ~(noticed | is_starting | is_free)
+        starts = self._starts_used(rows, of)
         out = (
             (self.failures[rows] > of.max_failures)
-            | (self.preemptions[rows] + self.failures[rows] // of.each_start > of.max_preemptions)
+            | (starts > of.max_preemptions)
             | (self.start_failures[rows] + self._tries[rows] > of.max_tries)
         )
         self.restarts[rows] += ~(is_free | out)
         if out.any():
             self.spent[rows[out]] = True
             self._end(rows[out], at_s[out])
+
+    def _starts_used(self, rows: Rows, of: JobTerms) -> Floats:
+        """Return what is charged beside the retries of a running group.
+
+        For Ray the announced losses; for torchrun the starts of its command that are used up, by
+        the loss of a host, by too many other losses, or by a wait in vain.
+        """
+        used: Floats = self.preemptions[rows] + self.failures[rows] // of.each_start
+        return used + of.one_budget * self._tries[rows]
 
     def _begin(self, rows: Rows, at_s: Floats, of: JobTerms, *, asks: bool = True) -> None:
         """Begin a new attempt, or wait if there are too few nodes for one.
@@ -336,15 +346,18 @@ class SimulatedRuns:
         """Return the time at which placements that time out have used up the controller's budget.
 
         A job of fixed size retries while it waits, each time for `group_start_timeout_s`;
-        an elastic one waits until its least number of nodes is there.
+        an elastic one of Ray's waits until its least number of nodes is there.
         """
         can, is_short = group
         # Each try that finds no place within `group_start_timeout_s` is a failure of the
         # controller, and Ray's default for them has no limit; a question may set one.
-        first_s = np.where(of.is_elastic > 0, from_s, self.free_s[rows])
-        tries = np.floor((from_s - first_s + of.schedule_s) / of.ask_s + TINY) + is_short
-        left = of.max_tries - self.start_failures[rows] - self._tries[rows]
-        lasts = np.where(can, tries <= left, of.is_elastic > 0)
+        first_s = np.where(of.is_patient > 0, from_s, self.free_s[rows])
+        tries = np.floor((from_s - first_s + of.schedule_s) / of.ask_s + TINY)
+        tries = tries + is_short * of.counts_short
+        failed = self.start_failures[rows] + self._tries[rows]
+        used = np.where(of.one_budget > 0, self._starts_used(rows, of), failed)
+        left = of.max_tries - used
+        lasts = np.where(can, tries <= left, of.is_patient > 0)
         self._tries[rows] += np.where(can, tries, 0.0)
         return np.where(lasts, np.inf, first_s + (left + 1) * of.ask_s)
 

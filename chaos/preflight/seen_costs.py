@@ -13,6 +13,7 @@ from statistics import median
 from typing import Any
 
 from chaos.errors import UsageError
+from chaos.model.launcher import Launcher
 from chaos.preflight.question import Question, changed
 from chaos.preflight.run_logs import LoggedCosts, Span, logged_costs
 from chaos.scenario_file.yaml_lines import read_text
@@ -31,6 +32,8 @@ class SeenCosts:
     source: str
     values: dict[str, Any]
     notes: tuple[str, ...]
+    #: by whose words a restart is in a log
+    launcher: Launcher | None = None
 
     def of(self, question: Question) -> Question:
         """Return a question with these costs; a price that it has stays."""
@@ -75,10 +78,14 @@ def _of_log(path: Path, seen: LoggedCosts) -> SeenCosts:
     ):
         values[f"costs.{name}"] = list(assumed) if span is None else _value(span)
         notes.append(_assumed(what, assumed) if span is None else _told(path, what, span))
+    if seen.save_s is not None:
+        notes[1] += ", with what is beside it, such as an evaluation"
     if seen.restarts:
-        notes[-1] += ", with the wait for a node, if there was one"
+        notes[2] += ", with the wait for a node, if there was one"
+    if seen.steps:
+        notes.append(f"the training has {seen.steps} steps, as its lines say (--set job.steps=N)")
     values |= dict(_length(seen.steps, seen.every))
-    return SeenCosts(f"read in {path}", values, tuple(notes))
+    return SeenCosts(f"read in {path}", values, tuple(notes), seen.launcher)
 
 
 SAME = 1.05  # ends that are nearer are one value, the dearer
@@ -110,14 +117,18 @@ def _length(steps: int | None, every: int | None) -> Iterator[tuple[str, int]]:
 
 # transformers and Accelerate (`checkpoint-500`, `step_500`), Lightning (`epoch=1-step=500.ckpt`),
 # DeepSpeed (`global_step500`), Megatron (`iter_0000500`).
-_AT_STEP = re.compile(r"(?:checkpoint-|(?:global_)?step[-_=]?|iter[-_]?)0*(\d+)(?:\.\w+)?$")
+_AT_STEP = re.compile(
+    r"(?:(?:global_)?step[-_=]?|iter[-_]?)0*(\d+)(?:\.\w+)?$|^checkpoint-0*(\d+)$"
+)
 TOGETHER_S = 2.0  # files that are all as old were copied, and their times say nothing
 
 
 def _saves(folder: Path) -> Iterator[tuple[int, Path]]:
     for path in folder.iterdir():
-        if (found := _AT_STEP.search(path.name)) is not None:
-            yield int(found[1]), path
+        found = _AT_STEP.search(path.name)
+        # `checkpoint-4.pth` is the fourth epoch's, a folder `checkpoint-500` is of a step.
+        if found is not None and (found[1] or path.is_dir()):
+            yield int(found[1] or found[2]), path
 
 
 def _of_folder(folder: Path) -> SeenCosts:
@@ -143,9 +154,14 @@ def _of_folder(folder: Path) -> SeenCosts:
     values["costs.restart_s"] = list(RESTART_S)
     notes.append(_assumed("a restart", RESTART_S))
     apart = [later - former for (former, _), (later, _) in pairwise(saves)]
-    every = state.get("save_steps") or (round(median(apart)) if apart else None)
-    values |= dict(_length(state.get("max_steps"), every if isinstance(every, int) else None))
+    # Where an epoch's end is saved, `save_steps` is the default of a setting that is not used.
+    every = round(median(apart)) if apart else _whole(state.get("save_steps"))
+    values |= dict(_length(_whole(state.get("max_steps")), every))
     return SeenCosts(f"read in {folder}", values, tuple(notes))
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) and value > 0 else None
 
 
 def _state(folder: Path, saves: list[tuple[int, Path]]) -> dict[str, Any]:
@@ -165,19 +181,15 @@ def _step_of(
     folder: Path, saves: list[tuple[int, Path]], state: dict[str, Any]
 ) -> tuple[float, str]:
     """Return the seconds of a step, and how they are known."""
-    history = state.get("log_history")
-    for entry in history if isinstance(history, list) else ():
-        runtime, steps = entry.get("train_runtime"), entry.get("step")
-        if isinstance(runtime, int | float) and isinstance(steps, int) and steps and runtime > 0:
-            words = "train_runtime over all its steps, saves and evaluations in it"
-            return runtime / steps, f"a step takes {runtime / steps:.3g} s: {words}"
-    rates = [
-        (_written_s(b)[1] - _written_s(a)[1]) / (later - former)
-        for (former, a), (later, b) in pairwise(saves)
-        if later > former
-    ]
-    good = [rate for rate in rates if rate > 0]
-    if not good or (_span_s(saves) < TOGETHER_S * len(saves)):
+    by_saves = _by_saves(saves)
+    for runtime, steps in _runtimes(state):
+        rate = runtime / steps
+        # Of a run that was resumed it is the time since then alone, over all its steps.
+        if by_saves is None or 0.5 < rate / by_saves < 2:  # noqa: PLR2004
+            sure = "" if by_saves else ", if it was never resumed"
+            words = f"train_runtime over all its steps, saves and evaluations in it{sure}"
+            return rate, f"a step takes {rate:.3g} s: {words}"
+    if by_saves is None:
         raise UsageError(
             "neither train_runtime nor two saves with times of their own are in it, so that a step "
             "cannot be timed",
@@ -186,7 +198,30 @@ def _step_of(
             place=str(folder),
         )
     words = f"by the times of {plural(len(saves), 'save')}, with what is between"
-    return median(good), f"a step takes {median(good):.3g} s: {words}"
+    return by_saves, f"a step takes {by_saves:.3g} s: {words}"
+
+
+def _runtimes(state: dict[str, Any]) -> Iterator[tuple[float, int]]:
+    history = state.get("log_history")
+    for entry in history if isinstance(history, list) else ():
+        if isinstance(entry, dict):
+            runtime, steps = entry.get("train_runtime"), _whole(entry.get("step"))
+            if isinstance(runtime, int | float) and steps and runtime > 0:
+                yield float(runtime), steps
+
+
+def _by_saves(saves: list[tuple[int, Path]]) -> float | None:
+    """Return the seconds of a step by the times of saves; None where copying has made these."""
+    rates = [
+        (_written_s(b)[1] - _written_s(a)[1]) / (later - former)
+        for (former, a), (later, b) in pairwise(saves)
+        if later > former
+    ]
+    good = [rate for rate in rates if rate > 0]
+    writing_s = sum(last - first for first, last in map(_written_s, (path for _, path in saves)))
+    if not good or _span_s(saves) < max(TOGETHER_S * len(saves), 2 * writing_s):
+        return None
+    return median(good)
 
 
 def _written_s(path: Path) -> tuple[float, float]:

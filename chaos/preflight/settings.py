@@ -21,6 +21,7 @@ class RaySettings(FiniteRecord):
     uploads_beside: ClassVar = "async"
     hosts_rendezvous: ClassVar = False
     charges_starts: ClassVar = False
+    counts_short: ClassVar = True
     #: losses that end a start of the command, of which each has all retries again
     each_start: ClassVar = math.inf
 
@@ -155,8 +156,8 @@ class TorchrunSettings(FiniteRecord):
     budgets: ClassVar = ("max_restarts", "job_retries")
     wait_budget: ClassVar = "join_timeout_s"
     uploads_beside: ClassVar = "no_upload"
-    hosts_rendezvous: ClassVar = True
     charges_starts: ClassVar = True
+    counts_short: ClassVar = False
     hears_notices: ClassVar = False
     preemption_poll_s: ClassVar = 5.0
     relaxed_s: ClassVar = 0.0
@@ -164,6 +165,11 @@ class TorchrunSettings(FiniteRecord):
     grows_every_s: ClassVar = 0.0
 
     launcher: Literal["torchrun"] = "torchrun"
+    agents: bool = Field(
+        default=True,
+        description="false: no agent of torchrun's starts the workers, and any loss ends the "
+        "command, as with mpirun or a plain script",
+    )
     max_restarts: int = Field(
         default=0,
         ge=-1,
@@ -200,7 +206,14 @@ class TorchrunSettings(FiniteRecord):
     @property
     def each_start(self) -> float:
         """The losses that end a start of the command, of which each has all restarts again."""
+        if not self.agents:
+            return 1.0
         return math.inf if self.max_restarts < 0 else self.max_restarts + 1
+
+    @property
+    def hosts_rendezvous(self) -> bool:
+        """Whether one of its nodes takes all others along."""
+        return self.agents
 
     @property
     def limits(self) -> tuple[int, int, int]:
@@ -210,8 +223,8 @@ class TorchrunSettings(FiniteRecord):
         that hosts the rendezvous, or a wait that times out. `r` restarts and `j` retries bear
         `(r + 1) (j + 1) - 1` losses if none takes the host.
         """
-        is_endless = -1 in (self.max_restarts, self.job_retries)
-        each = -1 if is_endless else (self.max_restarts + 1) * (self.job_retries + 1) - 1
+        is_endless = self.job_retries < 0 or math.isinf(self.each_start)
+        each = -1 if is_endless else int(self.each_start) * (self.job_retries + 1) - 1
         return each, self.job_retries, self.job_retries
 
     @property

@@ -22,7 +22,7 @@ EVENTS: Mapping[str, str] = {**dict.fromkeys(_LOST, "remove"), **dict.fromkeys(_
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _CLOCK = re.compile(r"\d\d:\d\d(?::\d\d(?:\.\d+)?)?")
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d\S*")
-_NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
+_NUMBER = re.compile(r"-?\d{1,30}(?:\.\d{1,30})?(?:[eE][-+]?\d{1,3})?")
 _HEADS: Mapping[Unit, str] = {
     "ms": r"(?i)\bms\b|_ms|milli",
     "h": r"(?i)\bh\b|_h\b|hours?",
@@ -108,6 +108,8 @@ def _columns(name: str, first: tuple[int, str], head: str, unit: Unit | None) ->
     node = next((p for p in rest if p != event and kinds[p] == "text"), None)
     if event is not None and node is None:
         node = next((place for place in whole if place != event), None)
+    heads = part.split(head)
+    whole = [p for p in whole if p >= len(heads) or not _NO_COUNT.search(heads[p])]
     count = whole[0] if event is None and len(whole) == 1 else _named(head, part, whole)
     if (event is None or node is None) and count is None:
         text = f"neither a count of nodes nor add, remove and a node stand in `{text[:60]}`"
@@ -138,15 +140,14 @@ def _time_of(kinds: Sequence[str]) -> tuple[int, ...] | None:
     return (kinds.index("number"),) if "number" in kinds else None
 
 
+_COUNTED = re.compile(r"(?i)count|nodes|instances|capacity|held|running|alive|\bup\b|\bn\b")
+_NO_COUNT = re.compile(r"(?i)interrupt|lost|loss|preempt|util|price|cost|percent|%|temp|fail")
+
+
 def _named(head: str, part: re.Pattern[str], whole: Sequence[int]) -> int | None:
     """Return the column of counts by its heading."""
     heads = part.split(head)
-    named = [
-        place
-        for place in whole
-        if place < len(heads)
-        and re.search(r"(?i)count|nodes|instances|capacity|held|up", heads[place])
-    ]
+    named = [place for place in whole if place < len(heads) and _COUNTED.search(heads[place])]
     return named[0] if len(named) == 1 else None
 
 
@@ -185,7 +186,7 @@ def _row(name: str, columns: Columns, line: int, text: str) -> Row:
         raise TraceError(name, line, f"there is no such moment: {written}", hint) from None
     if columns.count is not None:
         count = cells[columns.count]
-        if not re.fullmatch(r"-?\d+", count):
+        if not re.fullmatch(r"-?\d{1,30}", count):
             raise TraceError(name, line, f"not `{columns.form}`: {text[:60]}")
         return Row(line, at_s, count=int(count))
     assert columns.event is not None

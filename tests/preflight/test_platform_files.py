@@ -528,7 +528,7 @@ def test_with_a_log_of_a_run_it_is_a_question(tmp_path: Path) -> None:
     whole = chaos(*words, "--set", "job.checkpoint_every_steps=100", folder=tmp_path)
 
     assert lacks.code == 3
-    assert "the steps between two checkpoints is neither in this file nor in a log" in lacks.err
+    assert "neither this file nor a log says the steps between two checkpoints" in lacks.err
     assert "--set job.checkpoint_every_steps=N" in lacks.err
     assert whole.code in (0, 1, 2, 5)
     one_line = " ".join(whole.out.split())
@@ -544,3 +544,125 @@ def test_a_script_that_starts_a_job_elsewhere_is_named(tmp_path: Path) -> None:
 
     assert done.code == 3
     assert "a script that starts a job of SageMaker" in done.err
+
+
+@pytest.mark.parametrize(
+    ("header", "nodes", "hours", "requeued"),
+    [
+        ("#SBATCH -N4\n#SBATCH -t1:00:00\n", 4, 1.0, None),
+        ("#SBATCH --nodes=4 --ntasks-per-node=8 --requeue --time=24:00:00\n", 4, 24.0, -1),
+        ("#SBATCH --nodes 2-4 # as many\n#SBATCH --no-requeue\n", 2, None, 0),
+        ('#SBATCH --job-name="a b" -N 3\n', 3, None, None),
+    ],
+)
+def test_a_header_is_read_in_each_of_its_forms(
+    tmp_path: Path, header: str, nodes: int, hours: float | None, requeued: int | None
+) -> None:
+    found = told(tmp_path, f"#!/bin/sh\n{header}srun python a.py\n", "a.sbatch")
+
+    assert found.values["job.nodes"] == nodes
+    assert found.values.get("settings.job_retries") == requeued
+    limits = [one.value for one in found.taken if "(--time)" in one.words]
+    assert limits == ([] if hours is None else [hours])
+
+
+LISTED = ("torchrun", "--nnodes", "'2:4'", "--max-restarts", "'3'", "")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        '["torchrun", "--nnodes=2:4", "--max-restarts=3", "a.py"]',
+        "[torchrun, --nnodes, '2:4', --max-restarts, '3', a.py]",
+        "\n".join(("", *(f"        - {one}" for one in LISTED))),
+    ],
+)
+def test_a_command_that_is_a_list_is_read(tmp_path: Path, command: str) -> None:
+    text = (
+        "apiVersion: batch/v1\nkind: Job\nspec:\n  parallelism: 4\n  template:\n    spec:\n"
+        f"      containers:\n      - command: {command}\n"
+    )
+
+    found = told(tmp_path, text)
+
+    assert (found.values["settings.max_restarts"], found.values["job.min_nodes"]) == (3, 2)
+    assert found.launcher == "torchrun"
+
+
+def test_of_several_jobs_the_largest_is_read_and_the_others_are_named(tmp_path: Path) -> None:
+    text = f"{FURTHER['Job without numbers'][0]}---\n{FURTHER['JobSet'][0]}"
+
+    found = told(tmp_path, text)
+
+    assert (found.kind, found.values["job.nodes"]) == ("a JobSet", 32)
+    assert said(found)["a Job of Kubernetes is in the file as well, and left alone"] == 1
+
+
+def test_of_several_groups_the_shortest_grace_counts_and_a_toleration_is_no_wish(
+    tmp_path: Path,
+) -> None:
+    text = (
+        "kind: RayCluster\nspec:\n  headGroupSpec:\n    template:\n      spec:\n"
+        "        nodeSelector: {pool: on-demand}\n"
+        "        tolerations: [{key: spot, value: 'true'}]\n"
+        "  workerGroupSpecs:\n"
+        "    - {replicas: 1, template: {spec: {terminationGracePeriodSeconds: 600}}}\n"
+        "    - {replicas: 2, template: {spec: {nodeSelector: {lifecycle: non-spot}}}}\n"
+    )
+
+    found = told(tmp_path, text)
+
+    assert found.values == {"settings.pod_grace_s": 30, "job.nodes": 3}
+    assert not any("spot" in words for words in said(found))
+
+
+def test_a_run_that_is_no_text_is_no_task(tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    for text in ("run: {name: exp1}\n", "run: python a.py\n"):
+        file.write_text(text, encoding="utf-8")
+        assert read_platform(file) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("--costs", "nope.log"), "nope.log: there is no such file or folder"),
+        (("--costs", "a.log", "--set", "job.steps=abc"), "job.steps: Input should be a valid"),
+        (("--costs", "a.log", "--set", "costs.restart_s=[]"), "costs.restart_s is one number"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_its_name(
+    tmp_path: Path, words: tuple[str, ...], problem: str
+) -> None:
+    (tmp_path / "job.yaml").write_text(RAY_JOB, encoding="utf-8")
+    (tmp_path / "a.log").write_text("00:00:01 step 1/90\n00:00:02 step 2/90\n", encoding="utf-8")
+
+    done = chaos(
+        "preflight",
+        "job.yaml",
+        *words,
+        "--set",
+        "job.checkpoint_every_steps=9",
+        folder=tmp_path,
+    )
+
+    assert done.code == 3
+    assert problem in done.err
+    assert "Traceback" not in done.err
+
+
+def test_a_command_without_torchrun_has_no_agents_and_it_is_said(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(FURTHER["MPIJob"][0], encoding="utf-8")
+    (tmp_path / "a.log").write_text("00:00:01 step 1/90\n00:00:02 step 2/90\n", encoding="utf-8")
+
+    done = chaos(
+        "preflight",
+        *("job.yaml", "--costs", "a.log", "--simulations", "100"),
+        *("--set", "job.checkpoint_every_steps=9", "--set", "settings.job_retries=0"),
+        folder=tmp_path,
+    )
+
+    told = " ".join(done.out.split())
+    assert "neither torchrun nor Ray is named in it: read as a command that any loss ends" in told
+    assert "rendezvous" not in told
+    assert "max_restarts" not in told

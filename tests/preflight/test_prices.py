@@ -47,6 +47,14 @@ def test_what_the_table_lacks_is_named(table: Path, row: str, problem: str) -> N
     assert problem in str(refused.value)
 
 
+def test_rows_that_are_short_are_passed_over_and_no_table_ends_in_a_traceback(table: Path) -> None:
+    table.write_text(f"{HEAD}p3\n{ROWS}")
+    assert read_prices(f"{table}:us-east-1a:p3.2xlarge").spot == 0.918
+    table.write_text(f"{HEAD}{'x' * 140_000},8,1,1,r,z\n")
+    with pytest.raises(UsageError, match="not a table: field larger"):
+        read_prices(f"{table}:us-east-1a:p3.2xlarge")
+
+
 def test_another_table_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("time,nodes\n0,5\n")
 

@@ -166,6 +166,105 @@ def test_of_a_restart_without_times_of_steps_the_rest_is_assumed() -> None:
     assert (found.size, found.restarts) == (4, 1)
 
 
+def bars(name: str, total: int, *states: tuple[int, str]) -> str:
+    return "".join(
+        f"{name}{100 * n // total:3}%|#  | {n}/{total} [{at}<00:10]\r" for n, at in states
+    )
+
+
+def test_bars_of_other_loops_are_no_training() -> None:
+    text = (
+        bars("Map: ", 52002, (26000, "00:12"), (52002, "00:25"))
+        + "\n"
+        + bars("", 500, (1, "00:30"), (11, "02:10"), (21, "03:50"))
+        + "\n"
+        + bars("Evaluating: ", 4000, (2000, "00:20"), (4000, "00:40"))
+    )
+
+    found = logged_costs(text)
+
+    assert found.step_s is not None
+    assert (found.step_s.low, found.steps) == (10.0, 500)
+
+
+def test_of_a_bar_that_goes_on_after_a_resume_only_what_it_passed_counts() -> None:
+    found = logged_costs(bars("", 500, (301, "00:12"), (311, "01:52"), (321, "03:32")))
+
+    assert found.step_s is not None
+    assert found.step_s.low == 10.0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        bars("Epoch 3: ", 100, (50, "00:50"), (100, "01:40")),
+        "".join(
+            f"2026-01-01 00:{epoch:02}:{n:02} Epoch {epoch}/10 step {n}/90\n"
+            for epoch in range(3)
+            for n in (10, 20, 30, 40)
+        ),
+    ],
+)
+def test_steps_of_an_epoch_are_not_the_length_of_the_training(text: str) -> None:
+    found = logged_costs(text)
+
+    assert found.step_s is not None
+    assert (found.steps, found.every) == (None, None)
+
+
+def test_what_was_cancelled_by_hand_and_went_on_days_later_is_no_restart() -> None:
+    text = (
+        log("python", *steps(10, 100, 0, 1.0), (95, "saving checkpoint"))
+        + "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-20T10:05:00 ***\n"
+        + log("python", (200_000, "resuming from checkpoint"), *steps(60, 90, 200_020, 1.0))
+    )
+
+    assert logged_costs(text).restart_s is None
+
+
+def test_a_best_checkpoint_that_is_loaded_as_each_epoch_ends_is_no_restart() -> None:
+    lines = []
+    for epoch in range(3):
+        lines += [(200.0 * epoch + n, f"step {n}/90") for n in range(10, 91, 10)]
+        lines.append((200.0 * epoch + 95, "validated"))
+        if epoch:
+            lines.append((200.0 * epoch + 99, "Loading best checkpoint"))
+
+    assert logged_costs(log("python", *lines)).restarts == 0
+
+
+def test_a_save_that_no_line_can_tell_is_a_range_from_nothing() -> None:
+    lines = [*steps(10, 100, 0, 1.0), (90.2, "saving checkpoint"), *steps(110, 200, 100, 1.0)]
+
+    found = logged_costs(log("python", *lines))
+
+    assert found.save_s is not None
+    assert found.save_s[:2] == (0.0, 1.0)
+
+
+def test_where_each_step_is_saved_a_step_has_its_save_in_it() -> None:
+    lines = []
+    for n in range(10):
+        lines += [(10.0 * n, f"step {n + 1}/90"), (10.0 * n + 1, "saved checkpoint")]
+
+    found = logged_costs(log("python", *lines))
+
+    assert found.step_s is not None
+    assert (found.step_s.low, found.save_s) == (10.0, None)
+
+
+@pytest.mark.parametrize(
+    ("line", "launcher"),
+    [
+        ("Worker group FAILED. 3/3 attempts left; will restart worker group", "torchrun"),
+        ("[FailurePolicy] RETRY", "ray"),
+        ("restarting", None),
+    ],
+)
+def test_a_log_shows_who_starts_the_job(line: str, launcher: str | None) -> None:
+    assert logged_costs(log("python", *steps(10, 50, 0, 1.0), (60, line))).launcher == launcher
+
+
 @given(st.text(max_size=300))
 def test_any_text_is_read_or_has_nothing_in_it(text: str) -> None:
     logged_costs(text)
@@ -194,7 +293,9 @@ def test_what_was_written_is_found(
     assert found.save_s is not None
     assert found.restart_s is not None
     assert found.step_s.low == pytest.approx(each_s, rel=1e-3, abs=1e-4)
-    assert found.save_s.low == pytest.approx(save_s, rel=1e-2, abs=0.1)
+    if save_s > 1.1:
+        assert found.save_s.low == pytest.approx(save_s, rel=1e-2, abs=0.1)
+    assert found.save_s.low - 0.1 <= save_s <= found.save_s.high + 0.1
     assert found.restart_s.low <= restart_s * 1.001 + 0.1
     assert found.restart_s.high == pytest.approx(restart_s, rel=1e-3, abs=0.1)
 
@@ -277,6 +378,35 @@ def test_the_state_of_transformers_says_the_length_and_the_time(tmp_path: Path) 
     assert found.values["costs.step_s"] == 2.5
     assert found.values["job.steps"] == 1038
     assert found.values["job.checkpoint_every_steps"] == 300
+
+
+def test_saves_that_were_downloaded_one_after_the_other_say_nothing(tmp_path: Path) -> None:
+    for number in (100, 200, 300):
+        saved(tmp_path, f"checkpoint-{number}", 0.6 * number, took_s=58.0)
+
+    with pytest.raises(UsageError, match="two saves with times of their own"):
+        seen_costs(tmp_path)
+
+
+def test_of_a_run_that_was_resumed_the_times_of_its_saves_count(tmp_path: Path) -> None:
+    for number in (100, 200, 300, 400, 500):
+        saved(tmp_path, f"checkpoint-{number}", 10.0 * number)
+    history = [{"step": 500, "train_runtime": 1000.0}, "odd"]
+    state = {"max_steps": 500, "save_steps": 500, "log_history": history}
+    (tmp_path / "trainer_state.json").write_text(json.dumps(state))
+
+    found = seen_costs(tmp_path)
+
+    assert found is not None
+    assert found.values["costs.step_s"] == pytest.approx(10.0)
+    assert found.values["job.checkpoint_every_steps"] == 100
+
+
+def test_files_of_epochs_have_no_steps_in_their_names(tmp_path: Path) -> None:
+    for number in (1, 2, 3):
+        (tmp_path / f"checkpoint-{number}.pth").write_text("x")
+
+    assert seen_costs(tmp_path) is None
 
 
 def test_saves_that_were_copied_say_nothing(tmp_path: Path) -> None:

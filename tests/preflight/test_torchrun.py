@@ -8,6 +8,7 @@ from chaos.errors import UsageError
 from chaos.preflight.answer import answer
 from chaos.preflight.forecast import Effort, Forecast, forecast, simulate
 from chaos.preflight.question import Question, changed
+from chaos.preflight.rules import findings
 from chaos.preflight.settings import RaySettings, TorchrunSettings
 from tests.preflight.questions import memoryless, sound_torchrun
 
@@ -110,3 +111,43 @@ def test_a_setting_of_rays_is_unknown_to_it() -> None:
     with pytest.raises(UsageError, match=r"settings\.ray|settings"):
         changed(sound_torchrun(), {"settings": {"launcher": "slurm"}})
     assert isinstance(changed(sound_torchrun(), {"settings": {}}).settings, RaySettings)
+
+
+def test_to_go_on_with_fewer_is_no_wait_in_vain() -> None:
+    elastic = asked(
+        job__min_nodes=1,
+        job__on_demand_nodes=1,
+        settings__max_restarts=1000,
+        settings__job_retries=0,
+        market__away_h=0.1,
+    )
+
+    assert seen(elastic).finishes.share == 1.0
+
+
+def test_an_elastic_job_below_its_least_waits_no_longer_than_the_time_out() -> None:
+    elastic = {"job__min_nodes": 3, "job__on_demand_nodes": 1, "market__away_h": 3.0}
+
+    few = seen(asked(**elastic, settings__job_retries=5, settings__max_restarts=1000))
+
+    assert few.ends["join_timeout_s"].share > 0.5
+
+
+def test_starts_are_one_budget_whatever_uses_them_up() -> None:
+    question = asked(settings__max_restarts=0, settings__job_retries=30, market__away_h=0.3)
+    outcomes = simulate(question, runs=400, seed=0, jobs=1)
+
+    done = outcomes.finished > 0
+    assert (outcomes.preemptions + outcomes.failures)[done].max() <= 30
+
+
+def test_without_agents_no_node_is_the_host() -> None:
+    plain = asked(settings__agents=False, settings__job_retries=40)
+
+    outcomes = simulate(plain, runs=200, seed=0, jobs=1)
+
+    assert outcomes.preemptions.max() == 0
+    assert not any(
+        one.rule in {"rendezvous-on-spot", "lost-while-meeting"}
+        for one in findings(changed(plain, {"settings.job_retries": 0}))
+    )

@@ -89,6 +89,9 @@ def test_skypilots_json_is_read_and_probes_are_not_taken_for_nodes_held(
         ("0.5,16\n1.5,15\n", "", "the unit of its times is not known: 0.5"),
         ("2021-12-11 11:11:30,5\n2021-12-11 11:12:30,x\n", ":2", "not `time, count`"),
         ("2021-12-11 11:11:30,a,b\n", ":1", "neither a count of nodes nor add"),
+        ("time,interruptions\n2021-12-11 11:11:30,5\n", ":2", "neither a count of nodes"),
+        ("time,gpu_util\n2021-12-11 11:11:30,95\n", ":2", "neither a count of nodes"),
+        (f"2021-12-11 11:11:30,{'9' * 5000}\n", ":1", "neither a count of nodes"),
         (" JobID  State\n-----\n7 FAILED\n", ":1", "sacct with padded columns"),
         ("MIT License\n", ":1", "no known format"),
         ("0,add,a\n5,remove,b\n", ":2", "b is removed and was never added"),
@@ -134,6 +137,7 @@ def test_a_wrong_trace_is_refused_at_its_line(
         "1639221090000\t5\n1639221150000\t3\n1639221210000\t5\n",
         "time,nodes\n2021-12-11 11:11:30,5\n2021-12-11 11:12:30,3\n2021-12-11 11:13:30,5\n",
         "time_s,price,nodes\n0,3,5\n60,3,3\n120,4,5\n",
+        "time_s,running,interruptions\n0,5,0\n60,3,2\n120,5,0\n",
         "hours,instances\n0,5\n0.0166666667,3\n0.0333333333,5\n",
         "time | event | node\n"
         + "".join(

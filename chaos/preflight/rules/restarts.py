@@ -8,6 +8,7 @@ from chaos.preflight.rules import rule
 from chaos.preflight.rules.losses import ended_by
 from chaos.preflight.rules.rule import Predictions
 from chaos.preflight.settings import TorchrunSettings
+from chaos.words import plural
 
 stops = partial(rule.stops, of=TorchrunSettings)
 _ELASTIC_AGENT = "torch 2.13, torch/distributed/elastic/agent/server/api.py"
@@ -18,8 +19,14 @@ def _bears_none(question: Question) -> bool:
 
 
 def _no_restart_foretold(question: Question, predictions: Predictions) -> str | None:
-    ended = ended_by(question, predictions, "max_restarts") if _bears_none(question) else None
-    return ended and f"max_restarts and job_retries are 0: the first loss ends {ended}"
+    budget = "max_restarts" if question.torchrun.agents else "job_retries"
+    ended = ended_by(question, predictions, budget) if _bears_none(question) else None
+    return ended and f"{_zero(question)}: the first loss ends {ended}"
+
+
+def _zero(question: Question) -> str:
+    agents = question.torchrun.agents
+    return "max_restarts and job_retries are 0" if agents else "job_retries is 0"
 
 
 @stops(
@@ -34,7 +41,7 @@ def _no_restart_foretold(question: Question, predictions: Predictions) -> str | 
 def _no_restart(question: Question) -> str | None:
     if not _bears_none(question):
         return None
-    return "max_restarts and job_retries are 0: the first loss ends the training"
+    return f"{_zero(question)}: the first loss ends the training"
 
 
 @stops(
@@ -47,12 +54,11 @@ def _no_restart(question: Question) -> str | None:
     good={"settings.max_restarts": 60, "settings.job_retries": 60, "market.lifetime.mtbf_h": 5.0},
 )
 def _few_restarts(question: Question, predictions: Predictions) -> str | None:
-    ended = None if _bears_none(question) else ended_by(question, predictions, "max_restarts")
+    is_other = _bears_none(question) or not question.torchrun.agents
+    ended = None if is_other else ended_by(question, predictions, "max_restarts")
     restarts, retries = question.torchrun.max_restarts, question.torchrun.job_retries
-    return ended and (
-        f"max_restarts is {restarts} in each of {retries + 1} starts, and using them up ends "
-        f"{ended}"
-    )
+    starts = plural(retries + 1, "start")
+    return ended and f"max_restarts is {restarts}, of {starts}, and using them up ends {ended}"
 
 
 @stops(
@@ -64,12 +70,12 @@ def _few_restarts(question: Question, predictions: Predictions) -> str | None:
     good={"job.on_demand_nodes": 1, "settings.job_retries": 0},
 )
 def _host_on_spot(question: Question) -> str | None:
-    job = question.job
-    if job.nodes == 1 or job.on_demand_nodes or question.torchrun.job_retries:
+    job, settings = question.job, question.torchrun
+    if job.nodes == 1 or job.on_demand_nodes or settings.job_retries or not settings.agents:
         return None
     return (
         f"one of {job.nodes} nodes hosts the rendezvous, on the spot market: its loss ends the "
-        "job, and nothing starts the command again"
+        "job, and job_retries is 0"
     )
 
 
@@ -83,26 +89,45 @@ def _host_on_spot(question: Question) -> str | None:
     good={"settings.job_retries": -1},
 )
 def _lost_while_meeting(question: Question) -> str | None:
-    if question.job.nodes == 1 or question.torchrun.job_retries:
+    settings = question.torchrun
+    if question.job.nodes == 1 or settings.job_retries or not settings.agents:
         return None
-    return (
-        "job_retries is 0: a node that is lost just as the agents meet ends the job, and nothing "
-        "starts the command again"
-    )
+    return "job_retries is 0: a node that is lost just as the agents meet ends the job"
 
 
+@stops(
+    "starts-used-up",
+    by="simulated",
+    reason="A start of the command is used up by the loss of the node that hosts the rendezvous, "
+    "by more losses than it has restarts, and by a wait in vain.",
+    source="docs/torchrun-nodes.md",
+    bad={
+        "job.on_demand_nodes": 0,
+        "settings.job_retries": 1,
+        "market.lifetime.mtbf_h": 5.0,
+    },
+    good={
+        "job.on_demand_nodes": 0,
+        "settings.job_retries": 200,
+        "market.lifetime.mtbf_h": 5.0,
+    },
+)
 def _few_starts(question: Question, predictions: Predictions) -> str | None:
-    for budget in ("job_retries", "join_timeout_s"):
-        ended = ended_by(question, predictions, budget)
-        if ended is not None:
-            why = "a lost host of the rendezvous" if budget == "job_retries" else "a wait in vain"
-            return f"job_retries is {question.torchrun.job_retries}, and {why} ends {ended}"
-    return _one_wait_too_long(question)
+    retries = question.torchrun.job_retries
+    ended = ended_by(question, predictions, "job_retries") if retries else None
+    return ended and f"job_retries is {retries}, and starts that are used up end {ended}"
+
+
+def _waits_in_vain(question: Question, predictions: Predictions) -> str | None:
+    ended = ended_by(question, predictions, "join_timeout_s")
+    retries = question.torchrun.job_retries
+    told = ended and f"job_retries is {retries}, and starts that wait in vain end {ended}"
+    return told or _one_wait_too_long(question)
 
 
 @stops(
     "join-timeout",
-    simulated=_few_starts,
+    simulated=_waits_in_vain,
     reason="Agents that wait for a node longer than join_timeout fail: RendezvousTimeoutError. "
     "Only a new start of the command goes on.",
     source="torch 2.13, DynamicRendezvousHandler; docs/torchrun-nodes.md",
@@ -114,9 +139,9 @@ def _one_wait_too_long(question: Question) -> str | None:
     away_s = market.away_h * 3600
     if settings.job_retries or job.spare_nodes or job.min_nodes is not None or market.is_shared:
         return None
-    if settings.join_timeout_s > away_s:
+    if settings.join_timeout_s > away_s or not settings.agents:
         return None
     return (
         f"join_timeout is {in_hours(settings.join_timeout_s / 3600)}, a lost node is away for "
-        f"{in_hours(market.away_h)} on average, and nothing starts the command again"
+        f"{in_hours(market.away_h)} on average, and job_retries is 0"
     )

@@ -110,7 +110,7 @@ def _longer_than_losses(question: Question) -> str | None:
 
 
 def _loss_s(question: Question) -> float:
-    return loss_interval_s(question.market, question.job.nodes - question.job.on_demand_nodes)
+    return loss_interval_s(question.market, question.job.exposed)
 
 
 def _share(share: float) -> str:
