@@ -196,7 +196,8 @@ def sbatch(text: str) -> Iterator[Taken]:
     yield from _nodes_of(given.get("--nodes", none))
     limit = given.get("--time", none)
     if hours := _hours(limit.value):
-        yield Taken("", hours, limit.line, f"each start is ended after {hours:.3g} h (--time)")
+        words = f"each start is ended after {hours:.3g} h (--time)"
+        yield Taken("settings.start_limit_h", hours, limit.line, words)
     yield _queued_again(given, none)
     if (signal := given.get("--signal")) is not None:
         words = f"a signal before its end (--signal={signal.value})"

@@ -193,6 +193,11 @@ class TorchrunSettings(FiniteRecord):
         description="--rdzv-conf keep_alive_interval times keep_alive_max_attempt: so long after "
         "its last sign a node counts as gone",
     )
+    start_limit_h: PositiveFloat | None = Field(
+        default=None,
+        description="a start of the command is ended after so long, and not begun again for that "
+        "(Slurm's --time); left out: it is not",
+    )
     storage_path: str | None = None
     storage_is_shared: bool | None = Field(
         default=None, description="every node sees it, and it outlives them; left out: by its form"

@@ -90,8 +90,11 @@ _OF_THE_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG}
 
 
 def write_text(path: Path, text: str) -> Path:
-    """Write a file into an existing folder; return its path."""
-    return write_bytes(path, text.encode())
+    """Write a file into an existing folder; return its path.
+
+    Half of a character, which a damaged record may have, is written as its number.
+    """
+    return write_bytes(path, text.encode(errors="backslashreplace"))
 
 
 def write_bytes(path: Path, content: bytes) -> Path:

@@ -63,7 +63,9 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     shutil.copytree(ROOT / "docs/examples", folder / "docs/examples")
     shutil.copy(ROOT / "scenarios/jobs/digits_ddp.py", folder / "train.py")
     (folder / "my.chaos.yaml").write_text(block_of("README.md", "yaml", "scenario:"))
-    (folder / "big.preflight.yaml").write_text(block_of("preflight.md", "yaml", "preflight:"))
+    (folder / "big.preflight.yaml").write_text(
+        block_of("preflight.md", "yaml", "preflight: a model on 64")
+    )
     (folder / "test_train.py").write_text(block_of("pytest.md", "python", "import chaos"))
     (folder / "p3.csv").write_text(TRACE)
     made = Desk(folder)

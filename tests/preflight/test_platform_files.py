@@ -146,7 +146,7 @@ def test_a_task_of_skypilot_says_its_nodes_market_and_buckets(tmp_path: Path) ->
 def test_a_header_of_sbatch_is_read_and_what_it_lacks_is_said(tmp_path: Path) -> None:
     found = told(tmp_path, SBATCH, "train.sh")
 
-    assert found.values == {"job.nodes": 4}
+    assert found.values == {"job.nodes": 4, "settings.start_limit_h": 36.5}
     lines = said(found)
     assert lines["each start is ended after 36.5 h (--time)"] == 3
     assert lines["a signal before its end (--signal=B:USR1@120)"] == 4

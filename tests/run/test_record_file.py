@@ -10,7 +10,7 @@ import pytest
 from chaos.errors import HistoryError
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import read_history
-from chaos.run.record_file import digest_of, read_record
+from chaos.run.record_file import digest_of, read_record, write_text
 
 
 def a_link(path: Path) -> None:
@@ -96,3 +96,9 @@ def test_a_digest_is_of_the_bytes_and_of_nothing_that_is_no_file(tmp_path: Path)
     assert digest_of(tmp_path / "a") not in (None, digest_of(tmp_path / "b"))
     assert digest_of(tmp_path / "c") is None
     assert digest_of(tmp_path / "d") is None
+
+
+def test_half_of_a_character_is_written_as_its_number(tmp_path: Path) -> None:
+    write_text(tmp_path / "page.html", "a \ud800 é")
+
+    assert (tmp_path / "page.html").read_text(encoding="utf-8") == "a \\ud800 é"

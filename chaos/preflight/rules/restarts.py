@@ -3,6 +3,7 @@
 from functools import partial
 
 from chaos.preflight.estimate import in_hours
+from chaos.preflight.forecast import lossless_s
 from chaos.preflight.question import Question
 from chaos.preflight.rules import rule
 from chaos.preflight.rules.losses import ended_by
@@ -144,4 +145,25 @@ def _one_wait_too_long(question: Question) -> str | None:
     return (
         f"join_timeout is {in_hours(settings.join_timeout_s / 3600)}, a lost node is away for "
         f"{in_hours(market.away_h)} on average, and job_retries is 0"
+    )
+
+
+@stops(
+    "start-limit",
+    reason="A job of Slurm's that reaches its --time is TIMEOUT, and not requeued for it: only a "
+    "script that queues itself again before then goes on.",
+    source="Slurm 22.05, sbatch(1): --time, --requeue",
+    bad={"settings.start_limit_h": 2.0},
+    good={"settings.start_limit_h": 200.0},
+)
+def _longer_than_a_start(question: Question) -> str | None:
+    limit_h = question.torchrun.start_limit_h
+    if limit_h is None or question.costs is None:
+        return None
+    needs_h = lossless_s(question) / 3600
+    if needs_h <= limit_h:
+        return None
+    return (
+        f"the training takes {in_hours(needs_h)} without any loss, and each start is ended after "
+        f"{in_hours(limit_h)}"
     )
