@@ -62,6 +62,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     shutil.copytree(ROOT / "scenarios", folder / "scenarios")
     shutil.copytree(ROOT / "docs/examples", folder / "docs/examples")
     shutil.copy(ROOT / "scenarios/jobs/digits_ddp.py", folder / "train.py")
+    shutil.copy(ROOT / "scenarios/jobs/spirals_alone.py", folder / "train_alone.py")
     (folder / "my.chaos.yaml").write_text(block_of("README.md", "yaml", "scenario:"))
     (folder / "big.preflight.yaml").write_text(
         block_of("preflight.md", "yaml", "preflight: a model on 64")

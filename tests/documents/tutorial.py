@@ -16,7 +16,7 @@ from tests.documents.blocks import ROOT, Block, blocks
 
 PAGE = ROOT / "docs/tutorial.md"
 # Of equal length, since a path in a frame decides where its lines end.
-FOLDER, SHOWN = Path("/tmp/tutorial"), "/home/you/job"
+FOLDER, SHOWN = Path("/tmp/tutorial/job"), "/home/you/job"
 CUT = "…"
 # As on a terminal of 80 columns, without colours and without a line that moves.
 TERMINAL = {"FORCE_COLOR": "1", "NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "80"}
@@ -70,10 +70,13 @@ def _commands(block: Block, folder: Path) -> Iterator[Step]:
 
 
 def told(text: str) -> str:
-    """Return a text as it is the same on every machine: no frame, no line ends, no figures."""
+    """Return a text as it is the same on every machine: no frame, no figures, and no groups."""
     text = re.sub(r"\d{8}T\d{6}", "START", text)
-    text = re.sub(r"\d+\.\d+", "N", text)
-    return " ".join(re.sub(r"[╭╮╰╯│─]", " ", text).split())
+    # Which places are tried, and how many, follows from what the runs before have cost.
+    text = re.sub(r"\d+(?:\.\d+)?", "N", text)
+    text = re.sub(r"N places?", "N places", text)
+    words = " ".join(re.sub(r"[╭╮╰╯│─]", " ", text).split())
+    return re.sub(r"where (?:[a-z -]+ \(N\),? ?)+", "where … ", words).strip()
 
 
 def excerpt(printed: str) -> str:
@@ -92,11 +95,11 @@ def excerpt(printed: str) -> str:
 
 def main() -> None:
     """Write today's outputs into the page."""
-    FOLDER.mkdir()
+    FOLDER.mkdir(parents=True)
     try:
         steps = [*follow(FOLDER)]
     finally:
-        subprocess.run(["rm", "-r", str(FOLDER)], check=True)
+        subprocess.run(["rm", "-r", str(FOLDER.parent)], check=True)
     page, at = PAGE.read_text(encoding="utf-8"), 0
     for step in steps:
         at = page.index(f"$ {step.command}\n{step.shown}", at) + len(f"$ {step.command}\n")
