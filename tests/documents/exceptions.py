@@ -72,6 +72,11 @@ NOT_RUN = {
     "make setup": "it makes the environment that this very test runs in",
     "make check": "it runs this very test",
     "make nightly": "it takes four hours",
+    "chaos explain reports/audits/<script>-<start>/runs/2": (
+        "the run is a reader's; tests/python/test_explained.py explains some"
+    ),
+    "make coverage": "a nightly run begins with it",
+    "make canary": "a nightly run ends with it",
     "make docs": "tests/documents/test_site.py builds the site",
     AUDIT: "tests/documents/test_tutorial.py runs it with a number of runs",
     f"pip install 'ray-train-chaos[ray] @ {RELEASE}'": OF_A_RELEASE,
