@@ -12,6 +12,7 @@ from chaos.preflight.settings import TorchrunSettings
 from chaos.words import plural
 
 stops = partial(rule.stops, of=TorchrunSettings)
+advises = partial(rule.advises, of=TorchrunSettings)
 _ELASTIC_AGENT = "torch 2.13, torch/distributed/elastic/agent/server/api.py"
 
 
@@ -80,11 +81,12 @@ def _host_on_spot(question: Question) -> str | None:
     )
 
 
-@stops(
+@advises(
     "lost-while-meeting",
     reason="Agents that have met tell each other their ranks. One that was lost before it did is "
     "waited for 60 s, and then the agent that hosts the store raises DistStoreError, restarts left "
-    "or not, and all others end with it. Only a new start of the command goes on.",
+    "or not, and all others end with it. Only a new start of the command goes on. It takes two "
+    "losses, or a loss and a start, within seconds.",
     source="torch 2.13, seen in five of 60 runs: docs/validation.md",
     bad={"settings.job_retries": 0},
     good={"settings.job_retries": -1},
