@@ -55,7 +55,7 @@ from chaos.scenario_file.yaml_lines import (
 from chaos.words import plural
 
 SUFFIX = ".preflight.yaml"
-_KINDS = {"exponential", "weibull", "bathtub"}
+_KINDS = {"exponential", "weibull", "bathtub", *SETTINGS}  # the tags of unions
 _MEANS_NOTHING = {  # keys that an earlier version accepted without effect
     "workers_per_node": "Leave it out: nodes are lost whole, however many workers they hold.",
     "launched_by": "Leave it out: who starts the job changes nothing in a forecast.",
@@ -115,6 +115,9 @@ def _problems(errors: list[ErrorDetails], lines: Lines) -> Iterator[Problem]:
                 near = nearest(str(loc[-1]), _keys_beside(loc))
                 hint = _MEANS_NOTHING.get(str(loc[-1])) or (f"Did you mean {near}?" if near else "")
                 yield Problem(lines.key(loc), f"unknown key {name!r}", hint, loc)
+            case "union_tag_invalid":
+                text = f"{name}.launcher is one of {', '.join(SETTINGS)}"
+                yield Problem(lines.key(loc), text, "", loc)
             case "missing":
                 yield Problem(lines.value(loc[:-1]), f"{name} is missing", "", loc)
             case "value_error":
@@ -131,19 +134,19 @@ def _place(error: ErrorDetails) -> tuple[str | int, ...]:
 
 def _keys_beside(loc: tuple[str | int, ...]) -> list[str]:
     """Return the keys that are allowed at the place of `loc`."""
-    kind: Any = Question
+    kinds: list[Any] = [Question]
     for part in loc[:-1]:
-        field = kind.model_fields.get(part)
-        kind = next(_records(field.annotation), None) if field else None
-        if kind is None:
-            return []
-    return [*kind.model_fields, *getattr(kind, "ALSO", ())]
+        fields = [field for kind in kinds if (field := kind.model_fields.get(part))]
+        kinds = [one for field in fields for one in _records(field.annotation)]
+    keys = [key for kind in kinds for key in (*kind.model_fields, *getattr(kind, "ALSO", ()))]
+    return list(dict.fromkeys(keys))
 
 
 def _records(annotation: Any) -> Iterator[type[Record]]:  # noqa: ANN401 (a type, or a union)
-    for one in (annotation, *getattr(annotation, "__args__", ())):
-        if isinstance(one, type) and issubclass(one, Record):
-            yield one
+    if isinstance(annotation, type) and issubclass(annotation, Record):
+        yield annotation
+    for one in getattr(annotation, "__args__", ()):
+        yield from _records(one)
 
 
 # -- questions of recorded runs -----------------------------------------------------------------

@@ -1,5 +1,7 @@
 """A job of torchrun's: its restarts, its host, and nodes that are on demand."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from chaos.errors import UsageError
 from chaos.preflight.answer import answer
 from chaos.preflight.forecast import Effort, Forecast, forecast, simulate
+from chaos.preflight.load import load_question
 from chaos.preflight.question import Question, changed
 from chaos.preflight.rules import findings
 from chaos.preflight.settings import RaySettings, TorchrunSettings
@@ -151,3 +154,28 @@ def test_without_agents_no_node_is_the_host() -> None:
         one.rule in {"rendezvous-on-spot", "lost-while-meeting"}
         for one in findings(changed(plain, {"settings.job_retries": 0}))
     )
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        (
+            "{launcher: torchrun, max_restart: 3}",
+            "'settings.max_restart'. Did you mean max_restarts",
+        ),
+        ("{launcher: slurm}", "settings.launcher is one of ray, torchrun"),
+        ("{launcher: torchrun, max_failures: 3}", "unknown key 'settings.max_failures'"),
+        ("{max_failure: 3}", "'settings.max_failure'. Did you mean max_failures"),
+    ],
+)
+def test_a_key_of_settings_that_is_wrong_is_named(
+    tmp_path: Path, settings: str, problem: str
+) -> None:
+    file = tmp_path / "a.preflight.yaml"
+    file.write_text(
+        "preflight: x\njob: {nodes: 2, steps: 9, checkpoint_every_steps: 3}\n"
+        f"settings: {settings}\ncosts: {{step_s: 1, save_s: 1}}\nmarket: busy-16h\n"
+    )
+
+    with pytest.raises(UsageError, match=f":3: .*{re.escape(problem)}"):
+        load_question(file)
