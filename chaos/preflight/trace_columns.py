@@ -63,6 +63,8 @@ class Columns:
     count: int | None = None
     event: int | None = None
     node: int | None = None
+    #: the unit of plain times is not said, and Bamboo's is taken
+    is_assumed: bool = False
 
     @property
     def form(self) -> str:
@@ -117,7 +119,18 @@ def _columns(name: str, first: tuple[int, str], head: str, unit: Unit | None) ->
     unit_s, is_plain = _unit(
         name, cells[time[0]], kinds[time[0]], head, unit, is_event=event is not None
     )
-    return Columns(part, len(cells), time, unit_s, is_plain, None if event else count, event, node)
+    is_event, is_said = event is not None, unit is not None or _said(head) is not None
+    return Columns(
+        part=part,
+        width=len(cells),
+        time=time,
+        unit_s=unit_s,
+        is_plain=is_plain,
+        count=None if is_event else count,
+        event=event,
+        node=node,
+        is_assumed=is_plain and is_event and not is_said,
+    )
 
 
 def _kind(cell: str) -> str:
@@ -151,6 +164,12 @@ def _named(head: str, part: re.Pattern[str], whole: Sequence[int]) -> int | None
     return named[0] if len(named) == 1 else None
 
 
+def _said(head: str) -> Unit | None:
+    """Return the unit that a heading says of the first column."""
+    first = re.split(r"[,;\t|]", head)[0]
+    return next((one for one, form in _HEADS.items() if re.search(form, first)), None)
+
+
 def _unit(
     name: str, cell: str, kind: str, head: str, unit: Unit | None, *, is_event: bool
 ) -> tuple[float, bool]:
@@ -159,8 +178,7 @@ def _unit(
         return 1.0, False
     if float(cell) > _EPOCH_S:
         return (1e-3 if float(cell) > _EPOCH_MS else 1.0), False
-    first = re.split(r"[,;\t|]", head)[0]
-    said = unit or next((one for one, form in _HEADS.items() if re.search(form, first)), None)
+    said = unit or _said(head)
     if said is None and is_event:
         said = "ms"  # Bamboo's
     if said is None:

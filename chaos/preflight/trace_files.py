@@ -36,7 +36,9 @@ def table(name: str, lines: Sequence[str], unit: Unit | None) -> Trace:
     if columns.count is None:
         first_s = 0.0 if columns.is_plain else min(row.at_s for row in rows)
         events = [(row.at_s - first_s, row.line, row.event, [row.node]) for row in rows]
-        return _from_events(name, events, "Bamboo events" if columns.is_plain else "events")
+        trace = _from_events(name, events, "Bamboo events" if columns.is_plain else "events")
+        note = "its times are read as milliseconds, as Bamboo writes them (--trace-unit)"
+        return replace(trace, repairs=(*trace.repairs, note)) if columns.is_assumed else trace
     counts = [(row.at_s, _count(name, row.line, row.count)) for row in rows]
     return _from_counts(name, counts, "count series")
 
