@@ -115,11 +115,11 @@ class Given:
             measured = question_of_runs(analyses_in(costs), source=str(costs), market=market)
             job = measured.job.model_copy(update={"nodes": nodes, "min_nodes": least})
             return measured.model_copy(update={"job": job, "settings": RaySettings(**settings)}), ()
-        question, notes = _built(None, seen, market, own, str(self.subject))
+        question, _ = _built(None, seen, market, own, str(self.subject))
         job = question.job.model_copy(update={"min_nodes": least})
         told = f"{self.subject}: workers and settings are those of one start of it"
         read = {"job": job, "settings": RaySettings(**settings)}
-        return question.model_copy(update=read), (told, *notes[: len(seen.notes)])
+        return question.model_copy(update=read), (told, *seen.notes)
 
 
 def _priced(question: Question, prices: Prices) -> dict[str, Any]:
@@ -199,12 +199,13 @@ def _refuse_missing(known: Mapping[str, Any], where: str) -> None:
 
 def _defaults(question: Question, said: set[str]) -> Iterator[str]:
     """Yield what is taken of the settings that decide, where nothing says them."""
-    own = f"{FACTS[question.settings.launcher].words.name}'s default"
-    of = {"ray": {"max_failures": own}, "torchrun": {"max_restarts": own, "job_retries": ""}}
-    for name, whose in of[question.settings.launcher].items():
-        is_it = name != "max_restarts" or getattr(question.settings, "agents", True)
-        if is_it and f"settings.{name}" not in said:
-            by = f", {whose}," if whose else ""
+    settings = question.settings
+    own = f", {FACTS[settings.launcher].words.name}'s default,"
+    for name in settings.budgets:
+        is_it = name != "max_restarts" or settings.hosts_rendezvous
+        is_none = type(settings).model_fields[name].default == 0
+        if is_it and is_none and f"settings.{name}" not in said:
+            by = "" if name == "job_retries" else own  # the platform's
             yield f"{name} is not in it: 0{by} is taken (--set settings.{name}=N)"
 
 

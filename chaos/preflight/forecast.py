@@ -326,7 +326,7 @@ def charged_budgets(question: Question, outcomes: Outcomes) -> Iterator[tuple[st
     used_up = outcomes.failures // settings.each_start
     used = (outcomes.failures, outcomes.preemptions + used_up)
     named = zip(settings.budgets, settings.limits, used, strict=False)
-    has_agents = getattr(settings, "agents", True)
+    has_agents = settings.hosts_rendezvous
     yield from (one for one in named if has_agents or one[0] != "max_restarts")
 
 

@@ -2,12 +2,10 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from chaos.scenario_file.yaml_lines import Source
 from chaos.words import plural
-
-Loc: TypeAlias = tuple[str | int, ...]
 
 
 class Taken(NamedTuple):

@@ -56,8 +56,6 @@ class LoggedCosts:
     restart_s: Span | None = None
     steps: int | None = None
     every: int | None = None
-    #: workers of the largest group
-    size: int | None = None
     restarts: int = 0
     #: by whose words a restart, or a group, is in it
     launcher: Launcher | None = None
@@ -109,7 +107,7 @@ _NO_STEP = re.compile(
 _EXAMPLE = re.compile(
     r"Epoch:? *\[(\d{1,9})\] *\[ *(\d{1,12})/(\d{1,12})\]\s+Time\s+[\d.]+ *\( *(\d+(?:\.\d+)?)\)"
 )
-# What a bar is called that shows no training.
+# Names of bars of other loops than training.
 _OTHER = re.compile(
     r"(?i)map|token|load|download|fetch|filter|eval|valid|test|predict|sav|generat|resolv|extract|"
     r"process|shard|read|import|sanity"
@@ -131,10 +129,10 @@ _RESTART = re.compile(
     r"(?:CANCELLED AT \S+ DUE TO (?:PREEMPTION|NODE FAIL))|restarting worker group",
 )
 _GROUP = re.compile(
-    r"Rendezvous complete for workers|Started training worker group of size (\d{1,9})"
+    r"Rendezvous complete for workers|Started training worker group of size \d|group_world_size=\d"
 )
-_SIZE = re.compile(r"group_world_size=(\d{1,9})")
 _SAID: tuple[tuple[Kind, re.Pattern[str]], ...] = (
+    ("group", _GROUP),
     ("restart", _RESTART),
     ("cancelled", _CANCELLED),
     ("save", _SAVE),
@@ -159,9 +157,6 @@ def marks_of(text: str) -> Iterator[Mark]:
 
 
 def _mark(line: int, at_s: float | None, text: str) -> Mark | None:
-    if (found := _GROUP.search(text) or _SIZE.search(text)) is not None:
-        size = next((int(one) for one in found.groups() if one), None)
-        return Mark(line, at_s, "group", total=size)
     for kind, form in _SAID:
         if form.search(text):
             return Mark(line, at_s, kind)
@@ -200,7 +195,6 @@ def logged_costs(text: str) -> LoggedCosts:
     marks = _of_training([*marks_of(text)])
     steps = [mark for mark in marks if mark.kind == "step"]
     totals = {mark.total for mark in steps if mark.total}
-    sizes = [mark.total for mark in marks if mark.kind == "group" and mark.total]
     step_s = _step_s(marks)
     restarts, in_epochs = [*_restarts(marks)], _begins_anew(marks)
     return LoggedCosts(
@@ -209,7 +203,6 @@ def logged_costs(text: str) -> LoggedCosts:
         restart_s=_joined(restarts),
         steps=totals.pop() if len(totals) == 1 and not in_epochs else None,
         every=None if in_epochs else _every(marks),
-        size=max(sizes, default=None),
         restarts=len(restarts),
         launcher="torchrun" if _TORCHRUN.search(text) else "ray" if _RAY.search(text) else None,
     )

@@ -220,7 +220,7 @@ class SimulatedRuns:
         known = is_busy & (found_s <= self.free_s[rows])
         is_free = is_cut | (is_starting & known)
         is_host = (of.has_host > 0) & (first * np.maximum(self.used[rows], 1) < gone)
-        fails_start = is_starting & ~(of.charges_starts > 0)
+        fails_start = is_starting & (of.one_budget == 0)
         self._charge(rows, at_s, of, (noticed | (is_host & ~is_cut), fails_start, is_free))
         self.free_s[rows] = np.where(
             is_busy,
@@ -351,13 +351,15 @@ class SimulatedRuns:
         can, is_short = group
         # Each try that finds no place within `group_start_timeout_s` is a failure of the
         # controller, and Ray's default for them has no limit; a question may set one.
-        first_s = np.where(of.is_patient > 0, from_s, self.free_s[rows])
+        has_own = of.one_budget == 0
+        is_patient = has_own & (of.is_elastic > 0)
+        first_s = np.where(is_patient, from_s, self.free_s[rows])
         tries = np.floor((from_s - first_s + of.schedule_s) / of.ask_s + TINY)
-        tries = tries + is_short * of.counts_short
+        tries = tries + is_short * has_own
         failed = self.start_failures[rows] + self._tries[rows]
-        used = np.where(of.one_budget > 0, self._starts_used(rows, of), failed)
+        used = np.where(has_own, failed, self._starts_used(rows, of))
         left = of.max_tries - used
-        lasts = np.where(can, tries <= left, of.is_patient > 0)
+        lasts = np.where(can, tries <= left, is_patient)
         self._tries[rows] += np.where(can, tries, 0.0)
         return np.where(lasts, np.inf, first_s + (left + 1) * of.ask_s)
 

@@ -54,13 +54,8 @@ class JobTerms(NamedTuple):
     max_tries: Floats
     #: losses that use up one of `max_preemptions`, being a start of the command
     each_start: Floats
-    #: whether a loss while a group starts counts as one while it trains
-    charges_starts: Floats
-    #: whether a start with fewer nodes than all counts as a try that failed
-    counts_short: Floats
-    #: whether an elastic job waits for its least nodes for ever
-    is_patient: Floats
-    #: whether starts that were used up, hosts and waits in vain are of one budget
+    #: whether starts that were used up, hosts and waits in vain are of one budget: a loss while a
+    #: group starts counts as one while it trains, and a start with fewer nodes is no failed try
     one_budget: Floats
     on_demand: Floats
     #: whether the loss of one node, the host, ends a whole start
@@ -101,10 +96,7 @@ def terms_of(question: Question) -> list[float]:
         _limit(others),
         _limit(tries),
         settings.each_start,
-        settings.charges_starts,
-        settings.counts_short,
-        settings.counts_short and job.min_nodes is not None,
-        not settings.counts_short,
+        settings.one_budget,
         job.on_demand_nodes,
         settings.hosts_rendezvous and job.nodes > 1 and not job.on_demand_nodes,
     ]

@@ -212,16 +212,15 @@ def _runtimes(state: dict[str, Any]) -> Iterator[tuple[float, int]]:
 
 def _by_saves(saves: list[tuple[int, Path]]) -> float | None:
     """Return the seconds of a step by the times of saves; None where copying has made these."""
-    rates = [
-        (_written_s(b)[1] - _written_s(a)[1]) / (later - former)
-        for (former, a), (later, b) in pairwise(saves)
-        if later > former
-    ]
+    written = [(step, *_written_s(path)) for step, path in saves]
+    rates = [(b[2] - a[2]) / (b[0] - a[0]) for a, b in pairwise(written) if b[0] > a[0]]
     good = [rate for rate in rates if rate > 0]
-    writing_s = sum(last - first for first, last in map(_written_s, (path for _, path in saves)))
-    if not good or _span_s(saves) < max(TOGETHER_S * len(saves), 2 * writing_s):
+    if not good:
         return None
-    return median(good)
+    writing_s = sum(last - first for _, first, last in written)
+    ends = [last for *_, last in written]
+    is_copied = max(ends) - min(ends) < max(TOGETHER_S * len(saves), 2 * writing_s)
+    return None if is_copied else median(good)
 
 
 def _written_s(path: Path) -> tuple[float, float]:
@@ -229,8 +228,3 @@ def _written_s(path: Path) -> tuple[float, float]:
     files = [one for one in path.rglob("*") if one.is_file()] if path.is_dir() else [path]
     times = [one.stat().st_mtime for one in files] or [path.stat().st_mtime]
     return min(times), max(times)
-
-
-def _span_s(saves: list[tuple[int, Path]]) -> float:
-    times = [_written_s(path)[1] for _, path in saves]
-    return max(times) - min(times)

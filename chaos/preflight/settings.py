@@ -11,6 +11,11 @@ from pydantic import Discriminator, Field, NonNegativeFloat, PositiveFloat, Posi
 
 from chaos.preflight.market import FiniteRecord
 
+IsShared: TypeAlias = Annotated[
+    bool | None,
+    Field(description="every node sees it, and it outlives them; left out: by its form"),
+]
+
 
 class RaySettings(FiniteRecord):
     """Settings of Ray Train 2.60; a setting that is left out has Ray's default."""
@@ -20,8 +25,8 @@ class RaySettings(FiniteRecord):
     wait_budget: ClassVar = "controller_failure_limit"
     uploads_beside: ClassVar = "async"
     hosts_rendezvous: ClassVar = False
-    charges_starts: ClassVar = False
-    counts_short: ClassVar = True
+    #: whether starts that were used up, hosts and waits in vain are of one budget
+    one_budget: ClassVar = False
     #: losses that end a start of the command, of which each has all retries again
     each_start: ClassVar = math.inf
 
@@ -39,9 +44,7 @@ class RaySettings(FiniteRecord):
     num_to_keep: PositiveInt | None = None
     checkpoint_score_attribute: str | None = None
     storage_path: str | None = None
-    storage_is_shared: bool | None = Field(
-        default=None, description="every node sees it, and it outlives them; left out: by its form"
-    )
+    storage_is_shared: IsShared = None
     run_name: str | None = Field(
         default=None, description="`{time}` or `{uuid}` in it: it changes at every start"
     )
@@ -156,8 +159,7 @@ class TorchrunSettings(FiniteRecord):
     budgets: ClassVar = ("max_restarts", "job_retries")
     wait_budget: ClassVar = "join_timeout_s"
     uploads_beside: ClassVar = "no_upload"
-    charges_starts: ClassVar = True
-    counts_short: ClassVar = False
+    one_budget: ClassVar = True
     hears_notices: ClassVar = False
     preemption_poll_s: ClassVar = 5.0
     relaxed_s: ClassVar = 0.0
@@ -199,9 +201,7 @@ class TorchrunSettings(FiniteRecord):
         "(Slurm's --time); left out: it is not",
     )
     storage_path: str | None = None
-    storage_is_shared: bool | None = Field(
-        default=None, description="every node sees it, and it outlives them; left out: by its form"
-    )
+    storage_is_shared: IsShared = None
     checkpoint_upload_mode: Literal["sync", "no_upload"] = Field(
         default="sync",
         description="whether training stands still for costs.upload_s, or the script uploads "

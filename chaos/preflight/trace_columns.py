@@ -22,6 +22,7 @@ EVENTS: Mapping[str, str] = {**dict.fromkeys(_LOST, "remove"), **dict.fromkeys(_
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _CLOCK = re.compile(r"\d\d:\d\d(?::\d\d(?:\.\d+)?)?")
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d\S*")
+_SIGN = re.compile(r"[,;\t|]")
 _NUMBER = re.compile(r"-?\d{1,30}(?:\.\d{1,30})?(?:[eE][-+]?\d{1,3})?")
 _HEADS: Mapping[Unit, str] = {
     "ms": r"(?i)\bms\b|_ms|milli",
@@ -81,9 +82,9 @@ def rows_of(name: str, lines: Sequence[str], unit: Unit | None = None) -> tuple[
     Raises `TraceError` at the first row that does not fit them, and `UsageError` if the unit of its
     times is not known.
     """
-    written = [(n, line.strip()) for n, line in enumerate(lines, 1) if line.strip()]
+    written = [*written_lines(lines)]
     head = ""
-    if written and not re.search(r"\d", re.split(r"[,;\t|]", written[0][1])[0]):
+    if written and not re.search(r"\d", _SIGN.split(written[0][1])[0]):
         head, written = written[0][1], written[1:]
     if not written:
         raise TraceError(name, 1, "there is no row below the headings")
@@ -112,14 +113,12 @@ def _columns(name: str, first: tuple[int, str], head: str, unit: Unit | None) ->
         node = next((place for place in whole if place != event), None)
     heads = part.split(head)
     whole = [p for p in whole if p >= len(heads) or not _NO_COUNT.search(heads[p])]
-    count = whole[0] if event is None and len(whole) == 1 else _named(head, part, whole)
+    count = whole[0] if event is None and len(whole) == 1 else _named(heads, whole)
     if (event is None or node is None) and count is None:
         text = f"neither a count of nodes nor add, remove and a node stand in `{text[:60]}`"
         raise TraceError(name, line, text)
-    unit_s, is_plain = _unit(
-        name, cells[time[0]], kinds[time[0]], head, unit, is_event=event is not None
-    )
-    is_event, is_said = event is not None, unit is not None or _said(head) is not None
+    said, is_event = unit or _said(head), event is not None
+    unit_s, is_plain = _unit(name, cells[time[0]], kinds[time[0]], said, is_event=is_event)
     return Columns(
         part=part,
         width=len(cells),
@@ -129,7 +128,7 @@ def _columns(name: str, first: tuple[int, str], head: str, unit: Unit | None) ->
         count=None if is_event else count,
         event=event,
         node=node,
-        is_assumed=is_plain and is_event and not is_said,
+        is_assumed=is_plain and said is None,
     )
 
 
@@ -157,28 +156,26 @@ _COUNTED = re.compile(r"(?i)count|nodes|instances|capacity|held|running|alive|\b
 _NO_COUNT = re.compile(r"(?i)interrupt|lost|loss|preempt|util|price|cost|percent|%|temp|fail")
 
 
-def _named(head: str, part: re.Pattern[str], whole: Sequence[int]) -> int | None:
+def _named(heads: Sequence[str], whole: Sequence[int]) -> int | None:
     """Return the column of counts by its heading."""
-    heads = part.split(head)
     named = [place for place in whole if place < len(heads) and _COUNTED.search(heads[place])]
     return named[0] if len(named) == 1 else None
 
 
 def _said(head: str) -> Unit | None:
     """Return the unit that a heading says of the first column."""
-    first = re.split(r"[,;\t|]", head)[0]
+    first = _SIGN.split(head)[0]
     return next((one for one, form in _HEADS.items() if re.search(form, first)), None)
 
 
 def _unit(
-    name: str, cell: str, kind: str, head: str, unit: Unit | None, *, is_event: bool
+    name: str, cell: str, kind: str, said: Unit | None, *, is_event: bool
 ) -> tuple[float, bool]:
     """Return the seconds of a time's unit, and whether times count from the beginning."""
     if kind != "number":
         return 1.0, False
     if float(cell) > _EPOCH_S:
         return (1e-3 if float(cell) > _EPOCH_MS else 1.0), False
-    said = unit or _said(head)
     if said is None and is_event:
         said = "ms"  # Bamboo's
     if said is None:
