@@ -292,6 +292,10 @@ def _wrong_lengths(analysis: RunAnalysis, reference: RunTables) -> Iterator[Anom
     epochs = {c.epoch for c in theirs.commits}
     if reference.reports_nothing:
         committed, epochs = ({e for e, _ in _done_epochs(c)} for c in (analysis.run, reference))
+        if not analysis.run.ending.is_finished:
+            # A save as the job is ended, within a notice, looks like the end of its last epoch.
+            last = {max(committed, default=-1)}
+            committed, epochs = committed - last, epochs - last
     for rank, epoch in sorted(set(ours.steps) | set(theirs.steps), key=lambda key: key[::-1]):
         surplus = ours.count(rank, epoch) - theirs.count(rank, epoch)
         # Each length is judged once: a surplus or missing epoch by its number, one that was resumed

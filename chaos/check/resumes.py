@@ -66,9 +66,14 @@ def nothing_was_left(analysis: RunAnalysis) -> bool:
     if ending.returned is None or reference is None or not analysis.restarts:
         return False
     last = analysis.restarts[-1].attempt
-    epochs = [commit.epoch for commit in analysis.run.lineage.commits]
+    epochs, due = (
+        sorted({epoch for _, epoch in tables.lineage.steps})
+        if tables.reports_nothing
+        else [commit.epoch for commit in tables.lineage.commits]
+        for tables in (analysis.run, reference)
+    )
     is_idle = bool(last.starts) and not last.steps and not last.commits
-    return is_idle and bool(epochs) and epochs == [c.epoch for c in reference.lineage.commits]
+    return is_idle and bool(epochs) and epochs == due
 
 
 def in_words(analysis: RunAnalysis) -> str:
