@@ -139,6 +139,33 @@ class FakeWorld:
     def thaw_node(self, node_id: str) -> None:
         self.done.append(f"thaw {node_id}")
 
+    def queue(self) -> "FakeWorld":
+        return self
+
+    def requeue(self, *, is_held: bool) -> None:
+        self.done.append("requeue and hold" if is_held else "requeue")
+        self.gone |= set() if self.hardy else {worker.pid for worker in self.workers.values()}
+
+    def release(self) -> None:
+        self.done.append("release the job")
+
+    def suspend(self) -> None:
+        self.done.append("suspend")
+
+    def resume(self) -> None:
+        self.done.append("resume")
+
+    def signal(self, name: str, *, to_batch: bool) -> None:
+        self.done.append(f"SIG{name} to the {'batch shell' if to_batch else 'steps'}")
+
+    def stop(self) -> int:
+        self.done.append("stop slurmctld")
+        return 80
+
+    def start(self, *, within_s: float) -> int | None:
+        self.done.append("start slurmctld")
+        return None if self.hardy else 81
+
     def cut_off_node(self, node_id: str, *, for_s: float) -> None:
         self.done.append(f"cut off {node_id} for {for_s:g}")
 

@@ -102,8 +102,10 @@ _NEED_PLACES = _NEED_EQUAL_STEPS | {
     progress.LOST_WORK,
 }
 # The source of each check's evidence, if it is not the workers: reports and commits, or a
-# cluster's notices and the trials of Ray Tune. Under a launcher without it, none is due.
+# cluster's notices and the trials of Ray Tune, or a count of restarts. Under a launcher without it,
+# none is due.
 NEEDS: Mapping[str, Part] = {
+    budgets.RETRY_BUDGET: "budget",
     metrics.SELECTION: "reports",
     metrics.METRICS: "reports",
     checkpoints.RETENTION: "reports",
@@ -111,6 +113,7 @@ NEEDS: Mapping[str, Part] = {
     processes.BYSTANDERS: "cluster",
     processes.DRAIN: "cluster",
 }
+_NEEDED = {budgets.RETRY_BUDGET: "it needs a launcher that counts restarts"}
 NO_OTHERS = Others()
 
 
@@ -204,8 +207,8 @@ def _by_cause(analysis: RunAnalysis, results: tuple[CheckResult, ...]) -> tuple[
 def _judged(check: Check, analysis: RunAnalysis) -> CheckResult:
     facts = analysis.plan.job.facts
     if facts.lacks_part(NEEDS.get(check.NAME)):
-        why = f"it needs Ray Train, and {facts.words.name} started the job"
-        return nothing_due(check.NAME, why)
+        why = _NEEDED.get(check.NAME, "it needs Ray Train")
+        return nothing_due(check.NAME, f"{why}, and {facts.words.name} started the job")
     if analysis.is_by_steps and check.NAME in BY_REPORTS:
         return nothing_due(check.NAME, WHY_NOT)
     try:

@@ -39,7 +39,7 @@ def check_outcome(analysis: RunAnalysis) -> CheckResult:
     ending, said = analysis.run.ending, "the job finished"
     words = (ending.returned, ending.raised, ending.script_raised, ending.exited, ending.deadline)
     if ending.raised is not None:
-        said = f"{analysis.terms.call} raised {ending.raised[1].error}, as expected"
+        said = f"{_raised(analysis)}, as expected"
     if nothing_was_left(analysis):
         said = f"restarted after the end: {in_words(analysis)}"
     return conclude(
@@ -71,7 +71,7 @@ def _finished(analysis: RunAnalysis) -> _Found:
     ending, call, driver = analysis.run.ending, analysis.terms.call, analysis.terms.driver
     if ending.raised is not None:
         number, raised = ending.raised
-        message = f"{call} raised {raised.error}: {gist(raised.message)}"
+        message = f"{_raised(analysis)}: {gist(raised.message)}"
         found = [] if analysis.unmet else [Anomaly(message=message, events=(number,))]
         return found, [analysis.unmet] if analysis.unmet else []
     if ending.exited is not None and ending.returned is None:
@@ -158,6 +158,12 @@ def _root_causes(analysis: RunAnalysis) -> str | None:
     return f"{named} of {len(struck)}" if struck else None
 
 
+def _raised(analysis: RunAnalysis) -> str:
+    raised, terms = analysis.run.ending.raised, analysis.terms
+    assert raised is not None
+    return f"{terms.call} {terms.failed} {raised[1].error}"
+
+
 def _failed(analysis: RunAnalysis) -> _Found:
     ending, call, driver = analysis.run.ending, analysis.terms.call, analysis.terms.driver
     if ending.returned is not None:
@@ -207,7 +213,7 @@ def foreign_cause(analysis: RunAnalysis) -> str | None:
     rank, text = next(iter(causes.items()))
     who = "" if rank is None else f"rank {rank} had "
     faults = " and ".join(dict.fromkeys(str(injection.op) for injection in injections))
-    said = f"{analysis.terms.call} raised {raised[1].error}: {who}{shortened(text.strip(), 200)}"
+    said = f"{_raised(analysis)}: {who}{shortened(text.strip(), 200)}"
     return f"{said}; whether that came of {faults} is not known"
 
 

@@ -145,6 +145,15 @@ def under_the_right_launcher(command: Callable[..., None]) -> Callable[..., None
     return called
 
 
+def _is_for_sbatch(script: Path) -> bool:
+    """Return whether a script has lines for sbatch in its head."""
+    try:
+        head = script.read_bytes()[:4096]
+    except OSError:  # reported where the plan is made
+        return False
+    return head.startswith(b"#!") and b"\n#SBATCH" in head
+
+
 def chosen_launcher(
     given: Launcher | None,
     script: ModuleFile,
@@ -155,6 +164,12 @@ def chosen_launcher(
 
     `again`: what a start of the script under the guessed launcher has shown.
     """
+    if given == "slurm" or _is_for_sbatch(script.file):
+        raise UsageError(
+            f"{script.file} is for sbatch, and this command takes Python scripts",
+            "Write a scenario with `job: {launcher: slurm, script: …, workers: …}` for "
+            "`chaos run`; `chaos preflight` reads the script as it is.",
+        )
     launcher, known = given or USUAL, "--launcher"
     if again is not None:
         launcher, known = again.launcher, f"{again.evidence}: the script is started again"

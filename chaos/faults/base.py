@@ -24,7 +24,11 @@ ENDS: tuple[Ends, ...] = get_args(Ends)
 #   cluster  A Ray cluster: a controller, and nodes whose loss is announced.
 #   call     The script calls it itself, with settings of its own, which are seen there.
 #   driver   The script itself is the driver, and its end is that of the job.
-Part: TypeAlias = Literal["reports", "cluster", "call", "driver"]
+#   budget   It counts failures against a number of restarts, and gives up beyond it.
+#   queue    Jobs wait in it for nodes; one may be preempted, requeued, suspended or held there.
+Part: TypeAlias = Literal["reports", "cluster", "call", "driver", "budget", "queue"]
+#: Who has a part, where it is one launcher alone; the others are Ray Train's.
+WHO_HAS: dict[Part, str] = {"queue": "Slurm"}
 
 Platform: TypeAlias = Literal["local", "kubernetes", "aws", "azure", "google"]
 PLATFORMS: tuple[Platform, ...] = get_args(Platform)

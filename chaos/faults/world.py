@@ -55,6 +55,31 @@ class Healed(Protocol):
         """Wait until it is time, undo the harm, and return in words how that went."""
 
 
+class JobQueue(Protocol):
+    """A queue that jobs wait in for nodes, as its operator sees it."""
+
+    def requeue(self, *, is_held: bool) -> None:
+        """End the job and put it back into the queue; where it is held, until `release`."""
+
+    def release(self) -> None:
+        """Let a held job wait for nodes again."""
+
+    def suspend(self) -> None:
+        """Stop all processes of the job, which keeps its nodes."""
+
+    def resume(self) -> None:
+        """Let a suspended job go on."""
+
+    def signal(self, name: str, *, to_batch: bool) -> None:
+        """Send a signal to the job's steps, or to its batch shell alone."""
+
+    def stop(self) -> int:
+        """End the daemon that holds the queue, and wait for its end; return its pid."""
+
+    def start(self, *, within_s: float) -> int | None:
+        """Start it again with its saved state; return its pid once it answers, None if late."""
+
+
 class World(Protocol):
     """The means of doing harm. A backend provides them; faults choose among them.
 
@@ -182,6 +207,9 @@ class World(Protocol):
 
     def thaw_driver(self) -> None:
         """Continue a frozen driver and its processes; those that have ended are left out."""
+
+    def queue(self) -> JobQueue:
+        """Return the queue that the run's job waits in for nodes."""
 
     def end_controller(self) -> int:
         """Kill Ray Train's controller, and wait for its end; return its pid."""

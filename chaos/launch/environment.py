@@ -7,6 +7,8 @@ from pathlib import Path
 from chaos.model.plan import Plan
 from chaos.probe.address import RunAddress
 
+FIRST_IN_SLURM = "0.0"  # the name of the first attempt of a job there
+SLURM_ENV = "CHAOS_IN_SLURM"  # of processes whose node and attempt Slurm tells
 NODE_ENV = "CHAOS_NODE"  # of a process that is on a node: the node's name
 START_ENV = "CHAOS_START"  # of a driver: the number of this start of the script, from 0
 
@@ -51,6 +53,21 @@ def no_gpu_is_forked(env: Mapping[str, str]) -> str | None:
 def this_start() -> int:
     """Return the number of the start of the script that this process belongs to, from 0."""
     return int(os.environ.get(START_ENV, "0"))
+
+
+def know_place_in_slurm() -> bool:
+    """Take a task's node, and the number of the job's start, from Slurm; return if it says them."""
+    env = os.environ
+    if SLURM_ENV not in env or "SLURMD_NODENAME" not in env:
+        return False
+    env[NODE_ENV] = env["SLURMD_NODENAME"]
+    env[START_ENV] = env.get("SLURM_RESTART_COUNT", "0")
+    return True
+
+
+def attempt_in_slurm() -> str:
+    """Return the name of an attempt: a start of the job and, with torchrun in it, a round there."""
+    return f"{this_start()}.{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
 
 
 def named_by_start(name: str) -> str:

@@ -16,7 +16,14 @@ from chaos.launch.gate_server import GateServer
 from chaos.launch.node_disk import NodeDisk, disks, make_room, remove_disks
 from chaos.launch.process_world import ProcessWorld
 from chaos.launch.world import metadata_of
-from chaos.model.event import FilesUnsynced, Leftover, LeftoversSearched, StackTaken, StorageSeen
+from chaos.model.event import (
+    FilesUnsynced,
+    Leftover,
+    LeftoversSearched,
+    StackTaken,
+    StorageSeen,
+    TrainFnEnded,
+)
 from chaos.model.tiers import Tiers
 from chaos.probe.address import RunAddress
 from chaos.probe.written import Confines
@@ -118,6 +125,14 @@ class LocalRun(LaunchedRun[Driver], Generic[Driver, World]):
                 self.journal.add(Leftover(kind="process", what=what))
                 kill(process)
         self.journal.add(LeftoversSearched(places=("processes", *self.search_storage())))
+
+    def errors_of(self, attempt: int) -> dict[int, str]:
+        """Return what ended each rank of an attempt, where that was seen."""
+        ends = [e for e in self.seen() if isinstance(e, TrainFnEnded) and e.attempt == attempt]
+        found = {event.rank: event.error for event in ends if event.error}
+        ranks = (event for event in self.workers() if event.attempt == attempt)
+        struck = {e.rank: "ended by a fault" for e in ranks if e.pid in self.world.signalled}
+        return {**struck, **found}
 
     # -- filled in by a launcher -----------------------------------------------------------
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from chaos.faults.order import Order
-from chaos.faults.world import RefusedError, Release, Target
+from chaos.faults.world import JobQueue, RefusedError, Release, Target
 from chaos.model.event import FailureDecided
 from chaos.model.plan import Plan
 from chaos.processes.tree import stands_still
@@ -180,6 +180,9 @@ class RunWorld:
     def taken_by(self, node_id: str) -> str | None:
         del node_id
         return None
+
+    def queue(self) -> JobQueue:
+        raise RefusedError("the job waits in no queue")
 
     def arm_storage(self, target: Target) -> None:
         self._armed.arm(target.op, target.rank)

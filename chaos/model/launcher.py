@@ -10,7 +10,7 @@ from typing import Literal, Self, TypeAlias
 
 from chaos.faults.base import Part
 
-Launcher: TypeAlias = Literal["ray", "torchrun", "python"]
+Launcher: TypeAlias = Literal["ray", "torchrun", "python", "slurm"]
 #: Who begins again after a failure: the launcher by its own retries, or who started its command.
 Restart: TypeAlias = Literal["launcher", "command"]
 #: Who counts the restarts against the retry budget: one for the job, each agent for itself, or
@@ -48,6 +48,8 @@ class LauncherWords:
     end_of_epoch: str
     #: What a worker does that leads to such a point.
     does: str
+    #: What the call does where the training failed, before the failure's name.
+    failed: str = "raised"
 
     def place(self, epoch: int, step: int, moment: str) -> str:
         """Return in words the place of a state snapshot."""
@@ -79,8 +81,8 @@ class LauncherFacts:
     #: The script itself states the number of its workers; how many there are until it is seen.
     sizes_itself: bool
     usual_workers: int
-    #: The fields of a scenario's `cluster` that it has, all if None.
-    cluster: tuple[str, ...] | None
+    #: The fields of a scenario's `cluster` that it has.
+    cluster: tuple[str, ...]
     #: The fields of a scenario's `job` that it does not have.
     lacks: tuple[str, ...]
     #: The options of an audit that it takes, beside those that are for every launcher's jobs.
@@ -93,6 +95,8 @@ class LauncherFacts:
     keeps_spelling: bool = True
     #: A job has one node; if that is lost, the next start of the command is on another one.
     restarts_elsewhere: bool = False
+    #: A node that is announced to go is given to another job, and comes back after it.
+    returns_preempted: bool = False
     #: A script may state the port at which its ranks meet: its runs with several go one by one.
     states_ports: bool = False
 
@@ -134,7 +138,7 @@ _RAY = LauncherFacts(
     ),
     package="ray",
     extra="ray",
-    has=frozenset({"reports", "cluster", "call", "driver"}),
+    has=frozenset({"reports", "cluster", "call", "driver", "budget"}),
     budgets=("failures", "preemptions"),
     settings={"failures": "max_failures", "preemptions": "max_preemption_failures"},
     counted_by="controller",
@@ -142,7 +146,7 @@ _RAY = LauncherFacts(
     has_spare_nodes=True,
     sizes_itself=True,
     usual_workers=2,
-    cluster=None,
+    cluster=("nodes", "cpus_per_node", "address", "storage", "reclaim_by", "metadata"),
     lacks=("epoch_steps",),
     options=("--address", "--storage", "--fit"),
     keeps_spelling=False,
@@ -167,7 +171,7 @@ _TORCHRUN = LauncherFacts(
     ),
     package="torch",
     extra=None,
-    has=frozenset(),
+    has=frozenset({"budget"}),
     budgets=("failures",),
     settings=dict.fromkeys(("failures", "preemptions"), "--max-restarts"),
     counted_by="each agent",
@@ -201,7 +205,7 @@ _PYTHON = LauncherFacts(
     ),
     package="torch",
     extra=None,
-    has=frozenset({"driver"}),
+    has=frozenset({"driver", "budget"}),
     budgets=("failures",),
     settings=dict.fromkeys(("failures", "preemptions"), "max_failures"),
     counted_by="chaos",
@@ -223,8 +227,55 @@ _PYTHON = LauncherFacts(
     shutdown_s=35.0,
     states_ports=True,
 )
+_SLURM = LauncherFacts(
+    name="slurm",
+    words=LauncherWords(
+        name="Slurm",
+        product="torch",
+        controller="slurmctld",
+        call="the job",
+        end="the job's end",
+        driver="the job",
+        in_force="under Slurm",
+        retries="how often Slurm requeues the job",
+        save="save",
+        saved="saved",
+        whole="whole files",
+        ended="ended by a save",
+        end_of_epoch="the end of epoch",
+        does="save",
+        failed="ended as",
+    ),
+    package="torch",
+    extra=None,
+    has=frozenset({"queue"}),
+    budgets=(),
+    settings=dict.fromkeys(("failures", "preemptions"), "--requeue"),
+    counted_by="controller",
+    restarts=("launcher",),
+    has_spare_nodes=False,
+    sizes_itself=False,
+    usual_workers=2,
+    cluster=("nodes", "preempt_mode"),
+    lacks=(
+        "train_loop",
+        "checkpoint",
+        "trial",
+        "fit",
+        "epoch_metric",
+        "needs_backend",
+        "min_workers",
+        "failure",
+        "module",
+    ),
+    options=("--epoch-steps", "--nodes"),
+    shutdown_s=30.0,
+    meeting_s=60.0,
+    returns_preempted=True,
+    states_ports=True,
+)
 FACTS: Mapping[Launcher, LauncherFacts] = {
-    facts.name: facts for facts in (_RAY, _TORCHRUN, _PYTHON)
+    facts.name: facts for facts in (_RAY, _TORCHRUN, _PYTHON, _SLURM)
 }
 #: The launcher of a scenario that names none.
 USUAL: Launcher = "ray"

@@ -13,6 +13,8 @@ class Machine:
     python: tuple[int, int]
     ray: str | None
     torch: str | None
+    #: the programs of a local Slurm that are missing
+    lacking_of_slurm: tuple[str, ...]
     #: of chaos, by name
     extras: dict[str, str | None]
     cpus: int

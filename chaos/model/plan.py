@@ -66,6 +66,8 @@ class Shape(Record):
     storage: str | None = None
     reclaim_by: str | None = None
     metadata: Cloud | None = None
+    #: of a local Slurm's partition, None: requeue
+    preempt_mode: Literal["requeue", "cancel"] | None = None
 
 
 class Confined(Record):

@@ -9,7 +9,7 @@ from typing import Literal, Self, TypeAlias, get_args
 
 from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_validator
 
-from chaos.faults.base import PLATFORMS, Platform
+from chaos.faults.base import PLATFORMS, WHO_HAS, Platform
 from chaos.model.arguments import Arguments, restarted
 from chaos.model.bounds import Bound, Charges, Tolerance
 from chaos.model.draws import Lifetimes
@@ -46,6 +46,8 @@ _NEEDS_RAY = "job.{} needs Ray Train, and job.launcher is {}"
 _WHY_NOT_IN_JOB = {
     "train_loop": "job.launcher {1} starts a script: write job.script or job.module",
     "epoch_steps": "job.epoch_steps is for jobs without Ray: with Ray Train a report ends an epoch",
+    "failure": "job.failure: {1} counts no restarts of a job",
+    "module": "job.launcher {1} starts a script for sbatch: write job.script",
 }
 
 
@@ -64,7 +66,8 @@ class Job(Record):
         description="`torchrun`: a script that knows nothing of Ray, started by torchrun on this "
         "machine with `workers` processes; `failure.max_failures` is its `--max-restarts`. "
         "`python`: a script that trains alone, or in `workers` processes that it starts itself; "
-        "its command is started again `failure.max_failures` times",
+        "its command is started again `failure.max_failures` times. "
+        "`slurm`: a script for sbatch, submitted to a Slurm of its own on this machine",
     )
     script: str | None = Field(default=None, description="path, relative to the scenario file")
     module: str | None = Field(
@@ -226,6 +229,10 @@ class ClusterShape(Record):
         description="with `address`: the platform of its nodes, which takes them in place of "
         "chaos: local, kubernetes:NAMESPACE, aws:TEMPLATE, azure:SUBSCRIPTION/RESOURCE_GROUP or "
         "google:PROJECT/ZONE",
+    )
+    preempt_mode: Literal["requeue", "cancel"] | None = Field(
+        default=None,
+        description="with `launcher: slurm`: the PreemptMode of the job's partition (requeue)",
     )
     metadata: Cloud | None = Field(
         default=None,
@@ -483,11 +490,10 @@ class Scenario(Record):
     @model_validator(mode="after")
     def _needs_what_its_launcher_has(self) -> Self:
         facts, lacks = self.job.facts, f"needs Ray Train, and job.launcher is {self.job.launcher}"
-        if facts.cluster is not None:
-            kept = {name: getattr(self.cluster, name) for name in facts.cluster}
-            if self.cluster != ClusterShape(**kept):
-                names = " and ".join(f"`{name}`" for name in facts.cluster) or "nothing"
-                raise ValueError(f"of cluster, {facts.name} has {names}: leave the rest out")
+        kept = {name: getattr(self.cluster, name) for name in facts.cluster}
+        if self.cluster != self.cluster.model_construct(**kept):
+            names = " and ".join(f"`{name}`" for name in facts.cluster) or "nothing"
+            raise ValueError(f"of cluster, {facts.name} has {names}: leave the rest out")
         if self.expect.jit_checkpoint and facts.lacks_part("cluster"):
             raise ValueError(f"expect.jit_checkpoint {lacks}")
         if not self.watch.files and facts.lacks_part("reports"):
@@ -498,18 +504,19 @@ class Scenario(Record):
 
     @model_validator(mode="after")
     def _has_faults_of_its_launcher(self) -> Self:
-        facts, lacks = self.job.facts, f"needs Ray Train, and job.launcher is {self.job.launcher}"
+        facts = self.job.facts
         has_one_node = not facts.has_spare_nodes and (self.cluster.nodes or 1) == 1
         for entry in self.faults:
             why = _lacking(entry, facts)
             if why is not None:
                 of_own = entry.fault.for_own_files
                 rather = f"; for a file that the job saves itself, write {of_own}" if of_own else ""
-                raise ValueError(f"{why} {lacks}{rather}")
-            fits = facts.loses_nodes and entry.fault.family == "node"
+                raise ValueError(f"{why}, and job.launcher is {facts.name}{rather}")
+            is_lent = facts.returns_preempted and entry.fault.is_announced
+            fits = entry.fault.family == "node" and (facts.loses_nodes or is_lent)
             if entry.fault.family in {"node", "capacity"} and has_one_node and not fits:
                 how = f"write `cluster: {{nodes: N}}`, one of {facts.name}'s agents for each"
-                if "nodes" not in (facts.cluster or ("nodes",)):
+                if "nodes" not in (facts.cluster):
                     how = f"with job.launcher {facts.name} there is one"
                 raise ValueError(f"{entry.kind} needs several nodes: {how}")
         return self
@@ -528,10 +535,16 @@ _MOMENTS_WITHOUT_REPORTS = ("validating", *IN_A_SAVE)
 
 
 def _lacking(entry: FaultEntry, facts: LauncherFacts) -> str | None:
-    """Return the fault, or its place, that a launcher's job does not have; or None."""
-    at = entry.at
-    if facts.lacks_part(entry.fault.needs):
-        return str(entry.fault) if entry.fault.family == "worker" else entry.kind
+    """Return in words what a fault, or its place, needs and a launcher does not have; or None."""
+    needs = entry.fault.needs
+    if needs is not None and facts.lacks_part(needs):
+        what = str(entry.fault) if entry.fault.family == "worker" else entry.kind
+        return f"{what} needs {WHO_HAS.get(needs, 'Ray Train')}"
+    place = _lacking_place(entry.at, facts)
+    return None if place is None else f"{place} needs Ray Train"
+
+
+def _lacking_place(at: object, facts: LauncherFacts) -> str | None:
     if isinstance(at, AtMoment) and at.moment not in _MOMENTS_WITHOUT_REPORTS:
         return f"moment: {at.moment}" if facts.lacks_part("reports") else None
     if facts.lacks_part("cluster"):

@@ -48,6 +48,7 @@ def make_plan(
             storage=cluster.storage,
             reclaim_by=cluster.reclaim_by,
             metadata=cluster.metadata,
+            preempt_mode=cluster.preempt_mode,
         ),
         ops=_ops(entries, workers=job.workers, seed=seed),
         is_drawn=is_drawn(scenario),

@@ -277,6 +277,8 @@ def _room(machine: Machine) -> Iterator[Sign]:
 
 
 def _extras(machine: Machine) -> Iterator[Sign]:
+    lacks = ", ".join(f"no {name}" for name in machine.lacking_of_slurm)
+    yield Sign("Slurm", "absent" if lacks else "good", lacks or "for scripts for sbatch")
     for extra, version in machine.extras.items():
         seen = f"not installed; for {_FOR[extra]}" if version is None else version
         yield Sign(f"[{extra}]", "absent" if version is None else "good", seen)

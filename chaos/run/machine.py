@@ -73,7 +73,20 @@ OF_SCENARIOS: dict[str, tuple[tuple[str, ...], ...]] = {
     "transformers": (("transformers",), ("accelerate",), ("scikit-learn",)),
     "xgboost": (("xgboost-cpu", "xgboost"), ("scikit-learn",)),
 }
+# The programs of a local Slurm, and what installs them.
+SLURM = ("munged", "slurmctld", "slurmd", "sbatch", "scontrol", "scancel")
+SLURM_BY = "apt-get install slurm-wlm munge"
 _WAIT_S = 10.0
+
+
+def lacking_of_slurm() -> tuple[str, ...]:
+    """Return the programs of a local Slurm that are not installed."""
+    return tuple(name for name in SLURM if shutil.which(name, path=with_sbin()) is None)
+
+
+def with_sbin() -> str:
+    """Return the PATH with the folders of daemons, which a user's own PATH may lack."""
+    return os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin"])
 
 
 def machine_facts(reports: Path, clock: Clock) -> Machine:
@@ -86,6 +99,7 @@ def machine_facts(reports: Path, clock: Clock) -> Machine:
         python=(sys.version_info.major, sys.version_info.minor),
         ray=_version("ray"),
         torch=_version("torch"),
+        lacking_of_slurm=lacking_of_slurm(),
         extras={extra: version_of(packages) for extra, packages in _extras_here().items()},
         cpus=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1,
         memory_free=psutil.virtual_memory().available / GIB,

@@ -311,7 +311,9 @@ def _too_few_agents(value: Plain, lines: Lines, *, least: float) -> Iterator[Pro
     """Yield a loss after which a launcher's agents are too few; a frozen one is not lost."""
     nodes = _whole(value, ("cluster", "nodes"), default=1) or 1
     ending = (fault for fault in _all_faults(value) if fault.ends_attempt == "always")
-    lost = sum(fault.nodes_lost for fault in ending)
+    facts = FACTS[launcher_named(_pick(value, ("job", "launcher")))]
+    taken = (f for f in ending if not (f.is_announced and facts.returns_preempted))
+    lost = sum(fault.nodes_lost for fault in taken)
     left = nodes - lost + _nodes_returned(value)
     if left >= least or _pick(value, ("expect", "outcome")) == "error":
         return

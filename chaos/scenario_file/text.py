@@ -86,9 +86,10 @@ def _comment(text: str) -> list[str]:
 def _cluster_lines(plan: Plan) -> Iterator[str]:
     # What kind of GCS and nodes it has follows from the faults.
     cluster = plan.shape.model_dump(exclude={"keeps_gcs", "drain_s"}, exclude_none=True)
-    if (fields := plan.job.facts.cluster) is not None:
-        kept = set(fields) - ({"nodes"} if plan.shape.nodes == 1 else set())
-        cluster = {key: value for key, value in cluster.items() if key in kept}
+    facts = plan.job.facts
+    usual = {"nodes"} if plan.shape.nodes == 1 and not facts.has_spare_nodes else set()
+    kept = set(facts.cluster) - usual
+    cluster = {key: value for key, value in cluster.items() if key in kept}
     if cluster:
         yield "cluster:"
         for key, value in cluster.items():

@@ -18,6 +18,7 @@ from tests.called import chaos
 
 ROOT = Path(__file__).parents[2]
 GOOD = Machine(
+    lacking_of_slurm=(),
     chaos="0.1.0, from an index of packages",
     system="Linux",
     python=(3, 11),

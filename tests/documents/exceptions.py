@@ -46,6 +46,7 @@ RUN_ELSEWHERE = {
     "chaos run scenarios/smoke --address 10.0.0.1:6379 --reclaim-by kubernetes:jobs "
     "--allow-faults-on 10.0.0.1:6379 --allow-node-loss": "tests/ray/test_reclaimed_nodes.py",
     "chaos audit train_ddp.py -- --epochs 3": "tests/torchrun/test_audit.py",
+    "chaos run scenarios/slurm/preempted.chaos.yaml": "tests/slurm/test_scenarios.py",
     **dict.fromkeys(WALK, "tests/documents/test_walk.py"),
     "chaos preflight train.py --market hot-4h --validate -- --epochs 12": (
         "tests/forked/test_preflight.py"
@@ -135,10 +136,12 @@ READERS_OWN = {
 # Options that the documents and the help name, and that are not chaos's: whose they are.
 OTHERS_OPTIONS = {
     "--api-key": "a job's",
+    "--batch": "scancel's",
     "--block": "ray start's",
     "--build-arg": "docker's",
     "--dist": "pytest-xdist's",
     "--epochs": "a job's",
+    "--export": "sbatch's",
     "--ff": "pytest's",
     "--imports": "tests.bench.torchrun's",
     "--init": "docker's",
@@ -149,6 +152,7 @@ OTHERS_OPTIONS = {
     "--max-restarts": "torchrun's",
     "--minutes": "tests.tools.validate_forecast's",
     "--nnodes": "torchrun's",
+    "--no-requeue": "sbatch's",
     "--open-mode": "sbatch's",
     "--ray": "tests.bench's",
     "--rdzv-conf": "torchrun's",

@@ -45,6 +45,7 @@ def test_yaml_is_a_scenario_a_question_or_a_part_of_a_scenario(
 ) -> None:
     packages = install_examples(tmp_path)
     (tmp_path / "train.py").touch()
+    (tmp_path / "train.sbatch").touch()
     kind = block.text.partition(":")[0]
     if kind == "steps":  # of a GitHub workflow
         assert (ROOT / "action.yml").is_file()

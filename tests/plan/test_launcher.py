@@ -17,39 +17,53 @@ from chaos.plan.draw import DRAWN, suits
 
 LACKS: dict[Launcher, dict[str, str]] = {
     "ray": {
-        "faults": "",
+        "faults": "requeue_job restart_slurmctld signal_job suspend_job",
         "drawn on one node": "",
         "checks": "",
         "groups": "before the first save",
         "job": "epoch_steps",
-        "cluster": "",
+        "cluster": "preempt_mode",
         "options": "--epoch-steps --nodes",
     },
     "torchrun": {
         "faults": "corrupt_snapshot delayed_visibility disk_full evict_node fail_upload "
-        "kill_controller kill_driver kill_gcs partition_node slow_upload start_second_driver "
-        "torn_checkpoint withhold_capacity",
+        "kill_controller kill_driver kill_gcs partition_node requeue_job restart_slurmctld "
+        "signal_job slow_upload start_second_driver suspend_job torn_checkpoint withhold_capacity",
         "drawn on one node": "disk_full fail_upload freeze_node kill_node preempt_node slow_upload "
         "torn_checkpoint",
         "checks": "ack bystanders drain metrics retention selection",
         "groups": "after report, before commit; before the first commit; just after commit; "
         "upload begins; upload ends",
         "job": "checkpoint epoch_metric fit needs_backend train_loop trial",
-        "cluster": "address cpus_per_node reclaim_by storage",
+        "cluster": "address cpus_per_node preempt_mode reclaim_by storage",
         "options": "--address --fit --storage",
     },
     "python": {
         "faults": "corrupt_snapshot delayed_visibility disk_full evict_node fail_upload "
-        "kill_controller kill_gcs partition_node slow_upload start_second_driver torn_checkpoint "
-        "withhold_capacity",
+        "kill_controller kill_gcs partition_node requeue_job restart_slurmctld signal_job "
+        "slow_upload start_second_driver suspend_job torn_checkpoint withhold_capacity",
         "drawn on one node": "disk_full fail_upload freeze_node kill_node preempt_node slow_upload "
         "torn_checkpoint",
         "checks": "ack bystanders drain metrics retention selection",
         "groups": "after report, before commit; before the first commit; just after commit; "
         "upload begins; upload ends",
         "job": "checkpoint epoch_metric fit min_workers needs_backend train_loop trial",
-        "cluster": "address cpus_per_node nodes reclaim_by storage",
+        "cluster": "address cpus_per_node nodes preempt_mode reclaim_by storage",
         "options": "--address --fit --nodes --storage",
+    },
+    "slurm": {
+        "faults": "corrupt_snapshot delayed_visibility disk_full evict_node fail_upload "
+        "kill_controller kill_driver kill_gcs partition_node slow_upload start_second_driver "
+        "torn_checkpoint withhold_capacity",
+        "drawn on one node": "disk_full fail_upload freeze_node kill_node preempt_node slow_upload "
+        "torn_checkpoint",
+        "checks": "ack bystanders drain metrics retention retry-budget selection",
+        "groups": "after report, before commit; before the first commit; just after commit; "
+        "upload begins; upload ends",
+        "job": "checkpoint epoch_metric failure fit min_workers module needs_backend train_loop "
+        "trial",
+        "cluster": "address cpus_per_node metadata reclaim_by storage",
+        "options": "--address --fit --storage",
     },
 }
 
@@ -57,14 +71,13 @@ LACKS: dict[Launcher, dict[str, str]] = {
 def lacks(facts: LauncherFacts) -> dict[str, str]:
     """Return by kind, in order, what a launcher's jobs cannot have."""
     groups = {g for g in GROUPS if g not in groups_of(facts) or facts.lacks_part(needs(g))}
-    cluster = ClusterShape.model_fields if facts.cluster is None else facts.cluster
     options = {option for each in FACTS.values() for option in each.options} - {*facts.options}
     found = {
         "faults": {n for n, f in OWN_FAULTS.items() if facts.lacks_part(plainest(f).needs)},
         "drawn on one node": {variant[0] for variant in DRAWN if not suits(variant, facts)},
         "checks": {check.NAME for check in CHECKS if facts.lacks_part(NEEDS.get(check.NAME))},
         "job": set(facts.lacks),
-        "cluster": set(ClusterShape.model_fields) - set(cluster),
+        "cluster": set(ClusterShape.model_fields) - set(facts.cluster),
         "options": options,
     }
     return {"groups": "; ".join(sorted(groups))} | {
@@ -85,7 +98,7 @@ def test_a_launchers_jobs_can_have_all_but_this(facts: LauncherFacts) -> None:
 @pytest.mark.parametrize("facts", FACTS.values(), ids=FACTS)
 def test_every_field_that_a_row_names_is_one(facts: LauncherFacts) -> None:
     assert set(facts.lacks) <= set(Job.model_fields)
-    assert set(facts.cluster or ()) <= set(ClusterShape.model_fields)
+    assert set(facts.cluster) <= set(ClusterShape.model_fields)
     assert all(re.fullmatch(r"--[a-z-]+", option) for option in facts.options)
     assert set(facts.budgets) <= set(facts.settings) == {"failures", "preemptions"}
 

@@ -35,9 +35,11 @@ class GroupServer(GateServer):
         self._chaos = controller
         self._journal = journal
         self._groups: dict[int, _Group] = {}
+        self._names: dict[str, int] = {}  # of the attempts, where their launcher has names for them
         self._changed = threading.Condition()
         super().__init__(name, controller, world)
         # before any process of the run is started
+        self._answers["attempt_of"] = self._attempt_of
         self._answers["part_started"] = self._part_started
         self._answers["began"] = self._began
 
@@ -45,6 +47,11 @@ class GroupServer(GateServer):
         """Return the address of a node."""
         del node_id
         return "127.0.0.1"
+
+    def _attempt_of(self, name: str) -> int:
+        """Return an attempt's number: they are counted in the order in which they begin."""
+        with self._changed:
+            return self._names.setdefault(name, len(self._names))
 
     def _part_started(self, attempt: int, ranks: int, workers: Mapping[int, Target]) -> None:
         # Each connection has a thread, so the parts of a group and the first words of its ranks

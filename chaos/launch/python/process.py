@@ -19,7 +19,13 @@ from urllib.parse import parse_qs, urlsplit
 
 from chaos.faults.world import Target
 from chaos.launch.commands.worker import complain, opened
-from chaos.launch.environment import NODE_ENV, this_start
+from chaos.launch.environment import (
+    FIRST_IN_SLURM,
+    NODE_ENV,
+    attempt_in_slurm,
+    know_place_in_slurm,
+    this_start,
+)
 from chaos.launch.job import is_clean_exit
 from chaos.launch.node_disk import disk_in
 from chaos.probe import written
@@ -50,8 +56,10 @@ ALONE = Seat(0, 1)
 class Process:
     """This process, and all that are forked from it, in one start of the command."""
 
-    def __init__(self, address: RunAddress) -> None:
+    def __init__(self, address: RunAddress, *, attempt: str | None, is_alone: bool) -> None:
         self._address = address
+        self._name = attempt  # where its launcher has one
+        self._is_alone = is_alone  # of several processes, one trains, and it joins no group
         self._node = os.environ[NODE_ENV]
         self._attempt = this_start()
         self._probe: Probe | None = None
@@ -62,9 +70,11 @@ class Process:
 
     def watch(self) -> None:
         """Watch for the joining of a group, and for the end of what multiprocessing has started."""
-        if self._attempt:
+        if self._attempt or self._name not in (None, FIRST_IN_SLURM):
             written.listen(self._opened)
         once_imported({"torch.distributed"}, lambda _: self._follow_joins())
+        if self._is_alone:
+            once_imported({"torch.optim.optimizer"}, lambda _: self._follow_optimizers())
         self._follow_ends()
 
     def take(self, seat: Seat) -> None:
@@ -72,8 +82,10 @@ class Process:
         is_other = self._pid != os.getpid()
         if not is_other and seat == self._seat:
             return
-        target = Target(self._attempt, seat.rank, os.getpid(), self._node)
         port = self._address.connect()
+        if self._name is not None:
+            self._attempt = port.attempt_of(self._name)
+        target = Target(self._attempt, seat.rank, os.getpid(), self._node)
         port.part_started(self._attempt, seat.ranks, {seat.rank: target})
         self._seat, self._pid = seat, os.getpid()
         if not is_other:  # it was taken for the only one, and is one of several
@@ -123,6 +135,19 @@ class Process:
         for module in modules:
             if getattr(module, "init_process_group", None) is original:
                 module.init_process_group = init_process_group  # type: ignore[union-attr]
+
+    def _follow_optimizers(self) -> None:
+        """Be rank 0 of one from where this process makes an optimizer: others make none."""
+        optimizer = sys.modules["torch.optim.optimizer"].Optimizer
+        original = optimizer.__init__
+
+        @functools.wraps(original)
+        def made(*args: Any, **kwargs: Any) -> None:
+            optimizer.__init__ = original
+            self._guarded(lambda: ALONE)
+            original(*args, **kwargs)
+
+        optimizer.__init__ = made
 
     def _guarded(self, find: Callable[[], Seat | None]) -> Seat | None:
         """Take the rank that is found, if one is; an error of chaos's is no error of the job's."""
@@ -192,7 +217,8 @@ def watch_child() -> None:
     if DIRECTORY_ENV not in os.environ or is_helper or str(COMMAND) in words:
         return
     try:
-        process = _watched(RunAddress.from_env())
+        attempt = attempt_in_slurm() if know_place_in_slurm() else None
+        process = _watched(RunAddress.from_env(), attempt)
     except Exception as error:  # noqa: BLE001 - likewise
         complain(error)
         return
@@ -200,10 +226,11 @@ def watch_child() -> None:
     atexit.register(lambda: process.ended(getattr(sys, "last_value", None)))
 
 
-def _watched(address: RunAddress) -> Process:
+def _watched(address: RunAddress, attempt: str | None = None) -> Process:
     plan, node = RunDirectory(address.directory).load_plan(), os.environ[NODE_ENV]
     disk_in(plan, address, node).use()
-    process = Process(address)
+    is_alone = attempt is not None and plan.job.workers == 1
+    process = Process(address, attempt=attempt, is_alone=is_alone)
     process.watch()
     return process
 

@@ -26,7 +26,6 @@ from chaos.model.event import (
     FitReturned,
     Leftover,
     StepDone,
-    TrainFnEnded,
 )
 from chaos.model.launcher import Launcher
 from chaos.plan.driver_restart import has_retries_left
@@ -120,7 +119,7 @@ class PythonRun(LocalRun[Command, CommandWorld]):
         name, message = self._error(code)
         if is_taken:
             name, message = "MachineLost", "a fault took its machine"
-        error, errors = f"{name}: {gist(message)}", self._errors(driver.start)
+        error, errors = f"{name}: {gist(message)}", self.errors_of(driver.start)
         if _KILLED.search(message) and not self._is_struck(driver.start):
             self.journal.add(Disturbed(why=killed("a process of the command", -signal.SIGKILL)))
         again = has_retries_left(self.plan, self.seen())
@@ -146,14 +145,6 @@ class PythonRun(LocalRun[Command, CommandWorld]):
             return told.error, told.message
         how = f"ended by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         return "CommandFailed", how
-
-    def _errors(self, attempt: int) -> dict[int, str]:
-        """Return what ended each rank of an attempt, where that was seen."""
-        ends = [e for e in self.seen() if isinstance(e, TrainFnEnded) and e.attempt == attempt]
-        found = {event.rank: event.error for event in ends if event.error}
-        ranks = (event for event in self.workers() if event.attempt == attempt)
-        struck = {e.rank: "ended by a fault" for e in ranks if e.pid in self.world.signalled}
-        return {**struck, **found}
 
     def _is_struck(self, attempt: int) -> bool:
         return any(isinstance(e, FaultInvoked) and e.attempt == attempt for e in self.seen())

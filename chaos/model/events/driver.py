@@ -54,7 +54,8 @@ class FitRaised(Event, frozen=True, kw_only=True):
     launcher: Launcher = "ray"
 
     def _text(self) -> str:
-        return f"{FACTS[self.launcher].words.call} raised {self.error}: {gist(self.message)}"
+        words = FACTS[self.launcher].words
+        return f"{words.call} {words.failed} {self.error}: {gist(self.message)}"
 
 
 NO_FIT, LATER_FIT = "NoFit", "LaterFit"

@@ -66,7 +66,7 @@ class FailureDecided(Event, frozen=True, kw_only=True):
     attempt: int
     decision: Literal["RETRY", "RAISE", "NOOP"]
     #: the budget that Ray's policy charges
-    charged: Literal["failures", "preemptions", "controller"]
+    charged: Literal["failures", "preemptions", "controller", "nothing"]
     error: str
     #: the class and last line of each rank's error; a survivor's broken connection often stands
     #: there in place of the dead rank's own
@@ -75,7 +75,8 @@ class FailureDecided(Event, frozen=True, kw_only=True):
     node_id: str | None = None
 
     def _text(self) -> str:
-        then = f"{self.decision}, charged to {self.charged}"
+        charged = "" if self.charged == "nothing" else f", charged to {self.charged}"
+        then = f"{self.decision}{charged}"
         return f"failure of attempt {self.attempt}: {then}: {self.error}"
 
 

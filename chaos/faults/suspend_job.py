@@ -1,0 +1,48 @@
+"""A job is suspended, as by a preemption with `PreemptMode=SUSPEND`, and goes on later."""
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from chaos.faults.base import Fault, SharedCluster
+from chaos.faults.world import Outcome, Release, Target, World
+
+PROOF_WITHIN_S = 10.0
+
+
+class SuspendJob(Fault):
+    """Suspend the job (`scontrol suspend`), and resume it later.
+
+    Slurm stops all processes of the job's steps. Landed when the worker's is stopped. It is healed
+    after `for_s` seconds, and at the end of the run in any case.
+    """
+
+    family = "control"
+    ends_attempt = "perhaps"
+    needs = "queue"
+    on_shared_cluster = SharedCluster("never", "it acts on a Slurm of its own")
+    sentence = "the job was suspended {place}"
+    whom = "the job"
+    stops_progress = True
+    rank: ClassVar[None] = None
+
+    for_s: float = Field(default=3.0, gt=0, le=600, description="seconds until it is resumed")
+
+    def inject(self, world: World, target: Target, release: Release) -> Outcome:
+        """Suspend the job while a worker is held; the gate opens on a stopped process."""
+        del release
+        world.queue().suspend()
+        name = f"pid {target.pid} of rank {target.rank}"
+        if world.worker_is_stopped(target, within_s=PROOF_WITHIN_S):
+            return Outcome("ok", f"the job is suspended, and {name} is stopped")
+        return Outcome("fail", f"{name} is not stopped after {PROOF_WITHIN_S:g} s")
+
+    def heal(self, world: World, target: Target) -> str:
+        del target
+        waited = world.let_pass(self.for_s)
+        world.queue().resume()
+        when = f"after {self.for_s:g} s" if waited else "at the end of the run"
+        return f"the job was resumed {when}"
+
+    def __str__(self) -> str:
+        return f"suspend_job ({self.for_s:g} s)"

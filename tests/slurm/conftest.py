@@ -1,0 +1,52 @@
+"""One call that runs a scenario of `scenarios/slurm`; skipped where Slurm is not installed."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from chaos import runner
+from chaos.launch.slurm.backend import SlurmBackend
+from chaos.model.history import History
+from chaos.model.plan import Plan
+from chaos.plan.make import make_plan
+from chaos.report.outcome import FinishedRun
+from chaos.run.directory import create
+from chaos.run.journal import read_history
+from chaos.run.machine import lacking_of_slurm
+from chaos.scenario_file.load import load_scenario
+
+ROOT = Path(__file__).parents[2]
+SCENARIOS = ROOT / "scenarios/slurm"
+RunScenario = Callable[[str], FinishedRun]
+
+
+@pytest.fixture
+def slurm() -> None:
+    if missing := lacking_of_slurm():
+        pytest.skip(f"Slurm is not installed: no {missing[0]}")
+
+
+@pytest.fixture
+def run(slurm: None, tmp_path: Path) -> RunScenario:
+    """Return a function that runs a scenario by its name, after its baseline."""
+    del slurm
+    desk = tmp_path / "desk"
+    desk.mkdir()
+    (desk / "scenarios").symlink_to(ROOT / "scenarios")  # the jobs' paths begin there
+
+    def of(plan: Plan, baseline: History | None = None) -> FinishedRun:
+        directory = create(tmp_path / "reports" / plan.slug, "run", plan, {})
+        with SlurmBackend() as backend:
+            runner.execute(backend, plan, directory, baseline)
+        history = read_history(directory.journals)
+        return runner.judged(directory, plan, history, baseline, duration_s=1.0)
+
+    def ran(name: str) -> FinishedRun:
+        file = SCENARIOS / f"{name}.chaos.yaml"
+        plan = make_plan(load_scenario(file), file=file, seed=0, cwd=desk, backend="ray")
+        clean = of(plan.baseline())
+        assert clean.verdict.status == "pass", clean.verdict.headline
+        return of(plan, clean.history)
+
+    return ran

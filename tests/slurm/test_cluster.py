@@ -1,0 +1,105 @@
+"""A Slurm of one run: it comes up, answers, and leaves nothing."""
+
+import os
+from pathlib import Path
+
+import psutil
+import pytest
+
+from chaos.errors import UnmetNeedError, UsageError
+from chaos.launch.slurm.cluster import JobState, SlurmCluster
+from chaos.launch.slurm.run import ended_by
+from chaos.run.clock import SystemClock
+
+pytestmark = pytest.mark.timeout(120)
+STATE = JobState("RUNNING", restarts=0, is_preempted=False, code=0, signal=0, reason="None")
+
+
+def own(folder: Path) -> list[psutil.Process]:
+    """Return the daemons of the clusters whose logs are in a folder."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        words = " ".join(process.info["cmdline"] or ())
+        if "chaos-slurm-" in words or process.name() == "slurmstepd":
+            found.append(process)
+    return found
+
+
+def cluster(folder: Path) -> SlurmCluster:
+    return SlurmCluster(2, 1, folder / "log", SystemClock())
+
+
+def started_and_ended(folder: Path) -> None:
+    one = cluster(folder)
+    try:
+        one.start()
+        assert one.idle() >= {"node-0", "node-1"}
+    finally:
+        one.stop()
+
+
+@pytest.mark.embedded
+def test_a_cluster_comes_up_and_leaves_no_process_and_no_file(slurm: None, tmp_path: Path) -> None:
+    started_and_ended(tmp_path)
+
+    assert not own(tmp_path)
+    assert not list(Path("/tmp").glob("chaos-slurm-*"))
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1200)
+def test_two_hundred_clusters_leave_nothing(slurm: None, tmp_path: Path) -> None:
+    for _ in range(200):
+        started_and_ended(tmp_path)
+
+    assert not own(tmp_path)
+    assert not list(Path("/tmp").glob("chaos-slurm-*"))
+
+
+@pytest.mark.embedded
+def test_what_is_no_script_for_sbatch_is_refused_in_its_words(slurm: None, tmp_path: Path) -> None:
+    script = tmp_path / "train.sbatch"
+    script.write_text("import torch\n", encoding="utf-8")
+    one = cluster(tmp_path)
+    try:
+        one.start()
+        with pytest.raises(UsageError, match="does not look like a batch script"):
+            one.submit([str(script)], os.environ, str(tmp_path), tmp_path / "out.log")
+    finally:
+        one.stop()
+
+
+def test_without_slurm_the_need_is_named_with_what_installs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("chaos.launch.slurm.cluster.lacking_of_slurm", lambda: ("sbatch",))
+
+    with pytest.raises(UnmetNeedError, match="no `sbatch` is found") as caught:
+        cluster(tmp_path).start()
+
+    assert "apt-get install slurm-wlm munge" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("seen", "words"),
+    [
+        ({"state": "FAILED", "code": 143}, "it ended with code 143, and Slurm has not requeued it"),
+        ({"state": "PREEMPTED", "signal": 15}, "it ended with signal 15, and Slurm has not"),
+        ({"state": "FAILED", "code": 143, "is_preempted": True}, "code 143 within its grace"),
+        ({"state": "CANCELLED"}, "it ended with no error of its own"),
+    ],
+)
+def test_the_end_of_a_job_is_put_in_words(seen: dict[str, object], words: str) -> None:
+    state = JobState(**{**STATE.__dict__, **seen})
+
+    assert words in ended_by(state)
+
+
+@pytest.mark.parametrize("state", ["PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "REQUEUED"])
+def test_a_job_that_goes_on_has_not_ended(state: str) -> None:
+    assert not JobState(**{**STATE.__dict__, "state": state}).has_ended
+
+
+@pytest.mark.parametrize("state", ["COMPLETED", "FAILED", "PREEMPTED", "TIMEOUT", "NODE_FAIL"])
+def test_any_other_state_is_the_end(state: str) -> None:
+    assert JobState(**{**STATE.__dict__, "state": state}).has_ended
