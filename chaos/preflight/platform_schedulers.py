@@ -200,8 +200,12 @@ def sbatch(text: str) -> Iterator[Taken]:
         yield Taken("settings.start_limit_h", hours, limit.line, words)
     yield _queued_again(given, none)
     if (signal := given.get("--signal")) is not None:
-        words = f"a signal before its end (--signal={signal.value})"
+        words = (
+            "a signal before its --time is over, at a preemption only with the cluster's "
+            f"preempt_send_user_signal (--signal={signal.value})"
+        )
         yield Taken("", signal.value, signal.line, words)
+        yield from _traps(text, signal)
     mode = given.get("--open-mode", none)
     if mode.value != "append":
         words = "its output is written anew at each start, unless the cluster says append"
@@ -222,6 +226,62 @@ def _options(text: str) -> Iterator[tuple[str, _Option]]:
             elif not sign and words and not words[0].startswith("-"):
                 value = words.pop(0)
             yield _SHORT.get(name, name), _Option(value.strip("\"'"), number)
+
+
+_TRAP = re.compile(r"\s*trap\s+(?:--\s+)?(?:'[^']*'|\"[^\"]*\"|\S+)\s+(.+)")
+_BESIDE = re.compile(r"(?<!&)&\s*$|\bwait\b")
+_EXEC = re.compile(r"\s*exec\s+(?:srun|torchrun|python\S*|accelerate|mpirun)\b")
+
+
+def _traps(text: str, signal: _Option) -> Iterator[Taken]:
+    """Yield what bash does not hear of the signal that a script asks for (bash(1), sbatch(1)).
+
+    A trap is run when the command in the foreground has ended, and only by the shell that has it.
+    """
+    to, _, rest = signal.value.rpartition(":")
+    name = rest.partition("@")[0].removeprefix("SIG").upper()
+    lines = list(enumerate(text.splitlines(), 1))
+    traps = [n for n, line in lines if (found := _TRAP.match(line)) and _names(found[1], name)]
+    if any(re.match(r"\s*trap\b", line) and not _TRAP.match(line) for _, line in lines):
+        return  # one of several lines
+    replaced = next((n for n, line in lines if _EXEC.match(line)), None)
+    if "B" not in to.upper():
+        if traps:
+            words = f"the trap of SIG{name} is not run: without B: only the steps get the signal"
+            yield Taken("", signal.value, traps[0], words)
+        elif not _reads_others(lines) and not any("srun" in line for _, line in lines):
+            words = f"nothing gets SIG{name}: without B: only steps do, and nothing is run by srun"
+            yield Taken("", signal.value, signal.line, words)
+    elif replaced is not None and traps:
+        words = f"exec replaces the shell that has the trap of SIG{name}"
+        yield Taken("", signal.value, replaced, words)
+    elif not traps and replaced is None and not _reads_others(lines):
+        words = (
+            f"SIG{name} ends the batch shell, which has no trap for it (--signal={signal.value})"
+        )
+        yield Taken("", signal.value, signal.line, words)
+    elif traps and not any(_BESIDE.search(_code(line)) for _, line in lines):
+        words = (
+            f"the trap of SIG{name} is run when the command in the foreground has ended: none is "
+            "started with & and waited for"
+        )
+        yield Taken("", signal.value, traps[0], words)
+
+
+def _names(signals: str, name: str) -> bool:
+    """Return whether a trap is one of a signal: by its name, or by a number or variable."""
+    words = (word.removeprefix("SIG").upper() for word in _code(signals).split())
+    is_number = name.isdigit()  # of which signal, the machine knows
+    return any(word == name or word[0] in "$123456789" or is_number for word in words)
+
+
+def _reads_others(lines: list[tuple[int, str]]) -> bool:
+    """Return whether a script reads another one, which may set a trap."""
+    return any(re.match(r"\s*(?:source|\.)\s", line) for _, line in lines)
+
+
+def _code(line: str) -> str:
+    return line.partition("#")[0]
 
 
 def _nodes_of(option: _Option) -> Iterator[Taken]:
