@@ -90,8 +90,8 @@ $(FIELD_READY): pyproject.toml constraints.txt Makefile
 	@echo "chaos: installing the libraries of docs/found.md"
 	@$(FIELD_PIP) install --constraint constraints.txt accelerate datasets h5py lightning torchdata \
 	    transformers
-	@# litdata names torchvision, of which no build fits torch's for the CPU on PyPI, and boto3, which
-	@# asks for an older python-dateutil. What it imports is installed by name.
+	@# litdata names torchvision, of which no build fits torch's for the CPU on PyPI. What it imports
+	@# is installed by name.
 	@$(FIELD_PIP) install --constraint constraints.txt --no-deps litdata boto3 botocore jmespath \
 	    s3transfer
 	@touch $(FIELD_READY)
