@@ -159,6 +159,21 @@ class ForeignFileError(RefusalError):
         )
 
 
+class RemoteStoreError(RefusalError):
+    """An audited job was about to write into an object store that is not on this machine."""
+
+    @classmethod
+    def of(cls, path: str) -> Self:
+        """Return the error for one object."""
+        return cls(
+            f"the job was about to write {path}, into an object store that is not on this "
+            "machine; nothing was done to it",
+            "Start a store here and name it to the job (AWS_ENDPOINT_URL=http://127.0.0.1:PORT), "
+            "or let the audit write there; it removes what it has made, and nothing else: "
+            f"--allow-writes {path.rpartition('/')[0]}",
+        )
+
+
 class HistoryError(UsageError):
     """A run directory, a plan or a history cannot be read."""
 

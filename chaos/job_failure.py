@@ -11,6 +11,7 @@ from chaos.errors import (
     JobError,
     MissingExtraError,
     OtherLauncherError,
+    RemoteStoreError,
     UnmetNeedError,
     refusal_in,
 )
@@ -31,6 +32,7 @@ from chaos.model.event import (
     WorkerStarted,
     WroteOutside,
 )
+from chaos.model.events.harness import REFUSED
 from chaos.model.history import Baseline, History
 from chaos.model.launcher import FACTS, Launcher
 from chaos.model.plan import Plan
@@ -287,8 +289,10 @@ def _refusal(history: History) -> str | None:
 def refuse_harm(run: FinishedRun) -> None:
     """Raise `JobError` if the job was kept from harming a file, even if it caught the error."""
     for _, wrote in run.history.of(WroteOutside):
-        if wrote.how == "refused" and not wrote.after_fit:
-            refusal = ForeignFileError.of(wrote.path, "overwrite")
+        if wrote.how in REFUSED and not wrote.after_fit:
+            is_remote = wrote.how == "remote"
+            foreign = ForeignFileError.of(wrote.path, "overwrite")
+            refusal = RemoteStoreError.of(wrote.path) if is_remote else foreign
             raise JobError(refusal.problem, refusal.hint, place=_place(run.plan))
 
 

@@ -16,6 +16,7 @@ from chaos.check.regrid import Grid
 from chaos.check.steps import Step
 from chaos.check.tolerance import EXACT, Bands
 from chaos.model.event import FileSaveBegun, WroteOutside
+from chaos.model.events.harness import REFUSED
 from chaos.model.history import History
 from chaos.model.places import RankName
 from chaos.model.scenario import Profile
@@ -208,7 +209,7 @@ def _series(run: RunTables) -> dict[RankName, list[int]]:
 def _left_in_place(history: History) -> frozenset[str]:
     """Return the files that a run made or changed, and that the next run finds."""
     wrote = (event for _, event in history.of(WroteOutside))
-    return frozenset(w.path for w in wrote if not w.removed and w.how != "refused")
+    return frozenset(w.path for w in wrote if not w.removed and w.how not in REFUSED)
 
 
 def made_by_the_first(first: History, later: History) -> list[str]:

@@ -26,6 +26,7 @@ Group: TypeAlias = Literal[
     "inside a load",
     "loader process lost",
     "save fails beside training",
+    "answer of a put lost",
     "notice before the loss",
     "node lost",
     "fewer workers after it",
@@ -34,6 +35,7 @@ GROUPS: tuple[Group, ...] = get_args(Group)
 # Only a restart shows whether the job has such places, so runs with a fault must find them.
 LOADS: Group = "inside a load"
 IN_SAVES: Group = "inside a save"
+ANSWERS: Group = "answer of a put lost"
 SEVERAL: Group = "several times in a run"
 # Each of their places takes several retries.
 REPEATED: tuple[Group, ...] = (
@@ -63,6 +65,7 @@ _KINDS: Mapping[Group, Kind] = {
     LOADS: "killed inside a load",
     "loader process lost": "loader process killed",
     "save fails beside training": "save failed",
+    "answer of a put lost": "save failed",
     "inside a save": "killed in a save or upload",
     "upload begins": "killed in a save or upload",
     "upload ends": "killed in a save or upload",
@@ -97,6 +100,7 @@ _WORKERS: tuple[Group, ...] = (
     "same place in two attempts",
     "loader process lost",
     "save fails beside training",
+    "answer of a put lost",
     "before the first commit",
     "before the first save",
 )

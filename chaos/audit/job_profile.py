@@ -109,7 +109,7 @@ class SaveOperation:
         return None if self.is_only else self.path
 
     def __str__(self) -> str:
-        return operation_in_words("putting" if self.is_put else self.moment, self.path)
+        return operation_in_words("closing" if self.is_put else self.moment, self.path)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from chaos.audit.job_profile import JobProfile
 from chaos.check.ending import ending
 from chaos.check.save_operations import operations_of
 from chaos.model.event import FileRenamed, FilesUnsynced, FitCalled, WroteOutside
+from chaos.model.events.harness import REFUSED
 from chaos.model.history import History
 from chaos.model.launcher import FACTS, launcher_named
 from chaos.model.plan import Plan
@@ -233,7 +234,7 @@ def in_passing(history: History) -> list[Note]:
     """Return the notes on the job's actions outside its training and its folder."""
     late = ending(history).after_fit
     found = [] if late is None else [note(late)]
-    wrote = [event for _, event in history.of(WroteOutside) if event.how != "refused"]
+    wrote = [event for _, event in history.of(WroteOutside) if event.how not in REFUSED]
     # A name that a file had until it was whole is not one that the job saves.
     moved = {event.path for _, event in history.of(FileRenamed)}
     own = [w.path for w in wrote if w.removed and not any(is_below(w.path, at) for at in moved)]

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from math import inf
 from typing import TypeAlias
 
-from chaos.audit.group import IN_SAVES, LOADS, SEVERAL, Group, before_first, needs
+from chaos.audit.group import ANSWERS, IN_SAVES, LOADS, SEVERAL, Group, before_first, needs
 from chaos.audit.job_profile import JobProfile
 from chaos.faults.fail_save import FailSave
 from chaos.faults.kill_loader import KillLoader
 from chaos.faults.kill_node import KillNode
 from chaos.faults.kill_worker import KillWorker
+from chaos.faults.lose_answer import LoseAnswer
 from chaos.faults.preempt_node import PreemptNode
 from chaos.faults.return_capacity import ReturnCapacity
 from chaos.model.places import EpochRank, FloatPlace, Place
@@ -24,6 +25,7 @@ from chaos.model.plan import Op
 from chaos.model.trigger import (
     IN_A_SAVE,
     MOMENTS,
+    OF_AN_OBJECT,
     AtMoment,
     AtRecovery,
     AtStep,
@@ -38,14 +40,14 @@ from chaos.plan.draw import COMES_AFTER_S
 PlaceKey: TypeAlias = tuple[tuple[str, Trigger], ...]
 
 
-# A group, and of one that is inside a save the moment and the files.
+# A group, and of one that is inside a save, or of its answer, the moment and the files.
 Unit: TypeAlias = tuple[Group, str, str]
 
 
 def unit_of(group: Group, ops: tuple[Op, ...]) -> Unit:
     """Return the unit of places to which ops belong."""
     at = ops[0].at
-    if group != IN_SAVES or not isinstance(at, AtMoment):
+    if group not in (IN_SAVES, ANSWERS) or not isinstance(at, AtMoment):
         return group, "", ""
     return group, at.moment, at.path or ""
 
@@ -140,6 +142,8 @@ _MOMENTS: dict[Moment, Group] = {
     "linking": "inside a save",
     "opening": "inside a save",
     "removing": "inside a save",
+    "putting": "inside a save",
+    "completing": "inside a save",
     "upload_begin": "upload begins",
     "upload_end": "upload ends",
     "reported": "after report, before commit",
@@ -179,6 +183,7 @@ def place_groups(profile: JobProfile, *, seed: int) -> tuple[PlaceGroup, ...]:
     draws = random.Random(f"{seed}:places")  # noqa: S311 (repeatable is the point)
     found = [*_single_steps(profile), *_moments(profile), *_in_epochs(profile, draws)]
     found += (*_thrice(profile, draws), *_loader_losses(profile), *_failing_saves(profile))
+    found += _lost_answers(profile)
     found += _recoveries(profile, seed=seed)
     found = [group for group in found if not profile.facts.lacks_part(needs(group.group))]
     if (most := profile.most_faults) is not None:
@@ -311,6 +316,20 @@ def _failing_saves(profile: JobProfile) -> Iterator[PlaceGroup]:
     for epoch, rank in profile.beside:
         at = AtMoment(epoch=epoch, moment="saving", rank=rank)
         yield _single("save fails beside training", (Op(index=0, at=at, fail_save=FailSave()),))
+
+
+def _lost_answers(profile: JobProfile) -> Iterator[PlaceGroup]:
+    """Yield the objects that are put: the store has them, and the client hears nothing of it.
+
+    By itself that ends no attempt: a kill in the next epoch shows what a restart makes of it.
+    """
+    for one in profile.operations:
+        for epoch, rank in one.places if one.moment in OF_AN_OBJECT else ():
+            at = AtMoment(epoch=epoch, moment=one.moment, path=one.asked, rank=rank)
+            lost = Op(index=0, at=at, lose_answer=LoseAnswer())
+            if EpochRank(epoch + 1, rank) in profile.steps:
+                then = AtStep(epoch=epoch + 1, step=1, rank=rank)
+                yield _single(ANSWERS, (lost, Op(index=1, at=then, kill_worker=KillWorker())))
 
 
 def _thrice(profile: JobProfile, draws: random.Random) -> Iterator[PlaceGroup]:

@@ -7,6 +7,7 @@ from itertools import islice
 
 from chaos.audit.card import Covered, SaveStep
 from chaos.audit.group import (
+    ANSWERS,
     GROUPS,
     IN_SAVES,
     LOADS,
@@ -215,6 +216,7 @@ _NEEDS: Mapping[Group, str] = {
     "during validation": "the model that trains was not seen to be called in evaluation mode",
     "inside a save": "no file was seen to be written, renamed, linked or removed in training",
     "save fails beside training": "no sharded save was seen in a thread beside training",
+    ANSWERS: "no object was seen to be put into a store in training",
     "loader process lost": "no process of a torch data loader was seen at a step",
     "inside a load": "no run with a fault was seen to read a file that was saved before",
     "notice before the loss": "training is over too soon after any place for a notice to run out",

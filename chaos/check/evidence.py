@@ -57,6 +57,8 @@ _MOMENTS: Mapping[Moment, tuple[type[_OfReport], str]] = {
     "opening": (FileTouched, "the opening of a file"),
     "linking": (FileTouched, "the making of a link"),
     "removing": (FileTouched, "the removal of a file"),
+    "putting": (FileTouched, "the putting of an object"),
+    "completing": (FileTouched, "the end of an object's parts"),
     "upload_begin": (UploadBegun, "the beginning of its upload"),
     "upload_end": (UploadEnded, "the end of its upload"),
     "reported": (ReportReturned, "the return of its report()"),

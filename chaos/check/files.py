@@ -19,6 +19,7 @@ from chaos.model.event import (
     SeenFile,
 )
 from chaos.model.history import History
+from chaos.model.objects import is_object
 from chaos.model.places import AttemptRank, Place
 from chaos.model.tiers import SESSION, is_below, without_node
 
@@ -259,7 +260,8 @@ class Files:
 def outside_storage(files: Files) -> Iterator[str]:
     """Yield the files outside storage that a later attempt read and an earlier one had written.
 
-    The working directory is a session's, and every node has one of its own (Ray 2.60).
+    The working directory is a session's, and every node has one of its own (Ray 2.60). An object
+    of a store is every node's.
     """
     storage = next((called.storage_path for _, called in files.history.of(FitCalled)), None)
     if storage is None:
@@ -272,7 +274,7 @@ def outside_storage(files: Files) -> Iterator[str]:
         for load in loads
         if load.saved_attempt is not None and load.saved_attempt < load.attempt
     }
-    for path in sorted(read & written):
+    for path in sorted(path for path in read & written if not is_object(path)):
         if not path.startswith(f"{storage}/") or path.startswith(f"{storage}/{SESSION}/"):
             yield path
 

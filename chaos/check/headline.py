@@ -36,6 +36,8 @@ _PLACES = {
     "renaming": "as it was to rename a file of epoch {epoch}",
     "linking": "as it was to make a link in epoch {epoch}",
     "removing": "as it was to remove a file in epoch {epoch}",
+    "putting": "as it was to put an object in epoch {epoch}",
+    "completing": "as it had sent the parts of an object in epoch {epoch}",
     "upload_begin": "as its upload of epoch {epoch} began",
     "upload_end": "when its upload of epoch {epoch} was done and report() had not returned",
     "reported": "when report() of epoch {epoch} had returned and Ray had not committed it",

@@ -7,14 +7,16 @@ from chaos.model.event import FileRenamed, FileSaveBegun, FileTouched
 from chaos.model.history import History
 from chaos.model.trigger import AtMoment, Moment, path_end, path_pattern, path_patterns
 
-_WORDS: Mapping[Moment | Literal["putting"], str] = {
-    "putting": "{} is to be in its bucket",
+_WORDS: Mapping[Moment | Literal["closing"], str] = {
+    "closing": "{} is to be in its bucket",
     "saving": "half of {} is written",
     "making": "{} is made, and empty",
     "opening": "{} is empty",
     "renaming": "{} is to be renamed",
     "linking": "{} is to be linked",
     "removing": "{} is to be removed",
+    "putting": "{} is to be put",
+    "completing": "the parts of {} are sent",
 }
 
 
@@ -26,7 +28,7 @@ class SeenOperation(NamedTuple):
     what: FileSaveBegun | FileRenamed | FileTouched
 
 
-def operation_in_words(moment: Moment | Literal["putting"], path: str) -> str:
+def operation_in_words(moment: Moment | Literal["closing"], path: str) -> str:
     """Return how far a save has come at an operation on a file."""
     return _WORDS[moment].format(path)
 

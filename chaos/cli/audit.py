@@ -62,6 +62,7 @@ from chaos.model.bounds import Tolerance
 from chaos.model.history import Entry
 from chaos.model.launcher import FACTS, Launcher, LauncherFacts, Restart
 from chaos.model.masked import masked_words
+from chaos.model.objects import as_named, is_object
 from chaos.model.plan import Confined, Plan, PlanBackend
 from chaos.model.scenario import TIERS, Expect, Sampling, Tier
 from chaos.model.verdict import Verdict
@@ -207,7 +208,8 @@ AllowWrites = Annotated[
     typer.Option(
         "--allow-writes",
         metavar="PATH",
-        help="Existing file or folder that the job may overwrite. Repeatable.",
+        help="Existing file or folder that the job may overwrite; or objects by the beginning of "
+        "their name (s3://BUCKET/PREFIX), also in a store that is not on this machine. Repeatable.",
     ),
 ]
 Confirm = Annotated[
@@ -465,7 +467,8 @@ def confined(
     folder: AuditFolder, may_write: Sequence[Path] | None, *, keeps_storage: bool = False
 ) -> Confined:
     """Return the limits of the job outside the audit's folder."""
-    paths = tuple(str(Path.cwd() / path.expanduser()) for path in may_write or ())
+    words = [as_named(str(path)) for path in may_write or ()]
+    paths = tuple(w if is_object(w) else str(Path.cwd() / Path(w).expanduser()) for w in words)
     return Confined(folder=str(folder.path), may_write=paths, keeps_storage=keeps_storage)
 
 

@@ -86,6 +86,8 @@ class Fault(Record):
     needs: ClassVar[Part | None] = "cluster"
     # If it is done to Ray Train's uploads: the like of it for a file that a job saves itself.
     for_own_files: ClassVar[str] = ""
+    # Is it done to the objects that a job puts into a store itself, beside Ray Train's uploads?
+    own_objects: ClassVar[Literal["never", "also", "only"]] = "never"
     # Does all training stand still until it is healed?
     stops_progress: ClassVar[bool] = False
     # Does it release the worker itself, and do its harm while training goes on?
@@ -142,6 +144,11 @@ class Fault(Record):
     def only_attempts(self) -> tuple[int, ...] | None:
         """The attempts that it is meant for; None: any."""
         return None
+
+    @property
+    def fits_objects(self) -> bool:
+        """Whether its settings can be done to an object that a job puts itself."""
+        return True
 
     @property
     def needs_disks(self) -> bool:

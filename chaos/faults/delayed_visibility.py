@@ -17,7 +17,12 @@ class DelayedVisibility(StorageFault):
     storage is late by seconds after the writing, and Ray's retention comes whole epochs later. So
     retention finds the files that it is to remove, and its look does not count as the first (read
     in 2.60.0: where it found nothing, Ray's controller would fail).
+
+    An object that the job puts itself (`moment: putting`) is left out of listings, and is found
+    by its name. Landed when a listing came without it.
     """
+
+    own_objects = "also"
 
     sentence = "what was written could not be seen"
 

@@ -12,7 +12,12 @@ class FailUpload(StorageFault):
     error's text is one of S3's passing ones (`AWS Error SLOW_DOWN`); any other
     makes `report()` raise, which costs one failure. Landed when the wrapped
     file system raised it.
+
+    An object that the job puts itself (`moment: putting`) is refused as the store
+    refuses it when a credential has run out (`AccessDenied`), which no client tries again.
     """
+
+    own_objects = "also"
 
     at_random = ({},)
     for_own_files = "fail_save at `moment: saving`"

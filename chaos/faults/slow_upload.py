@@ -11,8 +11,11 @@ from chaos.faults.storage import StorageFault
 class SlowUpload(StorageFault):
     """Make the rank's next uploads slow; the job only waits.
 
-    Landed when the wrapped file system has waited.
+    Landed when the wrapped file system has waited. The request that puts an object of the job's own
+    (`moment: putting`) waits for `delay_s` before it is sent.
     """
+
+    own_objects = "also"
 
     ends_attempt = "never"
     at_random = ({"delay_s": Between(0.1, 0.5)},)
@@ -34,6 +37,11 @@ class SlowUpload(StorageFault):
         if (self.bytes_per_s is None) == (self.delay_s is None):
             raise ValueError("slow_upload needs either bytes_per_s or delay_s")
         return self
+
+    @property
+    def fits_objects(self) -> bool:
+        """Whether it is late: what one request sends comes as its client has it."""
+        return self.delay_s is not None
 
     def __str__(self) -> str:
         pace = f"{self.bytes_per_s} bytes/s" if self.delay_s is None else f"{self.delay_s:g} s late"

@@ -10,17 +10,21 @@ import os
 from collections.abc import Collection, Iterable, Iterator
 from math import inf
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
+
+import msgspec
 
 from chaos.launch.node_disk import HEAD, NodeDisk, disks
+from chaos.launch.objects_outside import remove_objects
 from chaos.model.event import WroteOutside
+from chaos.model.objects import is_object
 from chaos.model.tiers import is_below, is_of_a_node
 from chaos.probe.address import RunAddress
 from chaos.probe.written import TRAINS, Confines, How, Written, is_spared
 from chaos.run.journal import Journal
 
-_Told: TypeAlias = Literal["refused", "created", "replaced", "extended", "opened"]
-_TOLD: tuple[_Told, ...] = ("refused", "created", "replaced", "extended", "opened")  # worst first
+_Told: TypeAlias = Literal["remote", "refused", "created", "replaced", "extended", "opened"]
+_TOLD: tuple[_Told, ...] = get_args(_Told)  # worst first
 
 
 def settle(run: RunAddress, confines: Confines, journal: Journal) -> None:
@@ -28,7 +32,13 @@ def settle(run: RunAddress, confines: Confines, journal: Journal) -> None:
     lines = [line for disk in disks(run) for line in disk.written()]
     lines += _unseen(lines, confines, since_ns=_trains_since_ns(run))
     heads = NodeDisk(run, HEAD).written()
-    for event in files_outside(lines, confines.folder, after_fit={line.path for line in heads}):
+    after_fit = {line.path for line in heads}
+    events = list(files_outside(lines, confines.folder, after_fit=after_fit))
+    gone = remove_objects(run, lines, (event.path for event in events if event.removed))
+    for event in events:
+        if is_object(event.path):
+            journal.add(msgspec.structs.replace(event, removed=event.path in gone))
+            continue
         journal.add(event)
         if event.removed:
             with contextlib.suppress(OSError):  # gone, or not removable any more

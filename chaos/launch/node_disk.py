@@ -21,6 +21,7 @@ from multiprocessing import process
 from pathlib import Path
 
 from chaos.launch.unsynced import an_epoch_ago_ns, at_risk, written_anew
+from chaos.model.objects import is_object
 from chaos.model.plan import Plan
 from chaos.model.tiers import Tiers, is_below, is_of_a_node
 from chaos.probe.address import RunAddress
@@ -64,7 +65,7 @@ class NodeDisk:
         return _short(self.run) / self.node_id if _is_deep(self.run) else self._folder / "tmp"
 
     def written(self) -> list[Written]:
-        return read_ledger(self._ledger)
+        return read_ledger(self.ledger)
 
     def use(self) -> None:
         """Let this process, and all forked from it, use this node's disk."""
@@ -81,7 +82,7 @@ class NodeDisk:
         process.current_process()._config.pop("tempdir", None)  # type: ignore[attr-defined]  # noqa: SLF001
         ours = [self.run.directory / name for name in OURS]
         keep = self._keep_object if "bucket" in self.tiers.named.values() else None
-        record(WriteLedger(self._ledger, [*ours, self.tmp], self.confines, keep))
+        record(WriteLedger(self.ledger, [*ours, self.tmp], self.confines, keep))
 
     def _keep_object(self, path: str) -> None:
         """Keep what a bucket has under a name, before a file is written there."""
@@ -161,7 +162,8 @@ class NodeDisk:
         return self.run.directory / "nodes" / self.node_id
 
     @property
-    def _ledger(self) -> Path:
+    def ledger(self) -> Path:
+        """The list of its processes' writes."""
         return self._folder / LEDGER
 
 
@@ -169,8 +171,10 @@ def confines_of(plan: Plan) -> Confines | None:
     """Return the confines of the processes of a plan's run, None if nothing is forbidden."""
     if plan.confined is None:
         return None
-    allowed = tuple(Path(path) for path in plan.confined.may_write)
-    return Confines(Path(plan.confined.folder), allowed)
+    may = plan.confined.may_write
+    files = tuple(Path(path) for path in may if not is_object(path))
+    objects = tuple(path for path in may if is_object(path))
+    return Confines(Path(plan.confined.folder), files, objects, stays_here=True)
 
 
 def confines_in(plan: Plan, run: Path) -> Confines:

@@ -6,7 +6,15 @@ from pydantic import ConfigDict, Field, create_model, model_validator
 
 from chaos.faults.base import Fault
 from chaos.model.draws import Every, UpTo
-from chaos.model.trigger import PLACE_WORDS, AtState, AtTime, Trigger, only_attempt
+from chaos.model.trigger import (
+    OF_AN_OBJECT,
+    PLACE_WORDS,
+    AtMoment,
+    AtState,
+    AtTime,
+    Trigger,
+    only_attempt,
+)
 from chaos.plugins import own_faults, registered_faults
 from chaos.record import Record
 
@@ -22,6 +30,12 @@ class _Entry(Record):
             given = ", ".join(self._named()) or "none"
             raise ValueError(f"an entry needs exactly one of {', '.join(FAULTS)}; it has {given}")
         return self
+
+    @property
+    def is_of_own_object(self) -> bool:
+        """Whether it is a fault of storage in an object that the job puts itself."""
+        is_there = isinstance(self.at, AtMoment) and self.at.moment in OF_AN_OBJECT
+        return is_there and self.fault.own_objects != "never"
 
     def _named(self) -> list[str]:
         return [name for name in FAULTS if getattr(self, name) is not None]

@@ -120,6 +120,11 @@ class Plan(Record):
         is_on_disks = self.storage or any(op.fault.needs_disks for op in self.ops)
         return self.job.needs_backend or (has_disks if is_on_disks else None)
 
+    def storage_ops(self, *, of_objects: bool) -> tuple[Op, ...]:
+        """Return the faults of storage: of objects that the job puts itself, or of all else."""
+        every = (op for op in self.ops if op.fault.family == "storage")
+        return tuple(op for op in every if op.is_of_own_object == of_objects)
+
     @property
     def draws_nothing(self) -> bool:
         """Whether the seed was to decide of faults, and none came of it."""

@@ -536,6 +536,8 @@ _MOMENTS_WITHOUT_REPORTS = ("validating", *IN_A_SAVE)
 
 def _lacking(entry: FaultEntry, facts: LauncherFacts) -> str | None:
     """Return in words what a fault, or its place, needs and a launcher does not have; or None."""
+    if entry.is_of_own_object:
+        return None
     needs = entry.fault.needs
     if needs is not None and facts.lacks_part(needs):
         what = str(entry.fault) if entry.fault.family == "worker" else entry.kind

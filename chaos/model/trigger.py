@@ -22,6 +22,8 @@ Moment: TypeAlias = Literal[
     "renaming",
     "linking",
     "removing",
+    "putting",
+    "completing",
     "upload_begin",
     "upload_end",
     "reported",
@@ -37,7 +39,11 @@ IN_A_SAVE: tuple[Moment, ...] = (
     "renaming",
     "linking",
     "removing",
+    "putting",
+    "completing",
 )
+# Those of an object in a store: its request is about to be sent.
+OF_AN_OBJECT: tuple[Moment, ...] = ("putting", "completing")
 
 
 # The key that distinguishes one kind of place from the others.
@@ -102,7 +108,10 @@ class AtMoment(Record):
     file or folder that the job renames in that epoch has its old name, and the new one is not
     there. `linking`: the first link that the job makes in that epoch, symbolic or hard, is not
     there yet; one of that name may have been removed for it. `removing`: the first file, link or
-    folder that the job removes in that epoch is still there. `upload_begin`: the checkpoint's
+    folder that the job removes in that epoch is still there; an object likewise. `putting`: the
+    first object that the job puts, or copies, into an object store in that epoch is not there, or
+    is the older one. `completing`: likewise of an object that comes in parts, of which all are
+    sent. `upload_begin`: the checkpoint's
     upload is about to begin. `upload_end`: every file is written and `report()` has not returned.
     `reported`: `report()` has returned, and the controller, held, has not committed. `committed`:
     the controller has committed.

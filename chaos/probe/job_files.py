@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import itertools
 import os
 import tempfile
 import threading
@@ -20,17 +19,25 @@ from chaos.model.event import (
     FilesSeen,
     FileTouched,
     FileWritten,
-    SavedPart,
     SeenFile,
 )
+from chaos.model.objects import is_object
 from chaos.model.places import START, Place
 from chaos.model.trigger import PARTS_MAX, Moment, path_pattern
 from chaos.probe.cursor import Recorder
+from chaos.probe.file_facts import (
+    Content,
+    Stored,
+    beside,
+    bytes_of,
+    content_of,
+    in_folder,
+    real_path,
+)
 from chaos.probe.job_code import running_line
 from chaos.probe.loads import GoingOn, Loads
 from chaos.probe.open_watch import Opened, Opening, Operation, emptied, made
 from chaos.probe.saves import SaveRecord, Saves
-from chaos.probe.state.content import counts_of, parts_of
 from chaos.probe.state.readable import is_text, read
 from chaos.probe.thread_place import ThreadPlaces
 from chaos.run.file_digest import file_digest
@@ -38,10 +45,6 @@ from chaos.run.file_digest import file_digest
 # Returns, for a moment of an epoch and the file, the function that stops a rank at an op, if it is
 # to stop there.
 Stops: TypeAlias = Callable[[Moment, int, str], Callable[[], None] | None]
-_Content = tuple[tuple[SavedPart, ...], dict[str, int]]
-_Stored = tuple[str, int]  # the digest of a file, and its bytes
-# Files of a folder that are looked at: a job may keep a checkpoint for every step in it.
-BESIDE_MAX = 256
 # Kinds of operations at one place that are recorded: a job may write files with names of its own.
 KINDS_MAX = 32
 _EVENTS = "events.out."  # how TensorBoard's files of events begin
@@ -60,26 +63,26 @@ class JobFiles:
     ) -> None:
         self._cursor, self._cost = record.cursor, record.cost
         self._write, self._failed = record.write, record.failed
-        self._saves = saves
+        self.saves = saves
         self.going_on = GoingOn(record.cursor, saves, ranks=ranks, may_move=may_move)
         self.going_on.is_untouched = lambda: not self._has_saved and not self._ended
         self.loads = Loads(record, saves, self.going_on)
         self._since_step: list[SaveRecord] = []
         self._due = saves.lengths(record.cursor.rank, ranks=ranks)
         self._ended: dict[int, int] = {}  # the steps of each epoch that was reported
-        self._thread_places = ThreadPlaces(lambda: Place(self._cursor.epoch, self._cursor.step))
+        self.thread_places = ThreadPlaces(lambda: Place(self._cursor.epoch, self._cursor.step))
         self._lock = threading.RLock()
-        self._opened = Opened(
+        self.opened = Opened(
             saves.run,
-            self._thread_places.place,
+            self.thread_places.place,
             is_read=self.loads.reading,
             look=self._look_beside,
             before=self._before,
             failed=record.failed,
         )
-        self._opened.moved = self._moved
-        self._opened.is_reading = record.cursor.attempt > 0
-        self._contents: dict[str, _Content] = {}  # by path, or by the digest of the bytes
+        self.opened.moved = self._moved
+        self.opened.is_reading = record.cursor.attempt > 0
+        self._contents: dict[str, Content] = {}  # by path, or by the digest of the bytes
         self._texts: dict[str, FileWritten] = {}
         self._folders: dict[str, Place] = {}  # that are written beside training
         self._has_saved = self._has_stepped = False
@@ -88,48 +91,50 @@ class JobFiles:
         self.settle: Callable[[], object] | None = None
         self._touched: tuple[Place, set[tuple[str, str]]] = START, set()
         self.stops: Stops = lambda *_: None
+        #: whether a fault hides an object from all that list the store
+        self.hides: Callable[[str], bool] = lambda _: False
         self.unhook: Callable[[Callable[[], Any]], Any] = lambda save: save()
 
     def watch_opened(self) -> None:
         """Follow, from now on, files that are written and read by other means than torch's."""
-        self._opened.watch()
-        self._thread_places.watch()
+        self.opened.watch()
+        self.thread_places.watch()
         if self._cursor.attempt:
-            self._guarded("files", self._tell_found)
+            self.guarded("files", self._tell_found)
 
     def has_read(self, paths: Iterable[Path]) -> None:
         """Look at files that this process has read before it was watched."""
         for path in paths:
-            if self._opened.is_reading and path.is_file():
-                self._guarded("load", functools.partial(self.loads.reading, path))
-        self._guarded("load", self.loads.look)
+            if self.opened.is_reading and path.is_file():
+                self.guarded("load", functools.partial(self.loads.reading, path))
+        self.guarded("load", self.loads.look)
 
     # -- called by torch.save and torch.load, and by pickle --------------------------------------
 
     def save_begun(self, path: Path) -> None:
         """Record that a file begins to be written."""
-        self._guarded(
-            "save", lambda: self._begun(_real(path), self._thread_places.place(), "torch")
+        self.guarded(
+            "save", lambda: self._begun(real_path(path), self.thread_places.place(), "torch")
         )
 
     def saved(self, path: Path, what: Any) -> None:  # whatever `torch.save` is given
         """Record a file's bytes and the counts in it, for later attempts to find."""
-        self._opened.forget(path)
-        place = self._thread_places.place()
-        real, code = _real(path), running_line()
-        self._guarded(
-            "save", lambda: self._saved(real, place, _content(what), _bytes_of(real), code)
+        self.opened.forget(path)
+        place = self.thread_places.place()
+        real, code = real_path(path), running_line()
+        self.guarded(
+            "save", lambda: self._saved(real, place, content_of(what), bytes_of(real), code)
         )
 
     def holds(self, path: Path, what: Any) -> None:  # whatever is pickled
         """Remember the content of a file that is not closed yet."""
-        self._guarded("save", lambda: self._contents.update({str(path): _content(what)}))
+        self.guarded("save", lambda: self._contents.update({str(path): content_of(what)}))
 
     def holds_bytes(self, digest: str, what: Any) -> None:
         """Remember the content of bytes that may be written to a file."""
         cursor = self._cursor
-        self._guarded("save", lambda: self._contents.update({digest: _content(what)}))
-        self._guarded("save", lambda: self._saves.mark("look", *cursor.numbers()))
+        self.guarded("save", lambda: self._contents.update({digest: content_of(what)}))
+        self.guarded("save", lambda: self.saves.mark("look", *cursor.numbers()))
 
     def halfway(self, path: Path) -> Callable[[], None] | None:
         """Return the function that arrives at an op in the middle of a save of this file, or None.
@@ -147,16 +152,16 @@ class JobFiles:
         """
         cursor = self._cursor
         self._folders[str(folder)] = place = Place(cursor.epoch, cursor.step)
-        self._guarded("save", lambda: self._saves.mark("place", cursor.attempt, *place))
+        self.guarded("save", lambda: self.saves.mark("place", cursor.attempt, *place))
 
     def shard_begun(self, folder: Path) -> None:
         """Record that this rank begins to write its files of a sharded checkpoint."""
-        place = self._thread_places.place()
-        self._guarded("save", lambda: self._begun(folder, place, "shards"))
+        place = self.thread_places.place()
+        self.guarded("save", lambda: self._begun(folder, place, "shards"))
 
     def shard_written(self, folder: Path) -> None:
         """Stop at an op inside a save, in the epoch in which the save was asked for."""
-        epoch = self._thread_places.place().epoch
+        epoch = self.thread_places.place().epoch
         if (arrive := self.stops("saving", epoch, str(folder))) is not None:
             arrive()
 
@@ -164,7 +169,7 @@ class JobFiles:
         if not path.is_file():
             return None
         try:
-            with self._cost.watching, self._opened.quietly():
+            with self._cost.watching, self.opened.quietly():
                 return file_digest(path)
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's load
             self._failed("load", error)
@@ -176,14 +181,14 @@ class JobFiles:
 
     def quietly(self) -> contextlib.AbstractContextManager[None]:
         """Return a context in which `open` is not watched: the caller reports the file itself."""
-        return self._opened.quietly()
+        return self.opened.quietly()
 
     def loaded(self, path: Path, digest: str, error: BaseException | None) -> None:
-        self._guarded("load", lambda: self.loads.loaded(path, digest, error))
+        self.guarded("load", lambda: self.loads.loaded(path, digest, error))
 
     def part_uploaded(self, checkpoint: str, folder: Path, files: Mapping[str, str]) -> None:
         self.look(at_rest=True)
-        self._guarded("upload", lambda: self._part(checkpoint, folder, files))
+        self.guarded("upload", lambda: self._part(checkpoint, folder, files))
 
     def is_saved_here(self) -> bool:
         """Return whether any rank has saved a file since the last step of an epoch.
@@ -191,7 +196,7 @@ class JobFiles:
         The ranks step together: the save of one holds up the next step of the others.
         """
         cursor = self._cursor
-        return cursor.step > 0 and self._saves.has("place", *cursor.numbers())
+        return cursor.step > 0 and self.saves.has("place", *cursor.numbers())
 
     def may_resume_here(self) -> bool:
         """Return whether a rank has saved its state since the last step, or read a saved one."""
@@ -200,7 +205,7 @@ class JobFiles:
             return False
         if self.going_on.is_to_find:  # it has read a save since its last step
             return True
-        return self.is_saved_here() or self._saves.has("look", *cursor.numbers())
+        return self.is_saved_here() or self.saves.has("look", *cursor.numbers())
 
     def unhooked(self, save: Callable[[], Any]) -> Any:  # what `save` gives
         """Call `save` while no module has a hook of chaos.
@@ -208,7 +213,7 @@ class JobFiles:
         Beside training the hooks stay, as they see the steps that are made meanwhile: a module
         that is pickled there gets hooks that do nothing.
         """
-        return save() if self._thread_places.is_beside() else self.unhook(save)
+        return save() if self.thread_places.is_beside() else self.unhook(save)
 
     # -- called by the probe ---------------------------------------------------------------------
 
@@ -217,7 +222,7 @@ class JobFiles:
 
         `at_rest` also looks again at files that were still open at an earlier look.
         """
-        self._guarded("files", lambda: self._look(at_rest=at_rest))
+        self.guarded("files", lambda: self._look(at_rest=at_rest))
 
     def step_begins(self, first: Callable[[], Seen] = Seen) -> None:
         """Move the cursor, before the first step of a later attempt, to where it resumed.
@@ -226,13 +231,13 @@ class JobFiles:
         rank has read its files.
         """
         self._comes_here(first)
-        self._opened.step_begins()
+        self.opened.step_begins()
 
     def _comes_here(self, first: Callable[[], Seen] = Seen) -> None:
-        self._thread_places.trains_here()
+        self.thread_places.trains_here()
         self.look(at_rest=True)  # torchrun's jobs make no report, at which it would be done
         if self.going_on.is_to_find:
-            self._guarded("load", lambda: self._go_on(first()))
+            self.guarded("load", lambda: self._go_on(first()))
 
     def pass_reported(self) -> None:
         """Begin the next epoch at a step, if the report that ends this one came before.
@@ -243,7 +248,7 @@ class JobFiles:
         the checkpoint that this attempt resumed from; of epochs after it, each has its report.
         """
         if self._is_at_reported_end():
-            self._guarded("files", self._pass)
+            self.guarded("files", self._pass)
 
     def _is_at_reported_end(self) -> bool:
         cursor = self._cursor
@@ -256,7 +261,7 @@ class JobFiles:
 
     def _pass(self) -> None:
         cursor = self._cursor
-        self._saves.mark("passed", cursor.attempt, cursor.epoch)
+        self.saves.mark("passed", cursor.attempt, cursor.epoch)
         cursor.epoch, cursor.step = cursor.epoch + 1, 0
 
     def _pass_at_report(self) -> None:
@@ -274,7 +279,7 @@ class JobFiles:
         # checkpoint brought that report with it. Without this, its second report would end the
         # epoch that the baseline ended with the first, and the baseline's last epoch be missing.
         cursor = self._cursor
-        is_saved = self._saves.has("place", *cursor.numbers())
+        is_saved = self.saves.has("place", *cursor.numbers())
         if is_saved and self._due.get(cursor.epoch + 1) == 0 and self._is_at_reported_end():
             self._pass()
 
@@ -294,12 +299,12 @@ class JobFiles:
 
     def epoch_ended(self) -> None:
         """Mark the saves since the last step as the end of their epoch, where no report does."""
-        self._guarded("files", self._mark_ends)
+        self.guarded("files", self._mark_ends)
         self._tell_texts()
 
     def step_done(self) -> None:
         """Remember that the saves so far lie in the middle of an epoch."""
-        self._opened.is_reading, self._has_stepped = False, True
+        self.opened.is_reading, self._has_stepped = False, True
         self._since_step.clear()
 
     def report_begun(self, *, is_early: bool = False) -> None:
@@ -310,8 +315,8 @@ class JobFiles:
         self.look(at_rest=True)
         if not is_early:
             self._comes_here()
-        self._guarded("report", self._pass_at_report)
-        self._guarded("report", self._mark_ends)
+        self.guarded("report", self._pass_at_report)
+        self.guarded("report", self._mark_ends)
         self._tell_texts()
 
     def train_fn_ended(self, *, returned: bool = True) -> None:
@@ -321,15 +326,16 @@ class JobFiles:
         """
         if returned and self.going_on.is_to_find:
             self.look()
-            self._guarded("load", lambda: self._go_on(Seen(), is_over=True))
-        self._guarded("files", lambda: self._look(at_rest=True, at_end=True))
+            self.guarded("load", lambda: self._go_on(Seen(), is_over=True))
+        self.guarded("files", lambda: self._look(at_rest=True, at_end=True))
         self._tell_texts()
 
     # -- inside ------------------------------------------------------------------------------
 
-    def _guarded(self, where: str, act: Callable[[], object]) -> None:
+    def guarded(self, where: str, act: Callable[[], object]) -> None:
+        """Do what only records: an error of it is recorded, and not raised."""
         try:
-            with self._cost.watching, self._opened.quietly(), self._lock:
+            with self._cost.watching, self.opened.quietly(), self._lock:
                 act()
                 if self._has_saved and self.settle is not None:
                     self.settle()  # the next attempt compares its model with this one's
@@ -340,7 +346,7 @@ class JobFiles:
     def _look_beside(self) -> None:
         """Look, in the thread that has closed a file; its time is not counted as a step's."""
         try:
-            with self._opened.quietly(), self._lock:
+            with self.opened.quietly(), self._lock:
                 self._look(at_rest=False)
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's save
             self._failed("files", error)
@@ -359,24 +365,24 @@ class JobFiles:
                 arrive()
             return
         with emptied(path):
-            real = _real(path)  # of a writing that is cut off there is no other sign
+            real = real_path(path)  # of a writing that is cut off there is no other sign
             saver = real.suffix.lstrip(".") or "file"
-            self._guarded("files", lambda: self._begun(real, place, saver))
+            self.guarded("files", lambda: self._begun(real, place, saver))
             arrive()
 
     def _moved(self, path: str, to: str | None) -> None:
         """Follow a file that is renamed or removed, by whomever it was saved."""
         if to is None:
-            self._saves.drop(_in_folder(path))
+            self.saves.drop(in_folder(path))
         else:
-            self._saves.move(_in_folder(path), _in_folder(to))
+            self.saves.move(in_folder(path), in_folder(to))
 
     def _tell_found(self) -> None:
         """Record which of the files that earlier attempts left are there for this rank."""
         files = []
-        for laid in self._saves.laid():
+        for laid in self.saves.laid():
             is_elsewhere = laid.tmp not in (None, self._tmp)
-            where = laid.where()
+            where = None if self.hides(laid.path) else laid.where()
             state: Literal["there", "gone"] = "gone" if where is None else "there"
             files.append(
                 SeenFile(
@@ -386,45 +392,53 @@ class JobFiles:
                 )
             )
         there = {file.path for file in files if file.state == "there"}
-        others = sorted(_beside(there) - {file.path for file in files})
+        known = {file.path for file in files}
+        others = sorted(beside(path for path in there if not is_object(path)) - known)
         files += [SeenFile(path=path, digest="", state="there") for path in others]
         self._write(FilesSeen(**self._cursor.who(), files=tuple(files)))
 
     def _at(self, place: Place) -> dict[str, Any]:
         return {**self._cursor.who(), "epoch": place[0], "step": place[1]}
 
-    def _begun(self, path: Path, place: Place, saver: str, *, thread: int | None = None) -> None:
+    def _begun(
+        self, path: Path | str, place: Place, saver: str, *, thread: int | None = None
+    ) -> None:
         """Record a save that begins, or that was begun by the `thread` that opened its file."""
-        self._tell_operations()  # those before it
-        is_beside = self._thread_places.is_beside(thread)
+        self.tell_operations()  # those before it
+        is_beside = self.thread_places.is_beside(thread)
         self._write(
             FileSaveBegun(**self._at(place), path=str(path), saver=saver, is_beside=is_beside)
         )
         if saver == "torch":  # the others are recorded once they are written
-            self._saves.begin(self._save_of(path, place, digest=""))
+            self.saves.begin(self.save_of(path, place, digest=""))
 
     def _saved(
-        self, path: Path, place: Place, content: _Content, stored: _Stored, code: CodeLine | None
+        self,
+        path: Path | str,
+        place: Place,
+        content: Content,
+        stored: Stored,
+        code: CodeLine | None,
     ) -> None:
         digest, size = stored
         what: dict[str, Any] = {"path": str(path), "digest": digest, "bytes": size, "code": code}
         self._write(FileSaved(**self._at(place), **what, parts=content[0], counts=content[1]))
         self._keep(path, place, digest, size=size)
-        self._saves.mark("place", self._cursor.attempt, *place)
+        self.saves.mark("place", self._cursor.attempt, *place)
         self._has_saved = True
 
     def _keep(
-        self, path: Path, place: Place, digest: str, *, size: int, is_log: bool = False
+        self, path: Path | str, place: Place, digest: str, *, size: int, is_log: bool = False
     ) -> None:
-        save = self._save_of(path, place, digest, is_log=is_log)
-        self._saves.lay(path, digest, tmp=self._tmp)
-        if save.is_data and self._saves.find(digest) is not None:
+        save = self.save_of(path, place, digest, is_log=is_log)
+        self.saves.lay(path, digest, size=size, tmp=self._tmp)
+        if save.is_data and self.saves.find(digest) is not None:
             return  # what was saved in training stays so, though a new process writes it again
-        self._saves.keep(save, size=size)
+        self.saves.keep(save, size=size)
         self._since_step.append(save)
 
-    def _save_of(
-        self, path: Path, place: Place, digest: str, *, is_log: bool = False
+    def save_of(
+        self, path: Path | str, place: Place, digest: str, *, is_log: bool = False
     ) -> SaveRecord:
         who, ends = self._cursor, self._ends_epoch(place)
         is_data = not self._has_stepped and any(self._due.values())  # in a job that makes steps
@@ -439,16 +453,16 @@ class JobFiles:
         place = self._folders.pop(os.path.abspath(folder), None)  # noqa: PTH100 - links stay links
         if place is not None:
             for name, digest in zip(files, digests, strict=True):
-                if self._saves.find(digest) is None:
+                if self.saves.find(digest) is None:
                     path = folder / name
                     self._saved(
-                        path, place, _content(read(path)), (digest, path.stat().st_size), None
+                        path, place, content_of(read(path)), (digest, path.stat().st_size), None
                     )
-        found = [save for save in map(self._saves.find, digests) if save is not None]
+        found = [save for save in map(self.saves.find, digests) if save is not None]
         places = [save.goes_on_at() for save in found if not save.is_log]
         # In an epoch without a step it is unknown whether a save is of its end.
         is_known = bool(places) and len(found) == len(digests) and self._cursor.step > 0
-        self._saves.keep_part(checkpoint, self._cursor.rank, max(places) if is_known else None)
+        self.saves.keep_part(checkpoint, self._cursor.rank, max(places) if is_known else None)
 
     def _ends_epoch(self, place: Place) -> bool:
         """Return whether an epoch ended there: by its report, or by its steps in the baseline.
@@ -468,22 +482,22 @@ class JobFiles:
         self._ended[epoch] = step
         for save in self._since_step:
             if (save.epoch, save.step) == (epoch, step) and step > 0:
-                self._saves.mark_end(save)
+                self.saves.mark_end(save)
         self._since_step.clear()
 
     def _look(self, *, at_rest: bool, at_end: bool = False) -> None:
         self.loads.look()
-        for opening in self._opened.closed(look_again=at_rest, at_end=at_end):
+        for opening in self.opened.closed(look_again=at_rest, at_end=at_end):
             try:
                 self._written(opening)
             except FileNotFoundError:
                 # A temporary file may be gone by now. One that is renamed is not: its thread waits.
                 if Path(opening.path).exists():
                     raise
-        self._tell_operations()
+        self.tell_operations()
 
-    def _tell_operations(self) -> None:
-        for done in self._opened.operations():
+    def tell_operations(self) -> None:
+        for done in self.opened.operations():
             names: dict[str, Any] = {"path": done.path, "to": done.to}
             if done.moment == "renaming":
                 self._write(FileRenamed(**self._at(done.place), **names))
@@ -505,83 +519,53 @@ class JobFiles:
 
         A text file may hold a job's place, but mostly is a log of it.
         """
-        path = _real(opening.path)
+        path = real_path(opening.path)
         content = self._contents.pop(opening.path, None)
         if opening.appends or path.name.startswith(_EVENTS):  # a log, and no state
             return
         if opening.stays_open and not is_text(path):
             return  # it is of many steps, and says of none what was in it
-        digest, size = _bytes_of(path)
-        known = self._saves.find(digest)
-        if known is not None and self._is_copy(known, opening, path):
-            self._copied(path, known)
+        self.stored(opening, str(path), path, content)
+
+    def stored(self, opening: Opening, name: str, path: Path, content: Content | None) -> None:
+        """Record bytes that lie in a file, or in an object of which the file is a copy of ours."""
+        digest, size = bytes_of(path)
+        known = self.saves.find(digest)
+        if known is not None and self._is_copy(known, opening, name):
+            self._copied(name, known, size)
             return
-        content = content or self._contents.pop(digest, None) or _content(read(path))
+        content = content or self._contents.pop(digest, None) or content_of(read(path))
         if not is_text(path):
-            self._begun(path, opening.place, path.suffix.lstrip("."), thread=opening.thread)
-            self._saved(path, opening.place, content, (digest, size), opening.code)
+            self._begun(name, opening.place, path.suffix.lstrip("."), thread=opening.thread)
+            self._saved(name, opening.place, content, (digest, size), opening.code)
             return
-        self._keep(path, opening.place, digest, size=size, is_log=True)
+        self._keep(name, opening.place, digest, size=size, is_log=True)
         if content[0]:
             what: dict[str, Any] = {"path": opening.path, "digest": digest, "bytes": size}
             text = FileWritten(**self._at(opening.place), **what, parts=content[0])
             self._texts[opening.path] = text
 
-    def _is_copy(self, known: SaveRecord, opening: Opening, path: Path) -> bool:
+    def _is_copy(self, known: SaveRecord, opening: Opening, name: str) -> bool:
         """Return whether a file holds what was saved elsewhere.
 
         What another thread copies may be done before training goes on, or after it.
         """
-        is_beside = known.path != str(path) and self._thread_places.is_beside(opening.thread)
+        is_beside = known.path != name and self.thread_places.is_beside(opening.thread)
         return is_beside or (known.epoch, known.step) != opening.place
 
-    def _copied(self, path: Path, known: SaveRecord) -> None:
+    def _copied(self, path: str, known: SaveRecord, size: int) -> None:
         """Record a copy of a file that was saved elsewhere, now that it is whole."""
-        self._saves.lay(path, known.digest, tmp=self._tmp)
-        if known.path != str(path):  # else it is written again, with the same bytes
+        self.saves.lay(path, known.digest, size=size, tmp=self._tmp)
+        if known.path != path:  # else it is written again, with the same bytes
             at = self._at(Place(known.epoch, known.step))
-            self._write(FileCopied(**at, path=str(path), digest=known.digest))
+            self._write(FileCopied(**at, path=path, digest=known.digest))
 
     def _tell_texts(self) -> None:
         texts, self._texts = self._texts, {}
         for text in texts.values():
-            self._guarded("files", lambda text=text: self._write(text))  # type: ignore[misc]
+            self.guarded("files", lambda text=text: self._write(text))  # type: ignore[misc]
 
     def _go_on(self, first: Seen, *, is_over: bool = False) -> None:
         found = self.going_on.resumes(first, is_over=is_over)
         if found is not None:
             self._write(found)
-
-
-def _real(path: Path | str) -> Path:
-    """Return a path without links, by which a file is known whatever path it is opened by."""
-    return Path(os.path.realpath(path))
-
-
-def _in_folder(path: str) -> str:
-    """Return the path of a name in a folder, also of a link: it is renamed or removed itself."""
-    folder, name = os.path.split(path)
-    return os.path.join(os.path.realpath(folder), name)  # noqa: PTH118 - the paths are strings
-
-
-def _beside(paths: Iterable[str]) -> set[str]:
-    """Return the files in the folders of these, where a folder is of one save, by its number.
-
-    A mark that a save is whole may be written as its writer ends, which is not seen.
-    """
-    folders = {path.parent for path in map(Path, paths)}
-    numbered = (folder for folder in folders if any(c.isdigit() for c in folder.name))
-    return {
-        str(file)
-        for folder in numbered
-        for file in itertools.islice(sorted(folder.iterdir()), BESIDE_MAX)
-        if file.is_file()
-    }
-
-
-def _bytes_of(path: Path) -> _Stored:
-    return file_digest(path), path.stat().st_size
-
-
-def _content(what: Any) -> _Content:  # whatever is saved
-    return (parts_of(what), counts_of(what)) if what is not None else ((), {})

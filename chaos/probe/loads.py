@@ -1,6 +1,5 @@
 """The files of earlier attempts that a rank reads, and the place that may follow from them."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +8,7 @@ from chaos.model.event import CodeLine, FileLoaded, Repositioned
 from chaos.model.places import START, Place
 from chaos.probe.cursor import Cursor, Recorder
 from chaos.probe.job_code import running_line
-from chaos.probe.saves import Position, SaveRecord, Saves
+from chaos.probe.saves import Position, SaveRecord, Saves, real
 from chaos.run.file_digest import file_digest
 from chaos.words import shortened
 
@@ -121,7 +120,7 @@ class Loads:
         self._cursor, self._write = record.cursor, record.write
         self._saves = saves
         self._going_on = going_on
-        self._opened: list[tuple[Path, str, CodeLine | None]] = []
+        self._opened: list[tuple[Path | str, str, CodeLine | None]] = []
         self._told: set[tuple[str, str]] = set()
         self.strike: Callable[[], None] | None = None
 
@@ -133,10 +132,14 @@ class Loads:
 
     def reading(self, path: Path) -> None:
         """Remember a file of an earlier attempt that is being opened; stop at an op inside it."""
-        if not self._saves.has("size", path.stat().st_size):
-            return
-        digest = file_digest(path)
+        if self._saves.has("size", path.stat().st_size):
+            self.reading_bytes(path, file_digest(path))
+
+    def reading_bytes(self, path: Path | str, digest: str) -> None:
+        """Remember a file, or an object, with these bytes, if an earlier attempt saved them."""
         save = self._of_an_earlier_attempt(digest)
+        if save is None and isinstance(path, str):  # its writer may have ended as it was put
+            save = self._saves.finish(path, digest, before=self._cursor.attempt)
         if save is None:
             return
         if not save.is_log or self._going_on.may_move:
@@ -156,7 +159,7 @@ class Loads:
         self._loaded(path, digest, error, running_line())
 
     def _loaded(
-        self, path: Path, digest: str, error: BaseException | None, code: CodeLine | None
+        self, path: Path | str, digest: str, error: BaseException | None, code: CodeLine | None
     ) -> None:
         save = self._saves.find(digest)
         if save is None and error is None:
@@ -165,7 +168,7 @@ class Loads:
         self._write(
             FileLoaded(
                 **self._cursor.place(),
-                path=os.path.realpath(path),  # as it was saved, whatever links lead to it
+                path=real(path),  # as it was saved, whatever links lead to it
                 digest=digest,
                 saved_attempt=None if save is None else save.attempt,
                 saved_rank=None if save is None else save.rank,

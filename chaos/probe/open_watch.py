@@ -22,6 +22,7 @@ from chaos.model.tiers import is_below
 from chaos.probe.job_code import running_line
 from chaos.probe.state.readable import is_text
 from chaos.probe.written import absolute, is_spared, listen, open_files
+from chaos.probe.written_objects import STORES
 from chaos.run.clock import SystemClock
 
 # Between two looks at files that may have been closed by now, for at most `LOOKS_MAX` of them.
@@ -31,6 +32,12 @@ LOOKS_MAX = 20
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _State: TypeAlias = tuple[int, int, int] | None  # inode, size, when it was changed; None: gone
 _OF_A_RUN = ("storage", "nodes")  # the folders of a run in which the job writes
+_OF_CHAOS = ("written.jsonl", STORES)
+
+
+Operated: TypeAlias = Literal[
+    "making", "opening", "renaming", "linking", "removing", "putting", "completing"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +64,12 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A renaming, a link, a removal, a new folder, or a file that is written anew."""
+    """A renaming, a link, a removal, a new folder, a file written anew, or an object put."""
 
-    moment: Literal["making", "opening", "renaming", "linking", "removing"]
+    moment: Operated
     path: str
     place: Place
-    #: the new name, or what a link leads to
+    #: the new name, or what a link leads to, or an object is copied from
     to: str = ""
 
 
@@ -204,7 +211,7 @@ class Opened:
     def _on_audit_event(self, event: str, arguments: tuple[Any, ...]) -> None:
         # By thread: chaos opens files in the job's own threads, within this hook and within saves,
         # while other threads of the job open theirs.
-        if os.getpid() != self._pid or getattr(self._within, "is_ours", False):
+        if not self.is_here():
             return
         with self.quietly():
             try:
@@ -230,7 +237,7 @@ class Opened:
             thread, code = threading.get_ident(), running_line()
             opening = Opening(target, self._place(), appends, thread, code=code)
             if flags & os.O_TRUNC:
-                self._operates(Operation("opening", target, opening.place))
+                self.operates(Operation("opening", target, opening.place))
             with self._turn:
                 self._written[target] = opening
 
@@ -240,7 +247,7 @@ class Opened:
             with self._turn:
                 self._open_again()
             self._look()  # the file is complete now, and a fault may follow at once
-            self._operates(Operation("renaming", path, self._place(), target))
+            self.operates(Operation("renaming", path, self._place(), target))
             self.moved(path, target)
             for name in [name for name in self._kept_open if is_below(name, path)]:
                 was = self._kept_open.pop(name)
@@ -251,22 +258,27 @@ class Opened:
         link = absolute(path)
         if self._is_the_jobs(link):
             self._look()  # what it leads to may be complete now, and a fault may follow at once
-            self._operates(Operation("linking", link, self._place(), os.fsdecode(to)))
+            self.operates(Operation("linking", link, self._place(), os.fsdecode(to)))
 
     def _makes(self, folder: Any, _: int, *dir_fd: int) -> None:
         path = absolute(folder, *dir_fd)
         if self._is_the_jobs(path) and not os.path.lexists(path):
-            self._operates(Operation("making", path, self._place()))
+            self.operates(Operation("making", path, self._place()))
 
     def _removes(self, event: str, path: str) -> None:
         if self._is_the_jobs(path):
-            self._operates(Operation("removing", path, self._place()))
+            self.operates(Operation("removing", path, self._place()))
             if event == "os.remove":
                 self.moved(path, None)
 
-    def _operates(self, operation: Operation) -> None:
+    def operates(self, operation: Operation) -> None:
+        """Stop at an op before an operation, and remember it."""
         self._before(operation)
         self._done.append(operation)
+
+    def is_here(self) -> bool:
+        """Return whether what this thread does is the job's, in the process that is watched."""
+        return os.getpid() == self._pid and not getattr(self._within, "is_ours", False)
 
     def _is_the_jobs(self, path: str) -> bool:
         if path.startswith(("/dev/", "/proc/", "/sys/")) or is_spared(path):
@@ -274,7 +286,7 @@ class Opened:
         if not is_below(path, self._run):
             return True
         inside = path[len(self._run) :].lstrip("/").split("/")
-        return inside[0] in _OF_A_RUN and inside[-1] != "written.jsonl"
+        return inside[0] in _OF_A_RUN and inside[-1] not in _OF_CHAOS
 
 
 class _Quiet(AbstractContextManager[None]):

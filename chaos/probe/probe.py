@@ -43,6 +43,7 @@ from chaos.probe.process_identity import HERE
 from chaos.probe.reduction import keep_first_buckets
 from chaos.probe.saves import Saves
 from chaos.probe.steps import Losses, StepHook
+from chaos.probe.storage_faults import Layer, injector_of
 from chaos.probe.watchers import Watchers
 from chaos.probe.written import training_has_begun
 from chaos.run.clock import SystemClock
@@ -98,6 +99,7 @@ class Probe:
         self._validated: int | None = None  # the last epoch in which that was seen
         self._is_early = False
         self._failures: set[tuple[str, str]] = set()
+        self._of_objects = plan.storage_ops(of_objects=True)
         self._follows_loads = any(map(is_in_load, plan.ops))
         self._places = Places.of(plan.ops, target)
         is_watched = plan.watch.state or plan.watch.inputs
@@ -144,6 +146,7 @@ class Probe:
         self._saves = Saves(directory.saves)
         if self._follows_validation:
             self._watchers.validates = self.validation_begun
+        self._watchers.of_objects = injector_of(Layer(directory.path, self._of_objects))
         self._watchers.install(
             directory.saves,
             ranks=ranks,

@@ -27,6 +27,7 @@ from typing import Literal, Self, TypeAlias
 
 from chaos.check.resume_place import Index, state_keys
 from chaos.model.event import Component
+from chaos.model.objects import is_object
 from chaos.model.places import Place
 from chaos.model.tiers import is_below
 from chaos.run.directory import INDEX, LENGTHS, RANKS
@@ -76,7 +77,12 @@ class Laid:
         return next((p for p in (self.path, self.was) if p is not None and self.is_at(p)), None)
 
     def is_at(self, path: str) -> bool:
-        """Return whether this content lies at a path now."""
+        """Return whether this content lies at a path now.
+
+        An object does as far as it is known: each that a rank puts or removes is recorded.
+        """
+        if is_object(path):
+            return True
         try:
             found = os.stat(path)  # noqa: PTH116 - the path is a string
             return found.st_size == self.size and (
@@ -119,6 +125,11 @@ class Saves:
     def run(self) -> Path:
         return self._folder.parent
 
+    def scratch(self, name: str) -> Path:
+        """Return the path of a file that is removed as soon as it was looked at."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        return self._folder / name
+
     def keep(self, save: SaveRecord, *, size: int | None = None) -> None:
         """Record a save, and its size in bytes; of equal files, the latest save stands."""
         write_fields(self._folder / f"{save.digest}.json", asdict(save))
@@ -133,12 +144,12 @@ class Saves:
         """Record a save, whose digest is not known yet, before its file is written."""
         write_fields(self._begun(save.path), asdict(save))
 
-    def finish(self, path: Path, digest: str, *, before: int) -> SaveRecord | None:
+    def finish(self, path: Path | str, digest: str, *, before: int) -> SaveRecord | None:
         """Record the end of an earlier attempt's save, whose file was read without an error.
 
         Its process was killed between the end of the writing and our record of it.
         """
-        fields = read_fields(self._begun(os.path.realpath(path)))
+        fields = read_fields(self._begun(real(path)))
         # A public script, right, was blamed here: torchrun ended a rank as it had just written its
         # file, before that was recorded, and the next attempt resumed from it. Only a later
         # attempt's reading counts: in the same attempt the file may still be written.
@@ -148,11 +159,18 @@ class Saves:
         self.keep(save)
         return save
 
-    def lay(self, path: Path, digest: str, *, tmp: str) -> None:
-        """Record where a file lies that was saved or copied; `tmp`: the node's temporary folder."""
-        found = path.stat()
-        own = tmp if is_below(str(path), tmp) else None
-        self._lay(Laid(str(path), digest, found.st_size, found.st_mtime_ns, own))
+    def lay(self, path: Path | str, digest: str, *, size: int, tmp: str) -> None:
+        """Record where a file or an object is that was saved or copied.
+
+        `tmp` is the node's temporary folder.
+        """
+        name = str(path)
+        if is_object(name):
+            self._lay(Laid(name, digest, size, 0, None))
+            return
+        found = os.stat(name)  # noqa: PTH116 - of a string
+        own = tmp if is_below(name, tmp) else None
+        self._lay(Laid(name, digest, found.st_size, found.st_mtime_ns, own))
 
     def move(self, path: str, to: str) -> None:
         """Record the renaming of a file, or of a folder with all files in it."""
@@ -281,7 +299,8 @@ class Saves:
         return max(taken, key=lambda p: p.place, default=None)
 
     def _begun(self, path: str) -> Path:
-        return self._folder / f"begun-{_name_of(os.path.abspath(path))}.json"  # noqa: PTH100
+        name = path if is_object(path) else os.path.abspath(path)  # noqa: PTH100
+        return self._folder / f"begun-{_name_of(name)}.json"
 
     def _laid(self, path: str) -> Path:
         return self._folder / f"laid-{_name_of(path)}.json"
@@ -291,6 +310,14 @@ class Saves:
 
     def _marked(self, what: Mark, numbers: tuple[int, ...]) -> Path:
         return self._folder / "-".join((what, *map(str, numbers)))
+
+
+def real(path: Path | str) -> str:
+    """Return a path without links, by which a file is known whatever path it is opened by.
+
+    An object has one name.
+    """
+    return str(path) if is_object(str(path)) else os.path.realpath(path)
 
 
 def _name_of(checkpoint: str) -> str:

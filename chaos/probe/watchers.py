@@ -18,9 +18,11 @@ from chaos.model.event import (
     TrainFnEnded,
     WatchCost,
 )
+from chaos.model.places import Place
 from chaos.model.watch import Watch
 from chaos.probe.cursor import Recorder
 from chaos.probe.job_files import JobFiles, Stops
+from chaos.probe.job_objects import JobObjects
 from chaos.probe.saves import Saves
 from chaos.probe.state.files import sharded_part, watch_files, watch_libraries
 from chaos.probe.state.give_back import FOLDER, Orders
@@ -28,6 +30,7 @@ from chaos.probe.state.gradients import mark_of, waiting
 from chaos.probe.state.inputs import Call, Given, InputWindow
 from chaos.probe.state.roots import Owner, Roots
 from chaos.probe.state.watch import StateWatch, kind_of
+from chaos.probe.storage_faults import StorageInjector
 from chaos.run.file_digest import folder_digests
 from chaos.run.process_size import process_size
 from chaos.words import shortened
@@ -58,6 +61,8 @@ class Watchers:
         self._files: JobFiles | None = None
         self._saves: Saves | None = None
         self.validates: Callable[[], None] | None = None
+        #: the faults of the objects that the job puts into a store
+        self.of_objects: StorageInjector | None = None
         self.losses: Callable[[], tuple[float | str, ...]] = tuple
         self._has_reports = has_reports
         self._epoch_steps = epoch_steps
@@ -93,6 +98,8 @@ class Watchers:
             files.reported = reported
             files.loads.strike = strike_in_load
             files.stops = stops or files.stops
+            if self.of_objects is not None:
+                JobObjects(files, self._now, self.of_objects, self._failed).watch()
 
     @property
     def given(self) -> Callable[[], Given] | None:
@@ -245,6 +252,9 @@ class Watchers:
 
     # -- inside ------------------------------------------------------------------------------
 
+    def _now(self) -> Place:
+        return Place(self._cursor.epoch, self._cursor.step)
+
     def _end_epoch(self) -> None:
         """Record the end of an epoch that no report ends."""
         assert self._files is not None
@@ -282,6 +292,8 @@ class Watchers:
             files.unhook = self._roots.without_hooks
         if self._state is not None:
             files.settle = self._state.settle if self._cursor.attempt == 0 else None
+        if self.of_objects is not None:
+            files.hides = self.of_objects.hides
         watch_files(files)
         files.watch_opened()
         self._files = files

@@ -13,10 +13,12 @@ of all processes:
     replaced  emptied, or another put there     extended  opened to append to
     opened    for reading and writing           removed   deleted or renamed
     refused   a file of the user that would have been replaced or removed
+    remote    likewise, an object in a store that is not on this machine
+    begun     an upload of an object in parts, by its id
     synced    on its disk for certain, as it was then: each time
 
-Every path is absolute; a process records each (path, how) once, and once more
-if it does so as it trains.
+Every path is absolute, or an object's name (`s3://bucket/key`); a process records each (path, how)
+once, and once more if it does so as it trains.
 """
 
 import functools
@@ -32,13 +34,25 @@ from fcntl import F_GETFL, fcntl
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from chaos.errors import ForeignFileError
+from chaos.errors import ForeignFileError, RemoteStoreError
+from chaos.model.objects import is_object
 from chaos.model.tiers import is_below
 from chaos.probe.native import wrap_native
+from chaos.probe.stores import Around, plainly, wrap_stores
+from chaos.probe.written_objects import recorded
 from chaos.run.clock import SystemClock
 
 How: TypeAlias = Literal[
-    "created", "folder", "replaced", "extended", "opened", "removed", "refused", "synced"
+    "created",
+    "folder",
+    "replaced",
+    "extended",
+    "opened",
+    "removed",
+    "refused",
+    "remote",
+    "begun",
+    "synced",
 ]
 FileState: TypeAlias = tuple[int, int, int]  # inode, time of its content (unix, ns), bytes
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -69,6 +83,10 @@ class Confines:
     folder: Path
     #: files and folders that may be written nevertheless
     allowed: tuple[Path, ...] = ()
+    #: likewise objects, and what begins as their names do
+    objects: tuple[str, ...] = ()
+    #: of object stores, only one on this machine may be written to
+    stays_here: bool = False
 
     @property
     def created(self) -> Path:
@@ -80,10 +98,16 @@ class Confines:
 
         So is all that lies in a folder they made: native code writes unseen.
         """
+        if is_object(path):
+            return self.names(path) or path in self.made()
         real = os.path.realpath(path)
         if any(is_below(real, os.path.realpath(own)) for own in (self.folder, *self.allowed)):
             return True
         return not {path, *map(str, Path(path).parents)}.isdisjoint(self.made())
+
+    def names(self, path: str) -> bool:
+        """Return whether an object may be written by its name."""
+        return any(is_below(path, own) for own in self.objects)
 
     def made(self) -> list[str]:
         """Return the files and folders outside that the audit has made by now."""
@@ -123,6 +147,19 @@ class WriteLedger:
             return
         self._write(path, "refused", is_output=False)
         raise ForeignFileError.of(path, "remove" if how == "removed" else "overwrite")
+
+    def refuse_store(self, path: str) -> None:
+        """Raise `RemoteStoreError`: an object is about to be written elsewhere than here."""
+        confines = self.confines
+        if confines is not None and confines.stays_here and not confines.names(path):
+            self._write(path, "remote", is_output=False)
+            raise RemoteStoreError.of(path)
+
+    def known(self, path: str) -> How | None:
+        """Return how an object was put before, None if it was not."""
+        ways: tuple[How, ...] = ("created", "replaced")
+        both = (True, False)
+        return next((w for w in ways if any((path, w, out) in self._seen for out in both)), None)
 
     def note(self, path: str, how: How, *, is_output: bool) -> None:
         is_output = is_output or self.is_training
@@ -166,6 +203,7 @@ Listener: TypeAlias = Callable[[str, tuple[Any, ...]], None]
 
 _ledger: WriteLedger | None = None
 _listeners: list[Listener] = []
+_around: list[Around] = []
 _is_hooked = False
 _within = threading.local()
 
@@ -189,12 +227,19 @@ def listen(tell: Listener) -> None:
     _hook()
 
 
+def surround(around: Around) -> None:
+    """Set the one function by which calls to object stores are made as well."""
+    _around[:] = [around]
+    _hook()
+
+
 def _hook() -> None:
     global _is_hooked  # noqa: PLW0603 - an audit hook is the process's, and stays
     if not _is_hooked:
         _is_hooked = True
         sys.addaudithook(_on_audit_event)
         wrap_native(_told_by_native)
+        wrap_stores(lambda call: recorded(call, _ledger, next(iter(_around), plainly)))
         _wrap_syncs()
 
 
@@ -236,6 +281,8 @@ def read_ledger(path: Path) -> list[Written]:
 
 def is_spared(path: str) -> bool:
     """Return whether a file is a cache, a setting, a lock or an installed module."""
+    if is_object(path):
+        return False
     if path.endswith((".lock", ".pyc")) or "/__pycache__/" in path:
         return True
     home = os.path.expanduser("~") + "/."  # noqa: PTH111 - called within audit events

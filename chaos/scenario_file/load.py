@@ -18,7 +18,7 @@ from chaos.faults.base import Fault
 from chaos.model.fault_entry import FAULTS
 from chaos.model.launcher import FACTS, launcher_named
 from chaos.model.scenario import SOURCES, Scenario
-from chaos.model.trigger import KINDS, MOMENTS
+from chaos.model.trigger import KINDS, MOMENTS, OF_AN_OBJECT
 from chaos.plan.entries import is_drawn
 from chaos.plan.make import nodes_for
 from chaos.run.directory import DRAWN, is_recorded
@@ -238,6 +238,7 @@ def senseless(value: Plain, lines: Lines, *, folder: Path) -> Iterator[Problem]:
     yield from _recoveries(value, lines)
     yield from _orders_without_a_worker(value, lines)
     yield from _repeated_in_one_attempt(value, lines)
+    yield from _of_other_storage(value, lines)
 
 
 def _missing_script(value: Plain, lines: Lines, folder: Path) -> Iterator[Problem]:
@@ -426,6 +427,26 @@ def _orders_without_a_worker(value: Plain, lines: Lines) -> Iterator[Problem]:
         text = f"{kind} needs a worker that is held at its place, and {key} holds none"
         hint = "Give it an epoch with a step or a moment, starting, or recovering_from."
         yield Problem(lines.key(loc), text, hint, loc)
+
+
+def _of_other_storage(value: Plain, lines: Lines) -> Iterator[Problem]:
+    """Yield faults of storage that do not fit the objects that a job puts itself, or others."""
+    for number, entry in _entries(value):
+        moment, fault = _pick(entry, ("at", "moment")), _fault(entry)
+        if fault is None or fault.family != "storage":
+            continue
+        loc, kind = ("faults", number, "at"), _key(entry)
+        if moment in OF_AN_OBJECT and (fault.own_objects == "never" or not fault.fits_objects):
+            text = f"{kind} is done to no object that the job puts itself, as it is at {moment}"
+            hint = f"There are {', '.join(_OF_OBJECTS)}; slow_upload takes delay_s there."
+            yield Problem(lines.key((*loc, "moment")), text, hint, loc)
+        if moment not in OF_AN_OBJECT and fault.own_objects == "only":
+            text = f"{kind} needs an object that the job puts itself"
+            yield Problem(lines.key(loc), text, f"Give it a moment: {_AT_OBJECTS}.", loc)
+
+
+_OF_OBJECTS = sorted(name for name, fault in FAULTS.items() if fault.own_objects != "never")
+_AT_OBJECTS = " or ".join(OF_AN_OBJECT)
 
 
 def _whole(value: Plain, loc: Loc, *, default: int | None, least: int = 1) -> int | None:

@@ -23,6 +23,7 @@ from chaos.faults.kill_gcs import KillGcs
 from chaos.faults.kill_loader import KillLoader
 from chaos.faults.kill_node import KillNode
 from chaos.faults.kill_worker import KillWorker
+from chaos.faults.lose_answer import LoseAnswer
 from chaos.faults.partition_node import PartitionNode
 from chaos.faults.pause_worker import PauseWorker
 from chaos.faults.poison_step import PoisonStep
@@ -44,6 +45,7 @@ STUBBORN = Path(__file__).parent / "jobs/stubborn.py"
 EARLY, LAST = AtStep(epoch=1, step=2, rank=0), AtStep(epoch=2, step=4, rank=0)
 OVER = AtStep(epoch=3, step=1, rank=0)
 NO_MORE_UPLOADS = AtMoment(epoch=2, moment="committed", rank=0)
+AN_OBJECT = AtMoment(epoch=1, moment="putting", rank=0)
 NO_RANK_1 = "no worker holds rank 1"
 UNUSED = "storage was not used so"
 
@@ -102,6 +104,7 @@ CASES = (
     Case("torn_checkpoint", TornCheckpoint(file="*.ckpt"), UNUSED),
     Case("disk_full", DiskFull(after_bytes=10**9), UNUSED),
     Case("delayed_visibility", DelayedVisibility(for_s=1.0), UNUSED),
+    Case("lose_answer", LoseAnswer(), "never came to the putting of an object", AN_OBJECT),
     Case("corrupt_snapshot", CorruptSnapshot(), UNUSED, NO_MORE_UPLOADS),
 )
 

@@ -17,18 +17,19 @@ from chaos.plugins import fault_flaws
 ROOT = Path(__file__).parents[2]
 DIFF = ROOT / "docs/examples/add-a-fault.diff"
 WRITES = "it composes a run, and chooses which faults are in it"
-STORAGE = "the wrapped file system does the harm of storage faults, inside the job"
+STORAGE = "it does the harm of storage faults, inside the job"
 MAY_NAME = {
     "audit/finding.py": "the order in which an audit's own faults are preferred for a reproduction",
     "audit/place_groups.py": WRITES,
     "launch/ray/existing/world.py": "a method of the node's agent has a fault's name",
-    "launch/raytrain/wrapped/due.py": STORAGE,
     "launch/raytrain/wrapped/filesystem.py": STORAGE,
     "faults/poison_step.py": "its strikes are those of two other faults",
     "plan/draw.py": "of a node that is taken at random from torchrun, another one comes",
     "plugins.py": "the order in which the known faults stand in plan.json",
     "preflight/calibration.py": WRITES,
     "preflight/compression.py": WRITES,
+    "probe/job_objects.py": STORAGE,
+    "probe/storage_faults.py": STORAGE,
     "search/plans.py": WRITES,
     "search/shrink.py": WRITES,
     "selftest/trials.py": WRITES,

@@ -679,7 +679,7 @@ def test_a_file_that_is_gone_again_is_looked_for_once(new: New, own: Path) -> No
     rank.files.report_begun()
 
     assert not rank.of(FileSaved)
-    assert not rank.files._opened._kept_open
+    assert not rank.files.opened._kept_open
 
 
 def test_a_file_that_is_opened_during_a_look_is_not_taken_for_closed(  # noqa: PLR0915 - two threads

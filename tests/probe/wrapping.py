@@ -8,11 +8,11 @@ from typing import Any
 
 from pyarrow import fs
 
-from chaos.launch.raytrain.wrapped.due import Layer
 from chaos.launch.raytrain.wrapped.filesystem import Wrapped
 from chaos.model.plan import Op
 from chaos.model.trigger import AtStep
 from chaos.probe.process_identity import HERE
+from chaos.probe.storage_faults import Layer
 from chaos.run.armed import ArmedFaults
 
 AT = AtStep(epoch=1, step=1, rank=1)

@@ -32,7 +32,16 @@ from chaos.model.scenario import (
     Retention,
     Scenario,
 )
-from chaos.model.trigger import MOMENTS, STATES, AtMoment, AtStart, AtState, AtStep, AtTime
+from chaos.model.trigger import (
+    MOMENTS,
+    OF_AN_OBJECT,
+    STATES,
+    AtMoment,
+    AtStart,
+    AtState,
+    AtStep,
+    AtTime,
+)
 from chaos.scenario_file.load import load_scenario
 
 WORKERS = 3
@@ -103,6 +112,15 @@ entries = st.one_of(
         FaultEntry, at=triggers, corrupt_snapshot=st.builds(CorruptSnapshot, times=positives)
     ),
 )
+
+
+def fits_its_place(entry: FaultEntry) -> bool:
+    """Return whether a fault of storage is not at an object, or can be done to one."""
+    is_at_object = isinstance(entry.at, AtMoment) and entry.at.moment in OF_AN_OBJECT
+    is_other = entry.fault.family != "storage" or not is_at_object
+    return is_other or (entry.is_of_own_object and entry.fault.fits_objects)
+
+
 jobs = st.builds(
     Job,
     script=st.just("job.py"),
@@ -124,7 +142,7 @@ scenarios = st.builds(
     marks=st.lists(st.sampled_from(["slow", "gpu"]), max_size=2).map(tuple),
     job=jobs,
     cluster=st.builds(ClusterShape, nodes=st.none() | st.integers(WORKERS + 3, 12)),
-    faults=st.lists(entries, max_size=3).map(tuple),
+    faults=st.lists(entries.filter(fits_its_place), max_size=3).map(tuple),
     expect=st.builds(
         Expect,
         outcome=st.sampled_from(["finished", "error"]),

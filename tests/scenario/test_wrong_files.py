@@ -267,7 +267,7 @@ ENTRIES = {
         (
             "5: at needs step or moment. Write `at: {epoch: 2, step: 5}`, "
             "or one of the moments validating, saving, making, opening, renaming, linking, "
-            "removing, upload_begin, upload_end, reported, committed."
+            "removing, putting, completing, upload_begin, upload_end, reported, committed."
         ),
     ),
     "step and moment": (
@@ -345,8 +345,34 @@ ENTRIES = {
         "  - at:\n      epoch: 1\n      moment: reportd\n    kill_node: {}\n",
         (
             "6: moment must be one of validating, saving, making, opening, renaming, linking, "
-            "removing, upload_begin, upload_end, reported, committed, got 'reportd'. "
+            "removing, putting, completing, upload_begin, upload_end, reported, committed, "
+            "got 'reportd'. "
             "Did you mean reported?"
+        ),
+    ),
+    "a fault of uploads at an object": (
+        "  - at: {epoch: 1, moment: putting}\n    torn_checkpoint: {}\n",
+        (
+            "4: torn_checkpoint is done to no object that the job puts itself, as it is at "
+            "putting. "
+            "There are delayed_visibility, fail_upload, lose_answer, slow_upload; slow_upload "
+            "takes delay_s there."
+        ),
+    ),
+    "a slow stream of an object": (
+        "  - at: {epoch: 1, moment: completing}\n    slow_upload: {bytes_per_s: 9}\n",
+        (
+            "4: slow_upload is done to no object that the job puts itself, as it is at "
+            "completing. "
+            "There are delayed_visibility, fail_upload, lose_answer, slow_upload; slow_upload "
+            "takes delay_s there."
+        ),
+    ),
+    "an answer lost without an object": (
+        "  - at: {epoch: 1, step: 1}\n    lose_answer: {}\n",
+        (
+            "4: lose_answer needs an object that the job puts itself. Give it a moment: putting or "
+            "completing."
         ),
     ),
     "epoch in words": (

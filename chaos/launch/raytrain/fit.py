@@ -296,7 +296,7 @@ def _settle_storage(run: Any, part: RunPart) -> str:
     If storage is no local folder, the way to it is written for the harness. Returns the
     path of storage, without keys.
     """
-    ops = tuple(op for op in part.plan.ops if op.fault.family == "storage")
+    ops = part.plan.storage_ops(of_objects=False)
     path = str(run.storage_path)
     is_folder = run.storage_filesystem is None and "://" not in path
     if is_folder and not ops:
@@ -321,8 +321,8 @@ def _wrap_storage(
     inner: Any,  # a pyarrow file system
     folder: str,
 ) -> None:
-    from chaos.launch.raytrain.wrapped.due import Layer
     from chaos.launch.raytrain.wrapped.filesystem import Wrapped
+    from chaos.probe.storage_faults import Layer
 
     root = f"{folder.rstrip('/')}/{run.name}"
     layer = Layer(part.directory.path, ops, root, compat.snapshot_name())

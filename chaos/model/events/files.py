@@ -62,7 +62,14 @@ class FileRenamed(StepEvent, frozen=True, kw_only=True):
         return f"{self.who}: renamed {self.path} to {self.to}"
 
 
-_VERBS = {"making": "made", "opening": "opened anew", "linking": "linked", "removing": "removed"}
+_VERBS = {
+    "making": "made",
+    "opening": "opened anew",
+    "linking": "linked",
+    "removing": "removed",
+    "putting": "put",
+    "completing": "completed the parts of",
+}
 
 
 class FileTouched(StepEvent, frozen=True, kw_only=True):
@@ -71,10 +78,11 @@ class FileTouched(StepEvent, frozen=True, kw_only=True):
     Files whose names differ in their numbers alone count as one.
     """
 
-    #: `making` is of a folder; `opening` empties the file, or makes it; a link is symbolic or hard
-    how: Literal["making", "opening", "linking", "removing"]
+    #: `making` is of a folder; `opening` empties the file, or makes it; a link is symbolic or hard;
+    #: `putting` and `completing` are of an object in a store
+    how: Literal["making", "opening", "linking", "removing", "putting", "completing"]
     path: str
-    #: what a link leads to
+    #: what a link leads to, or an object is copied from
     to: str = ""
 
     def _text(self) -> str:

@@ -183,12 +183,17 @@ class JournalCut(Event, frozen=True, kw_only=True):
         return f"what {self.source} wrote last was lost with node {self.node_id[:8]}"
 
 
+# Of what a job writes outside: what it was kept from.
+REFUSED = ("refused", "remote")
+
+
 class WroteOutside(Event, frozen=True, kw_only=True):
     """A process of an audited job wrote outside the audit's folder, by an absolute path."""
 
     path: str
-    #: `refused`: it would have harmed an existing file, and was prevented
-    how: Literal["created", "replaced", "extended", "opened", "refused"]
+    #: `refused`: it would have harmed an existing file, and was prevented; `remote`: likewise, an
+    #: object in a store that is not on this machine
+    how: Literal["created", "replaced", "extended", "opened", "refused", "remote"]
     #: what it had made as training's output, when the run was over
     removed: bool
     #: it was the script itself, and not a worker

@@ -20,8 +20,8 @@ from chaos.faults.disk_full import DiskFull
 from chaos.faults.fail_upload import FailUpload
 from chaos.faults.slow_upload import SlowUpload
 from chaos.faults.torn_checkpoint import TornCheckpoint
-from chaos.launch.raytrain.wrapped.due import Layer, StorageInjector, injector_of
 from chaos.model.plan import Op
+from chaos.probe.storage_faults import Layer, StorageInjector, injector_of
 
 # A slow upload comes evenly, in slices, and not in one piece at its end.
 SLICES_PER_S = 10

@@ -1,4 +1,8 @@
-"""The choice, in one process, of the armed fault for a use of storage, and the record of it."""
+"""The choice, in one process, of the armed fault for a use of storage, and the record of it.
+
+Ray's uploads come to it through the wrapped file system, objects of a job's own through the calls
+of its client.
+"""
 
 import fnmatch
 import os
@@ -35,12 +39,14 @@ class Layer:
 
     directory: Path
     ops: tuple[Op, ...]
-    #: the run's own folder in storage
-    root: str
+    #: the run's own folder in storage; None for the objects that a job puts itself
+    root: str | None = None
     #: the name of the file in it with the list of checkpoints of Ray's controller
-    snapshot: str
+    snapshot: str = ""
 
     def checkpoint_of(self, path: str) -> str:
+        if self.root is None:
+            return path
         root = self.root.strip("/") + "/"
         here = path.strip("/")
         if not here.startswith(root):
@@ -82,6 +88,11 @@ class StorageInjector:
                 until_ns = self.clock.now_ns() + int(op.fault.for_s * 1e9)
                 self._armed.hide(replace(hidden, until_ns=until_ns))
         return op
+
+    def hidden(self) -> list[str]:
+        """Return what is, or was, hidden."""
+        found = (self._armed.hidden(op.index) for op in self._ops)
+        return [one.path for one in found if one is not None]
 
     def hides(self, path: str) -> bool:
         return self._hiding(path) is not None

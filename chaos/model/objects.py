@@ -1,0 +1,25 @@
+"""The name of an object of a store, among the paths of files: `s3://bucket/key`."""
+
+_MARK = "://"
+
+
+def object_path(bucket: str, key: str) -> str:
+    """Return the name of an object as people write it; without a key, of its bucket."""
+    return f"s3{_MARK}{bucket}/{key}" if key else f"s3{_MARK}{bucket}"
+
+
+def is_object(path: str) -> bool:
+    """Return whether a path names an object of a store."""
+    return _MARK in path
+
+
+def bucket_and_key(path: str) -> tuple[str, str]:
+    """Return the bucket and the key that a path names."""
+    bucket, _, key = path.partition(_MARK)[2].partition("/")
+    return bucket, key
+
+
+def as_named(word: str) -> str:
+    """Return the name that a path stands for, which a folder of paths has left one `/` of."""
+    scheme, mark, rest = word.partition(":/")
+    return f"{scheme}{_MARK}{rest.lstrip('/')}" if mark and "/" not in scheme and scheme else word

@@ -1,0 +1,52 @@
+"""The facts of a file that a job saves: its name, its bytes, its counts, and its neighbours."""
+
+import itertools
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from chaos.model.event import SavedPart
+from chaos.probe.state.content import counts_of, parts_of
+from chaos.run.file_digest import file_digest
+
+Content: TypeAlias = tuple[tuple[SavedPart, ...], dict[str, int]]
+Stored: TypeAlias = tuple[str, int]  # the digest of a file, and its bytes
+# Files of a folder that are looked at: a job may keep a checkpoint for every step in it.
+BESIDE_MAX = 256
+
+
+def real_path(path: Path | str) -> Path:
+    """Return a path without links, by which a file is known whatever path it is opened by."""
+    return Path(os.path.realpath(path))
+
+
+def in_folder(path: str) -> str:
+    """Return the path of a name in a folder, also of a link: it is renamed or removed itself."""
+    folder, name = os.path.split(path)
+    return os.path.join(os.path.realpath(folder), name)  # noqa: PTH118 - the paths are strings
+
+
+def beside(paths: Iterable[str]) -> set[str]:
+    """Return the files in the folders of these, where a folder is of one save, by its number.
+
+    A mark that a save is whole may be written as its writer ends, which is not seen.
+    """
+    folders = {path.parent for path in map(Path, paths)}
+    numbered = (folder for folder in folders if any(c.isdigit() for c in folder.name))
+    return {
+        str(file)
+        for folder in numbered
+        for file in itertools.islice(sorted(folder.iterdir()), BESIDE_MAX)
+        if file.is_file()
+    }
+
+
+def bytes_of(path: Path) -> Stored:
+    """Return the digest of a file, and its bytes."""
+    return file_digest(path), path.stat().st_size
+
+
+def content_of(what: Any) -> Content:  # whatever is saved
+    """Return the entries of what is saved, and the counts in it."""
+    return (parts_of(what), counts_of(what)) if what is not None else ((), {})
