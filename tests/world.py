@@ -155,6 +155,11 @@ class FakeWorld:
     def resume(self) -> None:
         self.done.append("resume")
 
+    def time_out(self, *, within_s: float) -> bool:
+        self.done.append("time limit")
+        self.gone |= set() if self.hardy else {worker.pid for worker in self.workers.values()}
+        return not self.hardy
+
     def signal(self, name: str, *, to_batch: bool) -> None:
         self.done.append(f"SIG{name} to the {'batch shell' if to_batch else 'steps'}")
 

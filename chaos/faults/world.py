@@ -73,6 +73,9 @@ class JobQueue(Protocol):
     def signal(self, name: str, *, to_batch: bool) -> None:
         """Send a signal to the job's steps, or to its batch shell alone."""
 
+    def time_out(self, *, within_s: float) -> bool:
+        """Shorten the job's time limit, and wait until the job is ended for it; return if it is."""
+
     def stop(self) -> int:
         """End the daemon that holds the queue, and wait for its end; return its pid."""
 

@@ -576,6 +576,25 @@ def lose_answer(
     every: Every | Mapping[str, Any] | None = None,
     times: int = 1,
 ) -> FaultEntry: ...
+def reach_time_limit(
+    *,
+    at: AtStep | AtMoment | AtRecovery | AtStart | AtState | AtTime | Mapping[str, Any] | None = None,
+    epoch: int | None = None,
+    step: int | None = None,
+    moment: Literal["validating", "saving", "making", "opening", "renaming", "linking", "removing", "putting", "completing", "upload_begin", "upload_end", "reported", "committed"] | None = None,
+    attempt: int | None = None,
+    recovering_from: int | None = None,
+    stage: Literal["start", "loading", "first_step"] | None = None,
+    starting: int | None = None,
+    at_launch: bool | None = None,
+    state: Literal["SCHEDULING", "RUNNING", "PREEMPTING", "RESTARTING", "RESIZING", "RESCHEDULING", "SHUTTING_DOWN", "ERRORED", "FINISHED", "ABORTED"] | None = None,
+    visit: int | None = None,
+    seconds: float | None = None,
+    rank: int | None = None,
+    up_to: UpTo | Mapping[str, Any] | None = None,
+    chance: float | None = None,
+    every: Every | Mapping[str, Any] | None = None,
+) -> FaultEntry: ...
 def requeue_job(
     *,
     at: AtStep | AtMoment | AtRecovery | AtStart | AtState | AtTime | Mapping[str, Any] | None = None,

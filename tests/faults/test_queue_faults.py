@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from chaos.faults.reach_time_limit import ReachTimeLimit
 from chaos.faults.requeue_job import RequeueJob
 from chaos.faults.restart_slurmctld import RestartSlurmctld
 from chaos.faults.signal_job import SignalJob
@@ -55,6 +56,18 @@ def test_a_signal_is_sent_while_the_worker_is_held(
     assert inject(SignalJob(to=to)).status == "ok"  # type: ignore[arg-type]
 
     assert world.done == [f"SIGUSR1 to {whom}", "release"]
+
+
+def test_the_end_of_its_time_ends_a_job(world: FakeWorld, inject: Inject) -> None:
+    assert inject(ReachTimeLimit()).status == "ok"
+
+    assert world.done == ["time limit", "release"]
+
+
+def test_a_job_that_outlives_its_time_was_not_ended(world: FakeWorld, inject: Inject) -> None:
+    world.hardy = True
+
+    assert inject(ReachTimeLimit()).status == "fail"
 
 
 def test_slurmctld_is_started_again(world: FakeWorld, inject: Inject) -> None:

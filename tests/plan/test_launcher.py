@@ -17,7 +17,7 @@ from chaos.plan.draw import DRAWN, suits
 
 LACKS: dict[Launcher, dict[str, str]] = {
     "ray": {
-        "faults": "requeue_job restart_slurmctld signal_job suspend_job",
+        "faults": "reach_time_limit requeue_job restart_slurmctld signal_job suspend_job",
         "drawn on one node": "",
         "checks": "",
         "groups": "before the first save",
@@ -27,8 +27,9 @@ LACKS: dict[Launcher, dict[str, str]] = {
     },
     "torchrun": {
         "faults": "corrupt_snapshot delayed_visibility disk_full evict_node fail_upload "
-        "kill_controller kill_driver kill_gcs partition_node requeue_job restart_slurmctld "
-        "signal_job slow_upload start_second_driver suspend_job torn_checkpoint withhold_capacity",
+        "kill_controller kill_driver kill_gcs partition_node reach_time_limit requeue_job "
+        "restart_slurmctld signal_job slow_upload start_second_driver suspend_job torn_checkpoint "
+        "withhold_capacity",
         "drawn on one node": "disk_full fail_upload freeze_node kill_node preempt_node slow_upload "
         "torn_checkpoint",
         "checks": "ack bystanders drain metrics retention selection",
@@ -40,8 +41,8 @@ LACKS: dict[Launcher, dict[str, str]] = {
     },
     "python": {
         "faults": "corrupt_snapshot delayed_visibility disk_full evict_node fail_upload "
-        "kill_controller kill_gcs partition_node requeue_job restart_slurmctld signal_job "
-        "slow_upload start_second_driver suspend_job torn_checkpoint withhold_capacity",
+        "kill_controller kill_gcs partition_node reach_time_limit requeue_job restart_slurmctld "
+        "signal_job slow_upload start_second_driver suspend_job torn_checkpoint withhold_capacity",
         "drawn on one node": "disk_full fail_upload freeze_node kill_node preempt_node slow_upload "
         "torn_checkpoint",
         "checks": "ack bystanders drain metrics retention selection",

@@ -68,7 +68,8 @@ class SlurmCluster:
     silent_s: int = 5
     #: what becomes of a job whose nodes one of higher priority takes
     preempt_mode: str = "requeue"
-    _folder: Path = field(init=False)
+    #: its sockets, its state and its settings, which end with it
+    folder: Path = field(init=False)
     _daemons: dict[str, subprocess.Popen[bytes]] = field(init=False, default_factory=dict)
 
     def start(self) -> None:
@@ -80,15 +81,15 @@ class SlurmCluster:
             raise UnmetNeedError(f"the job needs Slurm, and no `{missing[0]}` is found here", HOW)
         # A socket's path has a hundred characters at most, which a folder of reports may have.
         leavings.sweep()  # folders that killed harnesses have left behind
-        self._folder = leavings.make("chaos-slurm-")
-        leavings.attend(self._folder)
+        self.folder = leavings.make("chaos-slurm-")
+        leavings.attend(self.folder)
         self.log.mkdir(parents=True, exist_ok=True)
-        (self._folder / "state").mkdir()
-        key = self._folder / "munge.key"
+        (self.folder / "state").mkdir()
+        key = self.folder / "munge.key"
         key.write_bytes(os.urandom(1024))
         key.chmod(0o400)
         self._conf.write_text(self._written(), encoding="utf-8")
-        where = self._folder
+        where = self.folder
         self._daemon(
             "munged", "munged", "-F", "--force", f"--key-file={key}",
             f"--socket={where}/munge.socket", f"--pid-file={where}/munged.pid",
@@ -104,16 +105,16 @@ class SlurmCluster:
     def stop(self) -> None:
         """End the daemons, the last one first, and remove their files."""
         with contextlib.ExitStack() as closing:
-            if hasattr(self, "_folder"):
+            if hasattr(self, "folder"):
                 # The steps of a job outlive their slurmd. They write its log, and so belong to the
                 # folder, with which they end.
-                closing.callback(leavings.remove, self._folder)
+                closing.callback(leavings.remove, self.folder)
                 closing.callback(self._keep_logs)
             for daemon in self._daemons.values():
                 closing.callback(_end, daemon)
 
     def _keep_logs(self) -> None:
-        for file in self._folder.glob("slurmd-*.log"):
+        for file in self.folder.glob("slurmd-*.log"):
             shutil.copy(file, self.log)
 
     def start_node(self, node: str) -> None:
@@ -126,7 +127,7 @@ class SlurmCluster:
 
     def log_of(self, node: str) -> str:
         """Return the log of a node's daemon, which the steps on the node hold open."""
-        return str(self._folder / f"slurmd-{node}.log")
+        return str(self.folder / f"slurmd-{node}.log")
 
     # -- what is asked of it -----------------------------------------------------------------
 
@@ -184,6 +185,10 @@ class SlurmCluster:
         """
         self._must("scontrol", verb, str(number))
 
+    def limit_time(self, number: int) -> None:
+        """Set a job's time limit to the least that Slurm has, a minute."""
+        self._must("scontrol", "update", f"JobId={number}", "TimeLimit=1")
+
     def signal(self, number: int, name: str, *, to_batch: bool) -> None:
         """Send a signal to a job's steps, or to its batch shell alone."""
         self._must("scancel", f"--signal={name}", *(["--batch"] if to_batch else []), str(number))
@@ -210,7 +215,7 @@ class SlurmCluster:
         wrapped = f"--wrap=sleep {for_s:g}"
         self._must(
             "sbatch", "--parsable", f"--partition={HIGH}", f"--nodelist={node}", "--exclusive",
-            f"--output={self._folder}/urgent.log", wrapped,
+            f"--output={self.folder}/urgent.log", wrapped,
         )  # fmt: skip
 
     def cancel(self, number: int) -> None:
@@ -221,11 +226,11 @@ class SlurmCluster:
 
     @property
     def _conf(self) -> Path:
-        return self._folder / "slurm.conf"
+        return self.folder / "slurm.conf"
 
     @property
     def _own_env(self) -> dict[str, str]:
-        return {"SLURM_CONF": str(self._conf), leavings.HELD_ENV: str(self._folder)}
+        return {"SLURM_CONF": str(self._conf), leavings.HELD_ENV: str(self.folder)}
 
     def _states(self) -> dict[str, str]:
         done = self._call("scontrol", "show", "node", "-o")
@@ -270,7 +275,7 @@ class SlurmCluster:
             self.clock.sleep(POLL_S)
 
     def _written(self) -> str:
-        host, where = socket.gethostname().partition(".")[0], self._folder
+        host, where = socket.gethostname().partition(".")[0], self.folder
         ports = _free_ports(1 + self.nodes + SPARES)
         last = self.nodes + SPARES - 1
         every = ",".join(str(port) for port in ports[1:])

@@ -50,7 +50,7 @@ class SlurmWorld(MachineWorld):
         return True
 
     def queue(self) -> "Queue":
-        return Queue(self._cluster, self.job, self._ends_all)
+        return Queue(self._cluster, self.job, self._ends_all, self._until)
 
     def _ends_all(self) -> None:
         """Note that Slurm ends all workers because of a fault."""
@@ -140,6 +140,7 @@ class Queue:
     cluster: SlurmCluster
     job: int
     note_ends: Callable[[], None]
+    until: Callable[[Callable[[], bool], float], bool]
 
     def requeue(self, *, is_held: bool) -> None:
         self.note_ends()
@@ -157,6 +158,15 @@ class Queue:
     def signal(self, name: str, *, to_batch: bool) -> None:
         self.note_ends()
         self.cluster.signal(self.job, name, to_batch=to_batch)
+
+    def time_out(self, *, within_s: float) -> bool:
+        self.cluster.limit_time(self.job)
+        self.note_ends()
+        return self.until(self._is_ending, within_s)
+
+    def _is_ending(self) -> bool:
+        seen = self.cluster.job(self.job)
+        return seen is not None and seen.state != "RUNNING"
 
     def stop(self) -> int:
         return self.cluster.stop_controller()

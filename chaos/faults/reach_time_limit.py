@@ -1,0 +1,41 @@
+"""A job comes to its time limit, and its queue ends it."""
+
+from typing import ClassVar
+
+from chaos.faults.base import Fault, SharedCluster
+from chaos.faults.world import Outcome, Release, Target, World
+
+# The least time limit is a minute, and Slurm 22.05 looks for jobs beyond theirs every 30 s.
+ENDS_WITHIN_S = 120.0
+
+
+class ReachTimeLimit(Fault):
+    """Set the job's time limit to a minute, and hold the worker until Slurm ends the job for it.
+
+    Slurm sends SIGTERM to its steps, and SIGKILL `KillWait` later (5 s here); training goes on in
+    between, where it handles the signal. What `#SBATCH --signal` asks for comes while the worker is
+    held: `signal_job` is for that. Landed when the worker has ended.
+    """
+
+    family = "control"
+    ends_attempt = "always"
+    needs = "queue"
+    on_shared_cluster = SharedCluster("never", "it acts on a Slurm of its own")
+    sentence = "the job came to its time limit {place}"
+    whom = "the job"
+    rank: ClassVar[None] = None
+
+    def inject(self, world: World, target: Target, release: Release) -> Outcome:
+        """Hold the worker at its place until the limit is over."""
+        name = f"pid {target.pid} of rank {target.rank}"
+        if not world.queue().time_out(within_s=ENDS_WITHIN_S):
+            return Outcome(
+                "fail", f"the job still runs {ENDS_WITHIN_S:g} s after its limit was set"
+            )
+        release()
+        if world.worker_is_gone(target, within_s=ENDS_WITHIN_S):
+            return Outcome("ok", f"the time limit is over, and {name} is gone")
+        return Outcome("fail", f"{name} still runs after the job's time limit")
+
+    def __str__(self) -> str:
+        return "reach_time_limit"
