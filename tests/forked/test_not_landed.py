@@ -29,10 +29,15 @@ from chaos.faults.pause_worker import PauseWorker
 from chaos.faults.poison_step import PoisonStep
 from chaos.faults.preempt_node import PreemptNode
 from chaos.faults.raise_in_worker import RaiseInWorker
+from chaos.faults.reach_time_limit import ReachTimeLimit
+from chaos.faults.requeue_job import RequeueJob
+from chaos.faults.restart_slurmctld import RestartSlurmctld
 from chaos.faults.return_capacity import ReturnCapacity
+from chaos.faults.signal_job import SignalJob
 from chaos.faults.slow_upload import SlowUpload
 from chaos.faults.slow_worker import SlowWorker
 from chaos.faults.start_second_driver import StartSecondDriver
+from chaos.faults.suspend_job import SuspendJob
 from chaos.faults.torn_checkpoint import TornCheckpoint
 from chaos.faults.withhold_capacity import WithholdCapacity
 from chaos.model.fault_entry import FAULTS, FaultEntry
@@ -99,6 +104,11 @@ CASES = (
     Case("start_second_driver", StartSecondDriver(), "never reached epoch 3, step 1", OVER),
     Case("kill_controller", KillController(), "lives in the driver"),
     Case("kill_gcs", KillGcs(), "the embedded backend has no GCS"),
+    Case("reach_time_limit", ReachTimeLimit(), "the job waits in no queue"),
+    Case("requeue_job", RequeueJob(), "the job waits in no queue"),
+    Case("restart_slurmctld", RestartSlurmctld(), "the job waits in no queue"),
+    Case("signal_job", SignalJob(), "the job waits in no queue"),
+    Case("suspend_job", SuspendJob(), "the job waits in no queue"),
     Case("fail_upload", FailUpload(), UNUSED, NO_MORE_UPLOADS),
     Case("slow_upload", SlowUpload(delay_s=0.1), UNUSED, NO_MORE_UPLOADS),
     Case("torn_checkpoint", TornCheckpoint(file="*.ckpt"), UNUSED),
