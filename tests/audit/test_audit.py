@@ -33,6 +33,7 @@ from tests.check.test_band import noisy
 
 FEW = Choice(limit=20)
 NOT_TOLD: set[Group] = {
+    "answer of a put lost",
     "during validation",
     "fewer workers after it",
     "inside a load",

@@ -1,5 +1,7 @@
 """One call that runs a scenario of `scenarios/slurm`; skipped where Slurm is not installed."""
 
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,9 +30,12 @@ def slurm() -> None:
 
 
 @pytest.fixture
-def run(slurm: None, tmp_path: Path) -> RunScenario:
+def run(slurm: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunScenario:
     """Return a function that runs a scenario by its name, after its baseline."""
     del slurm
+    # The scripts start `python` and `torchrun`, as in an environment that is activated.
+    here = Path(sys.executable).parent
+    monkeypatch.setenv("PATH", f"{here}{os.pathsep}{os.environ['PATH']}")
     desk = tmp_path / "desk"
     desk.mkdir()
     (desk / "scenarios").symlink_to(ROOT / "scenarios")  # the jobs' paths begin there
