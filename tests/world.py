@@ -160,8 +160,9 @@ class FakeWorld:
         self.gone |= set() if self.hardy else {worker.pid for worker in self.workers.values()}
         return not self.hardy
 
-    def signal(self, name: str, *, to_batch: bool) -> None:
+    def signal(self, name: str, *, to_batch: bool, within_s: float) -> bool:
         self.done.append(f"SIG{name} to the {'batch shell' if to_batch else 'steps'}")
+        return not self.hardy
 
     def stop(self) -> int:
         self.done.append("stop slurmctld")

@@ -1,15 +1,13 @@
 """A job comes to its time limit, and its queue ends it."""
 
-from typing import ClassVar
-
-from chaos.faults.base import Fault, SharedCluster
+from chaos.faults.queue import QueueFault
 from chaos.faults.world import Outcome, Release, Target, World
 
 # The least time limit is a minute, and Slurm 22.05 looks for jobs beyond theirs every 30 s.
 ENDS_WITHIN_S = 120.0
 
 
-class ReachTimeLimit(Fault):
+class ReachTimeLimit(QueueFault):
     """Set the job's time limit to a minute, and hold the worker until Slurm ends the job for it.
 
     Slurm sends SIGTERM to its steps, and SIGKILL `KillWait` later (5 s here); training goes on in
@@ -17,13 +15,8 @@ class ReachTimeLimit(Fault):
     held: `signal_job` is for that. Landed when the worker has ended.
     """
 
-    family = "control"
     ends_attempt = "always"
-    needs = "queue"
-    on_shared_cluster = SharedCluster("never", "it acts on a Slurm of its own")
     sentence = "the job came to its time limit {place}"
-    whom = "the job"
-    rank: ClassVar[None] = None
 
     def inject(self, world: World, target: Target, release: Release) -> Outcome:
         """Hold the worker at its place until the limit is over."""

@@ -1,30 +1,23 @@
 """An operator, or a script, puts a running job back into the queue."""
 
-from typing import ClassVar
-
 from pydantic import Field
 
-from chaos.faults.base import Fault, SharedCluster
+from chaos.faults.queue import QueueFault
 from chaos.faults.world import Outcome, Release, Target, World
 
 PROOF_WITHIN_S = 30.0
 ENDS_WITHIN_S = 0.3  # a process without a handler of SIGTERM ends in milliseconds
 
 
-class RequeueJob(Fault):
+class RequeueJob(QueueFault):
     """Requeue the job (`scontrol requeue`); with `held_s` it is held there meanwhile.
 
     Slurm sends SIGTERM to all its processes, and SIGKILL `KillWait` later (5 s here). Training goes
     on in between, where it handles the signal. Landed when the worker has ended.
     """
 
-    family = "control"
     ends_attempt = "always"
-    needs = "queue"
-    on_shared_cluster = SharedCluster("never", "it acts on a Slurm of its own")
     sentence = "the job was requeued {place}"
-    whom = "the job"
-    rank: ClassVar[None] = None
 
     held_s: float = Field(
         default=0.0, ge=0, le=600, description="seconds for which the job is held in the queue"

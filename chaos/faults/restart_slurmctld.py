@@ -1,16 +1,14 @@
 """Slurm's controller is ended, and started again with its saved state."""
 
-from typing import ClassVar
-
 from pydantic import Field
 
-from chaos.faults.base import Fault, SharedCluster
+from chaos.faults.queue import QueueFault
 from chaos.faults.world import Outcome, Release, Target, World
 
 PROOF_WITHIN_S = 30.0
 
 
-class RestartSlurmctld(Fault):
+class RestartSlurmctld(QueueFault):
     """End slurmctld (SIGTERM), and start it again later from its `StateSaveLocation`.
 
     Running steps need no controller, so training goes on. Landed when its process is gone and the
@@ -18,14 +16,10 @@ class RestartSlurmctld(Fault):
     job waits, and starts it a second time (seen with 22.05): it saves its state that seldom.
     """
 
-    family = "control"
     ends_attempt = "never"
-    needs = "queue"
-    on_shared_cluster = SharedCluster("never", "it ends the controller of all jobs")
     sentence = "slurmctld was restarted {place}"
     whom = "slurmctld"
     lets_go_first = True
-    rank: ClassVar[None] = None
 
     down_s: float = Field(default=1.0, ge=0, le=50, description="seconds until the next one starts")
 

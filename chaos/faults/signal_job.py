@@ -1,28 +1,26 @@
 """Slurm sends a job the signal that its script has asked for, as it does before the time limit."""
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
-from chaos.faults.base import Fault, SharedCluster
+from chaos.faults.queue import QueueFault
 from chaos.faults.world import Outcome, Release, Target, World
 
+PROOF_WITHIN_S = 5.0
 
-class SignalJob(Fault):
+
+class SignalJob(QueueFault):
     """Send a signal to the job's steps, or to its batch shell (`scancel --signal`, `--batch`).
 
     It is what `#SBATCH --signal=USR1@60`, or `B:USR1@60`, asks for before the time limit, without
-    the wait. Training goes on. Landed when Slurm has passed it on.
+    the wait. Training goes on. Landed when the daemons of the nodes have sent it: without `srun`
+    there is no step that gets it.
     """
 
-    family = "control"
     ends_attempt = "perhaps"
-    needs = "queue"
-    on_shared_cluster = SharedCluster("never", "it acts on a Slurm of its own")
     sentence = "{fault.to_whom} was sent SIG{fault.signal} {place}"
-    whom = "the job"
     lets_go_first = True
-    rank: ClassVar[None] = None
 
     signal: Literal["USR1", "USR2", "TERM", "HUP", "INT"] = "USR1"
     to: Literal["steps", "batch"] = Field(
@@ -37,9 +35,13 @@ class SignalJob(Fault):
     def inject(self, world: World, target: Target, release: Release) -> Outcome:
         """Send the signal while a worker is held, and let training go on."""
         del target
-        world.queue().signal(self.signal, to_batch=self.to == "batch")
+        is_sent = world.queue().signal(
+            self.signal, to_batch=self.to == "batch", within_s=PROOF_WITHIN_S
+        )
         release()
-        return Outcome("ok", f"{self.to_whom} was sent SIG{self.signal}")
+        if is_sent:
+            return Outcome("ok", f"{self.to_whom} was sent SIG{self.signal}")
+        return Outcome("fail", f"no node has sent SIG{self.signal} to {self.to_whom}")
 
     def __str__(self) -> str:
         return f"signal_job (SIG{self.signal} to the {self.to})"

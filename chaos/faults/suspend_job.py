@@ -1,30 +1,23 @@
 """A job is suspended, as by a preemption with `PreemptMode=SUSPEND`, and goes on later."""
 
-from typing import ClassVar
-
 from pydantic import Field
 
-from chaos.faults.base import Fault, SharedCluster
+from chaos.faults.queue import QueueFault
 from chaos.faults.world import Outcome, Release, Target, World
 
 PROOF_WITHIN_S = 10.0
 
 
-class SuspendJob(Fault):
+class SuspendJob(QueueFault):
     """Suspend the job (`scontrol suspend`), and resume it later.
 
     Slurm stops all processes of the job's steps. Landed when the worker's is stopped. It is healed
     after `for_s` seconds, and at the end of the run in any case.
     """
 
-    family = "control"
     ends_attempt = "perhaps"
-    needs = "queue"
-    on_shared_cluster = SharedCluster("never", "it acts on a Slurm of its own")
     sentence = "the job was suspended {place}"
-    whom = "the job"
     stops_progress = True
-    rank: ClassVar[None] = None
 
     for_s: float = Field(default=3.0, gt=0, le=600, description="seconds until it is resumed")
 

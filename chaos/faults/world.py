@@ -62,16 +62,16 @@ class JobQueue(Protocol):
         """End the job and put it back into the queue; where it is held, until `release`."""
 
     def release(self) -> None:
-        """Let a held job wait for nodes again."""
+        """Release a held job, which waits for nodes again."""
 
     def suspend(self) -> None:
         """Stop all processes of the job, which keeps its nodes."""
 
     def resume(self) -> None:
-        """Let a suspended job go on."""
+        """Resume a suspended job."""
 
-    def signal(self, name: str, *, to_batch: bool) -> None:
-        """Send a signal to the job's steps, or to its batch shell alone."""
+    def signal(self, name: str, *, to_batch: bool, within_s: float) -> bool:
+        """Send a signal to the job's steps, or to its batch shell alone; return whether it went."""
 
     def time_out(self, *, within_s: float) -> bool:
         """Shorten the job's time limit, and wait until the job is ended for it; return if it is."""

@@ -7,7 +7,6 @@ from pathlib import Path
 from chaos.model.plan import Plan
 from chaos.probe.address import RunAddress
 
-FIRST_IN_SLURM = "0.0"  # the name of the first attempt of a job there
 SLURM_ENV = "CHAOS_IN_SLURM"  # of processes whose node and attempt Slurm tells
 NODE_ENV = "CHAOS_NODE"  # of a process that is on a node: the node's name
 START_ENV = "CHAOS_START"  # of a driver: the number of this start of the script, from 0
@@ -63,11 +62,6 @@ def know_place_in_slurm() -> bool:
     env[NODE_ENV] = env["SLURMD_NODENAME"]
     env[START_ENV] = env.get("SLURM_RESTART_COUNT", "0")
     return True
-
-
-def attempt_in_slurm() -> str:
-    """Return the name of an attempt: a start of the job and, with torchrun in it, a round there."""
-    return f"{this_start()}.{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
 
 
 def named_by_start(name: str) -> str:

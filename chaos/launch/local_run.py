@@ -10,13 +10,15 @@ from typing import Generic, TypeVar
 
 import psutil
 
+from chaos.declared import TOKEN_ENV
 from chaos.launch.files_outside import settle
 from chaos.launch.frame import Driver, LaunchedRun
 from chaos.launch.gate_server import GateServer
-from chaos.launch.node_disk import NodeDisk, disks, make_room, remove_disks
+from chaos.launch.node_disk import NodeDisk, confines_in, disks, make_room, remove_disks
 from chaos.launch.process_world import ProcessWorld
 from chaos.launch.world import metadata_of
 from chaos.model.event import (
+    FaultInvoked,
     FilesUnsynced,
     Leftover,
     LeftoversSearched,
@@ -27,7 +29,7 @@ from chaos.model.event import (
 from chaos.model.tiers import Tiers
 from chaos.probe.address import RunAddress
 from chaos.probe.written import Confines
-from chaos.processes.tree import command_of, kill
+from chaos.processes.tree import command_of, kill, with_variable
 from chaos.run.armed import ArmedFaults
 from chaos.run.clock import seconds_since
 from chaos.run.controller import ChaosController
@@ -134,6 +136,19 @@ class LocalRun(LaunchedRun[Driver], Generic[Driver, World]):
         struck = {e.rank: "ended by a fault" for e in ranks if e.pid in self.world.signalled}
         return {**struck, **found}
 
+    def is_struck(self, attempt: int) -> bool:
+        """Return whether a fault was injected into an attempt."""
+        return any(isinstance(e, FaultInvoked) and e.attempt == attempt for e in self.seen())
+
+    def descendants(self) -> list[psutil.Process]:
+        """Return the processes that are left: those that carry the run's token."""
+        return with_variable(TOKEN_ENV, self.address.token)
+
+    @property
+    def confines(self) -> Confines | None:
+        """The folders in which the run's processes may write; None if nothing is forbidden."""
+        return confines_in(self.plan, self.directory.path)
+
     # -- filled in by a launcher -----------------------------------------------------------
 
     @abstractmethod
@@ -150,15 +165,6 @@ class LocalRun(LaunchedRun[Driver], Generic[Driver, World]):
     @abstractmethod
     def stacks_of(self, driver: Driver) -> list[tuple[int, str]]:
         """Return the pids of a driver's processes, each with the name of its file of stacks."""
-
-    @abstractmethod
-    def descendants(self) -> list[psutil.Process]:
-        """Return the processes that are left of the run."""
-
-    @property
-    @abstractmethod
-    def confines(self) -> Confines | None:
-        """The folders in which the run's processes may write; None if nothing is forbidden."""
 
     def storage_after(self, op: int) -> StorageSeen | None:
         """Return the content of storage once an op has injected its fault."""

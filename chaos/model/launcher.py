@@ -19,6 +19,9 @@ Counter: TypeAlias = Literal["controller", "each agent", "chaos"]
 #: The variables that torchrun sets for each worker (torch 2.13), and nothing for a plain command.
 WORKER_ENV = frozenset({"RANK", "LOCAL_RANK", "WORLD_SIZE"})
 
+#: The fields of a scenario's `job` that are Ray Train's alone.
+OF_RAY = ("train_loop", "checkpoint", "trial", "fit", "epoch_metric", "needs_backend")
+
 
 @dataclass(frozen=True)
 class LauncherWords:
@@ -39,15 +42,16 @@ class LauncherWords:
     in_force: str
     #: The restarts that a scenario allows.
     retries: str
-    #: The point that a restart continues from; its verb; all that may be continued from.
-    save: str
-    saved: str
-    whole: str
+    #: The point that a restart continues from; its verb; all that may be continued from. These,
+    #: and those below, are of a job that saves files of its own.
+    save: str = "save"
+    saved: str = "saved"
+    whole: str = "whole files"
     #: An epoch that such a point has ended, and the place that a state snapshot has there.
-    ended: str
-    end_of_epoch: str
+    ended: str = "ended by a save"
+    end_of_epoch: str = "the end of epoch"
     #: What a worker does that leads to such a point.
-    does: str
+    does: str = "save"
     #: What the call does where the training failed, before the failure's name.
     failed: str = "raised"
 
@@ -162,12 +166,6 @@ _TORCHRUN = LauncherFacts(
         driver="torchrun's agent",
         in_force="under torchrun",
         retries="torchrun's --max-restarts",
-        save="save",
-        saved="saved",
-        whole="whole files",
-        ended="ended by a save",
-        end_of_epoch="the end of epoch",
-        does="save",
     ),
     package="torch",
     extra=None,
@@ -180,7 +178,7 @@ _TORCHRUN = LauncherFacts(
     sizes_itself=False,
     usual_workers=2,
     cluster=("nodes", "metadata"),
-    lacks=("train_loop", "checkpoint", "trial", "fit", "epoch_metric", "needs_backend"),
+    lacks=OF_RAY,
     options=("--epoch-steps", "--nodes"),
     shutdown_s=30.0,
     meeting_s=90.0,
@@ -196,12 +194,6 @@ _PYTHON = LauncherFacts(
         driver="the command",
         in_force="as the command is started",
         retries="how often the command is started again",
-        save="save",
-        saved="saved",
-        whole="whole files",
-        ended="ended by a save",
-        end_of_epoch="the end of epoch",
-        does="save",
     ),
     package="torch",
     extra=None,
@@ -214,15 +206,7 @@ _PYTHON = LauncherFacts(
     sizes_itself=True,
     usual_workers=1,
     cluster=("metadata",),
-    lacks=(
-        "train_loop",
-        "checkpoint",
-        "trial",
-        "fit",
-        "epoch_metric",
-        "needs_backend",
-        "min_workers",
-    ),
+    lacks=(*OF_RAY, "min_workers"),
     options=("--epoch-steps",),
     shutdown_s=35.0,
     states_ports=True,
@@ -238,12 +222,6 @@ _SLURM = LauncherFacts(
         driver="the job",
         in_force="under Slurm",
         retries="how often Slurm requeues the job",
-        save="save",
-        saved="saved",
-        whole="whole files",
-        ended="ended by a save",
-        end_of_epoch="the end of epoch",
-        does="save",
         failed="ended as",
     ),
     package="torch",
@@ -257,17 +235,7 @@ _SLURM = LauncherFacts(
     sizes_itself=False,
     usual_workers=2,
     cluster=("nodes", "preempt_mode"),
-    lacks=(
-        "train_loop",
-        "checkpoint",
-        "trial",
-        "fit",
-        "epoch_metric",
-        "needs_backend",
-        "min_workers",
-        "failure",
-        "module",
-    ),
+    lacks=(*OF_RAY, "min_workers", "failure", "module"),
     options=("--epoch-steps", "--nodes"),
     shutdown_s=30.0,
     meeting_s=60.0,

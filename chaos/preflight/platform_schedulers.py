@@ -205,7 +205,8 @@ def sbatch(text: str) -> Iterator[Taken]:
             f"preempt_send_user_signal (--signal={signal.value})"
         )
         yield Taken("", signal.value, signal.line, words)
-        yield from _traps(text, signal)
+        if _tells_traps(text):
+            yield from _traps(text, signal)
     mode = given.get("--open-mode", none)
     if mode.value != "append":
         words = "its output is written anew at each start, unless the cluster says append"
@@ -229,7 +230,8 @@ def _options(text: str) -> Iterator[tuple[str, _Option]]:
 
 
 _TRAP = re.compile(r"\s*trap\s+(?:--\s+)?(?:'[^']*'|\"[^\"]*\"|\S+)\s+(.+)")
-_BESIDE = re.compile(r"(?<!&)&\s*$|\bwait\b")
+_SHELL = re.compile(r"#!.*\b(?:ba|da|z|k)?sh\b")
+_BESIDE = re.compile(r"(?<![&>])&(?![&>])|\bwait\b")
 _EXEC = re.compile(r"\s*exec\s+(?:srun|torchrun|python\S*|accelerate|mpirun)\b")
 
 
@@ -242,8 +244,6 @@ def _traps(text: str, signal: _Option) -> Iterator[Taken]:
     name = rest.partition("@")[0].removeprefix("SIG").upper()
     lines = list(enumerate(text.splitlines(), 1))
     traps = [n for n, line in lines if (found := _TRAP.match(line)) and _names(found[1], name)]
-    if any(re.match(r"\s*trap\b", line) and not _TRAP.match(line) for _, line in lines):
-        return  # one of several lines
     replaced = next((n for n, line in lines if _EXEC.match(line)), None)
     if "B" not in to.upper():
         if traps:
@@ -266,6 +266,15 @@ def _traps(text: str, signal: _Option) -> Iterator[Taken]:
             "started with & and waited for"
         )
         yield Taken("", signal.value, traps[0], words)
+
+
+def _tells_traps(text: str) -> bool:
+    """Return whether each trap of a script is read: those of a shell, each on a line of its own.
+
+    A script in another language has handlers, and not traps.
+    """
+    named = (line for line in text.splitlines() if re.search(r"\btrap\b", _code(line)))
+    return bool(_SHELL.match(text)) and all(map(_TRAP.match, named))
 
 
 def _names(signals: str, name: str) -> bool:

@@ -74,10 +74,9 @@ class ControllerPort(ABC):
         """Wait, in an agent of torchrun, until the agents of all nodes of the start are ready."""
         self.ask("agent_ready", node_id)
 
-    def attempt_of(self, name: str) -> int:
-        """Return the number of the attempt that its launcher calls so."""
-        number: int = self.ask("attempt_of", name)
-        return number
+    def attempt_of(self, start: int, rank: int, pid: int) -> int:
+        """Return the number of the attempt that a process takes a rank in, in a start of a job."""
+        return int(self.ask("attempt_of", start, rank, pid))
 
     def part_started(self, attempt: int, ranks: int, workers: Mapping[int, Target]) -> None:
         """Report the workers of one of torchrun's agents, in an attempt of so many ranks."""

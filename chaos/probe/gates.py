@@ -35,7 +35,7 @@ QUESTIONS: dict[str, tuple[Any, Any]] = {
     "rendezvous_port": (tuple[()], int),
     "node_taken": (tuple[()], bool),
     "agent_ready": (tuple[str], None),
-    "attempt_of": (tuple[str], int),
+    "attempt_of": (tuple[int, int, int], int),
     "part_started": (tuple[int, int, dict[int, Target]], None),
     "committed": (tuple[Committed], None),
     "may_poll": (tuple[()], None),

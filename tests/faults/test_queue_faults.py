@@ -58,6 +58,12 @@ def test_a_signal_is_sent_while_the_worker_is_held(
     assert world.done == [f"SIGUSR1 to {whom}", "release"]
 
 
+def test_a_signal_that_no_node_sends_is_no_fault(world: FakeWorld, inject: Inject) -> None:
+    world.hardy = True
+
+    assert inject(SignalJob()).status == "fail"
+
+
 def test_the_end_of_its_time_ends_a_job(world: FakeWorld, inject: Inject) -> None:
     assert inject(ReachTimeLimit()).status == "ok"
 

@@ -21,6 +21,8 @@ HEARD = {
     "in a file": "#SBATCH --signal=B:USR1@60\nsource traps.sh\nsrun python a.py &\nwait\n",
     "of several lines": "#SBATCH --signal=B:USR1@9\ntrap '\nagain\n' USR1\nsrun a &\nwait\n",
     "by a tool of its own": "#SBATCH --signal=USR1@90\nsource run.sh\npython a.py\n",
+    "of a line": "#SBATCH --signal=B:USR1@9\nset -e; trap again USR1\nsrun a &\nwait\n",
+    "beside a name": f"#SBATCH --signal=B:USR1@9\n{TRAP}srun a & pid=$!\nwhile :; do :; done\n",
     "polls": f"#SBATCH --signal=B:USR1@9\n{TRAP}srun a &\nwhile kill -0 $!; do sleep 1; done\n",
     "number and name": "#SBATCH --signal=B:10@60\ntrap again USR1\nsrun python a.py &\nwait\n",
     "by number": "#SBATCH --signal=B:10@60\ntrap on_signal 10\nsrun python a.py &\nwait\n",
@@ -48,3 +50,12 @@ def test_a_signal_that_no_trap_hears_in_time_is_said(tmp_path: Path, words: str)
 @pytest.mark.parametrize("script", HEARD.values(), ids=HEARD)
 def test_a_signal_that_is_heard_is_not(tmp_path: Path, script: str) -> None:
     assert not signals_of(tmp_path, script)
+
+
+def test_a_script_in_another_language_has_no_shell(tmp_path: Path) -> None:
+    file = tmp_path / "train.sbatch"
+    file.write_text("#!/usr/bin/env python3\n#SBATCH --signal=B:USR1@60\nmain()\n", "utf-8")
+    found = read_platform(file)
+
+    assert found is not None
+    assert not [one for one in found.taken if "batch shell" in one.words]

@@ -13,7 +13,7 @@ from chaos.launch.slurm.run import ended_by
 from chaos.run.clock import SystemClock
 
 pytestmark = pytest.mark.timeout(120)
-STATE = JobState("RUNNING", restarts=0, is_preempted=False, code=0, signal=0, reason="None")
+STATE = JobState("RUNNING", restarts=0, is_preempted=False, code=0, signal=0)
 
 
 def left_of(folder: Path) -> list[str]:

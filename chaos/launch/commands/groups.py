@@ -35,7 +35,8 @@ class GroupServer(GateServer):
         self._chaos = controller
         self._journal = journal
         self._groups: dict[int, _Group] = {}
-        self._names: dict[str, int] = {}  # of the attempts, where their launcher has names for them
+        # The last attempt of each start of a job, where more than one may be in a start.
+        self._last: dict[int, int] = {}
         self._changed = threading.Condition()
         super().__init__(name, controller, world)
         # before any process of the run is started
@@ -48,10 +49,20 @@ class GroupServer(GateServer):
         del node_id
         return "127.0.0.1"
 
-    def _attempt_of(self, name: str) -> int:
-        """Return an attempt's number: they are counted in the order in which they begin."""
+    def _attempt_of(self, start: int, rank: int, pid: int) -> int:
+        """Return an attempt's number: they are counted in the order in which they begin.
+
+        In one start torchrun may begin several rounds. Each agent counts those that it has spent a
+        restart on, so the counts of two nodes differ: a round is known by a rank that comes again.
+        """
         with self._changed:
-            return self._names.setdefault(name, len(self._names))
+            last = self._last.get(start)
+            one = _Group() if last is None else self._groups.setdefault(last, _Group())
+            held = one.workers.get(rank)
+            comes_again = held is not None and held.pid != pid and len(one.workers) == one.ranks
+            if last is None or comes_again:
+                last = self._last[start] = 1 + max(self._last.values(), default=-1)
+            return last
 
     def _part_started(self, attempt: int, ranks: int, workers: Mapping[int, Target]) -> None:
         # Each connection has a thread, so the parts of a group and the first words of its ranks

@@ -86,13 +86,16 @@ class MachineWorld(ProcessWorld):
         # A machine goes in one instant. Killed one by one, the first would see its workers die and
         # report it, or start new ones. What is stopped can do neither; the tree is looked at again,
         # since a process that was not stopped yet may have started another.
-        first = self.first_of(node_id)
         found: list[psutil.Process] = []
         for _ in range(LOOKS):
-            workers = [t.pid for t in self.group().values() if t.node_id == node_id]
-            found = all_of([first, *workers])
+            found = all_of(self.roots_of(node_id))
             signal_all(found, signal.SIGSTOP)
         return found
+
+    def roots_of(self, node_id: str) -> list[int]:
+        """Return the pids whose processes, with all below them, are those of a node."""
+        workers = [t.pid for t in self.group().values() if t.node_id == node_id]
+        return [self.first_of(node_id), *workers]
 
     # -- filled in by a launcher -----------------------------------------------------------
 

@@ -20,9 +20,7 @@ from urllib.parse import parse_qs, urlsplit
 from chaos.faults.world import Target
 from chaos.launch.commands.worker import complain, opened
 from chaos.launch.environment import (
-    FIRST_IN_SLURM,
     NODE_ENV,
-    attempt_in_slurm,
     know_place_in_slurm,
     this_start,
 )
@@ -56,9 +54,9 @@ ALONE = Seat(0, 1)
 class Process:
     """This process, and all that are forked from it, in one start of the command."""
 
-    def __init__(self, address: RunAddress, *, attempt: str | None, is_alone: bool) -> None:
+    def __init__(self, address: RunAddress, *, is_in_slurm: bool, is_alone: bool) -> None:
         self._address = address
-        self._name = attempt  # where its launcher has one
+        self._is_in_slurm = is_in_slurm  # where a start of the job may be several attempts
         self._is_alone = is_alone  # of several processes, one trains, and it joins no group
         self._node = os.environ[NODE_ENV]
         self._attempt = this_start()
@@ -70,7 +68,7 @@ class Process:
 
     def watch(self) -> None:
         """Watch for the joining of a group, and for the end of what multiprocessing has started."""
-        if self._attempt or self._name not in (None, FIRST_IN_SLURM):
+        if self._attempt or self._is_in_slurm:
             written.listen(self._opened)
         once_imported({"torch.distributed"}, lambda _: self._follow_joins())
         if self._is_alone:
@@ -83,8 +81,8 @@ class Process:
         if not is_other and seat == self._seat:
             return
         port = self._address.connect()
-        if self._name is not None:
-            self._attempt = port.attempt_of(self._name)
+        if self._is_in_slurm:
+            self._attempt = port.attempt_of(this_start(), seat.rank, os.getpid())
         target = Target(self._attempt, seat.rank, os.getpid(), self._node)
         port.part_started(self._attempt, seat.ranks, {seat.rank: target})
         self._seat, self._pid = seat, os.getpid()
@@ -217,8 +215,7 @@ def watch_child() -> None:
     if DIRECTORY_ENV not in os.environ or is_helper or str(COMMAND) in words:
         return
     try:
-        attempt = attempt_in_slurm() if know_place_in_slurm() else None
-        process = _watched(RunAddress.from_env(), attempt)
+        process = _watched(RunAddress.from_env(), is_in_slurm=know_place_in_slurm())
     except Exception as error:  # noqa: BLE001 - likewise
         complain(error)
         return
@@ -226,11 +223,11 @@ def watch_child() -> None:
     atexit.register(lambda: process.ended(getattr(sys, "last_value", None)))
 
 
-def _watched(address: RunAddress, attempt: str | None = None) -> Process:
+def _watched(address: RunAddress, *, is_in_slurm: bool = False) -> Process:
     plan, node = RunDirectory(address.directory).load_plan(), os.environ[NODE_ENV]
     disk_in(plan, address, node).use()
-    is_alone = attempt is not None and plan.job.workers == 1
-    process = Process(address, attempt=attempt, is_alone=is_alone)
+    is_alone = is_in_slurm and plan.job.workers == 1
+    process = Process(address, is_in_slurm=is_in_slurm, is_alone=is_alone)
     process.watch()
     return process
 

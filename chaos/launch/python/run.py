@@ -6,21 +6,17 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import psutil
-
-from chaos.declared import TOKEN_ENV
 from chaos.launch.commands.groups import GroupServer
 from chaos.launch.environment import NODE_ENV, command_env
 from chaos.launch.job import words_at
 from chaos.launch.local_run import POLL_S, LocalRun
-from chaos.launch.node_disk import NodeDisk, confines_in
+from chaos.launch.node_disk import NodeDisk
 from chaos.launch.python.process import SITE
 from chaos.launch.python.world import CommandWorld
 from chaos.model.event import (
     CommandEnded,
     Disturbed,
     FailureDecided,
-    FaultInvoked,
     FitCalled,
     FitRaised,
     FitReturned,
@@ -29,9 +25,8 @@ from chaos.model.event import (
 )
 from chaos.model.launcher import Launcher
 from chaos.plan.driver_restart import has_retries_left
-from chaos.probe.written import Confines
 from chaos.processes.start import Process, ProcessStart, Starter
-from chaos.processes.tree import command_of, end_all, is_running, kill, with_variable
+from chaos.processes.tree import command_of, end_all, is_running, kill
 from chaos.run.armed import ArmedFaults
 from chaos.run.clock import seconds_since
 from chaos.run.controller import ChaosController
@@ -120,7 +115,7 @@ class PythonRun(LocalRun[Command, CommandWorld]):
         if is_taken:
             name, message = "MachineLost", "a fault took its machine"
         error, errors = f"{name}: {gist(message)}", self.errors_of(driver.start)
-        if _KILLED.search(message) and not self._is_struck(driver.start):
+        if _KILLED.search(message) and not self.is_struck(driver.start):
             self.journal.add(Disturbed(why=killed("a process of the command", -signal.SIGKILL)))
         again = has_retries_left(self.plan, self.seen())
         decided = FailureDecided(
@@ -145,9 +140,6 @@ class PythonRun(LocalRun[Command, CommandWorld]):
             return told.error, told.message
         how = f"ended by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         return "CommandFailed", how
-
-    def _is_struck(self, attempt: int) -> bool:
-        return any(isinstance(e, FaultInvoked) and e.attempt == attempt for e in self.seen())
 
     def _end_the_rest(self, attempt: int) -> None:
         """End what the command has left: two starts of it side by side would write the same files.
@@ -180,11 +172,3 @@ class PythonRun(LocalRun[Command, CommandWorld]):
 
     def stacks_of(self, driver: Command) -> list[tuple[int, str]]:
         return [(driver.process.pid, DRIVER_STACKS)]
-
-    def descendants(self) -> list[psutil.Process]:
-        """Return the processes that carry the run's token in their environment."""
-        return with_variable(TOKEN_ENV, self.address.token)
-
-    @property
-    def confines(self) -> Confines:
-        return confines_in(self.plan, self.directory.path)

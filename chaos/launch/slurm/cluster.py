@@ -40,7 +40,6 @@ class JobState:
     #: the code of the script, and the signal that ended it
     code: int
     signal: int
-    reason: str
 
     @property
     def has_ended(self) -> bool:
@@ -160,7 +159,6 @@ class SlurmCluster:
             is_preempted=told.get("PreemptTime", "None") != "None",
             code=int(code),
             signal=int(signal),
-            reason=told["Reason"],
         )
 
     def restarts_of(self, number: int) -> int:
@@ -192,6 +190,16 @@ class SlurmCluster:
     def signal(self, number: int, name: str, *, to_batch: bool) -> None:
         """Send a signal to a job's steps, or to its batch shell alone."""
         self._must("scancel", f"--signal={name}", *(["--batch"] if to_batch else []), str(number))
+
+    def sent(self, number: int, *, to_batch: bool) -> int:
+        """Return how often nodes have sent a signal to steps, or to a batch shell, by their logs.
+
+        As slurmstepd 22.05 has it: `Sent signal 10 to StepId=1.0`, `sent signal 10 to pid 332
+        StepId=1.batch`.
+        """
+        to = r"pid \d+ StepId=\d+\.batch" if to_batch else r"StepId=\d+\.\d+"
+        logs = (file.read_text(errors="replace") for file in self.folder.glob("slurmd-*.log"))
+        return sum(len(re.findall(rf"[Ss]ent signal {number} to {to}", log)) for log in logs)
 
     def stop_controller(self) -> int:
         """End slurmctld by SIGTERM, on which it saves its state; return its pid."""
@@ -294,6 +302,7 @@ SlurmctldPidFile={where}/slurmctld.pid
 SlurmdPidFile={where}/slurmd-%n.pid
 SlurmctldLogFile={self.log}/slurmctld.log
 SlurmdLogFile={where}/slurmd-%n.log
+SlurmdDebug=verbose
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 MpiDefault=none

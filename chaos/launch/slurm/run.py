@@ -1,23 +1,23 @@
 """One run of a script for `sbatch`, from the harness's side."""
 
-import contextlib
 import os
+import re
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-import psutil
-
-from chaos.declared import TOKEN_ENV
 from chaos.launch.commands.groups import GroupServer
-from chaos.launch.environment import SLURM_ENV, command_env
+from chaos.launch.environment import SLURM_ENV
 from chaos.launch.job import words_at
 from chaos.launch.local_run import LocalRun
-from chaos.launch.node_disk import NodeDisk, confines_in
+from chaos.launch.node_disk import NodeDisk
 from chaos.launch.python.process import SITE
 from chaos.launch.slurm.cluster import JobState, SlurmCluster
 from chaos.launch.slurm.world import SlurmWorld
+from chaos.launch.torchrun.settings import environment_of
 from chaos.model.event import (
+    Disturbed,
     FailureDecided,
     FitCalled,
     FitRaised,
@@ -25,33 +25,34 @@ from chaos.model.event import (
     WorkerGroupStarted,
 )
 from chaos.model.launcher import Launcher
-from chaos.probe.written import Confines
 from chaos.processes.start import Starter
-from chaos.processes.tree import with_variable
 from chaos.run.armed import ArmedFaults
 from chaos.run.controller import ChaosController
+from chaos.run.signals import killed
 
 _ME: Launcher = "slurm"
 LOOK_S = 0.1  # each look is a call of scontrol
+_BY_SIGNAL = 128  # srun's exit code for a task that a signal has ended is that much more
+# As srun 22.05 has it.
+_TASK_KILLED = re.compile(r"srun: error: \S+ tasks? [\d,-]+: Killed")
+_SILENT = (
+    "Slurm requeued the job since a node did not answer, and chaos did nothing to it: on a busy "
+    "machine slurmd may come too late"
+)
 _FAILED = 1  # the code of a job that Slurm ended by itself
 
 
-@dataclass(frozen=True)
-class Submission:
-    """A job that was submitted, and its output."""
-
-    number: int
-
-
 @dataclass
-class SlurmRun(LocalRun[Submission, SlurmWorld]):
-    """One execution of one plan; its driver is a job of Slurm's, whose starts are the attempts."""
+class SlurmRun(LocalRun[int, SlurmWorld]):
+    """One execution of one plan; its driver is a job of Slurm's, by its number."""
 
     hash_seed: str
     starter: Starter
 
     def __post_init__(self) -> None:
         self._restarts = 0
+        self._said_of = list[int]()  # the last attempt that is known, and the output before it
+        self._said_before = 0
         self._over = set[int]()  # attempts that another one follows, or none
         super().__post_init__()
 
@@ -77,10 +78,11 @@ class SlurmRun(LocalRun[Submission, SlurmWorld]):
     def serve(self, name: str, controller: ChaosController) -> GroupServer:
         return GroupServer(name, controller, self.world, self.journal)
 
-    def start_driver(self) -> Submission:
+    def start_driver(self) -> int:
         plan = self.plan
         env = {
-            **command_env(plan, self.address, hash_seed=self.hash_seed, defaults={}),
+            # That of torchrun, which the script may start.
+            **environment_of(plan, self.address, hash_seed=self.hash_seed),
             SLURM_ENV: "1",
         }
         env["PYTHONPATH"] = os.pathsep.join(filter(None, [SITE, env.get("PYTHONPATH")]))
@@ -96,15 +98,15 @@ class SlurmRun(LocalRun[Submission, SlurmWorld]):
         log = self.directory.logs / "driver.log"
         words = words_at(plan, self.start_number)
         self.world.job = self.cluster.submit(words, env, plan.cwd, log)
-        return Submission(self.world.job)
+        return self.world.job
 
-    def pid_of(self, driver: Submission) -> int:
+    def pid_of(self, driver: int) -> int:
         del driver
         return self.cluster.pid_of("slurmctld")
 
-    def exit_code(self, driver: Submission) -> int | None:
+    def exit_code(self, driver: int) -> int | None:
         """Return the code of a job that has ended for good; record each requeue, and the end."""
-        seen = self.cluster.job(driver.number)
+        seen = self.cluster.job(driver)
         if seen is None:
             return None
         self._decide_on_restarts(seen)
@@ -115,7 +117,9 @@ class SlurmRun(LocalRun[Submission, SlurmWorld]):
             return 0
         how = ended_by(seen)
         for attempt in self._undecided()[-1:]:
-            self._decided(attempt, "RAISE", f"{seen.state}: {how}")
+            if _TASK_KILLED.search(self._said()) and not self.is_struck(attempt):
+                self.journal.add(Disturbed(why=killed("a task of the job", -signal.SIGKILL)))
+            self._decided(attempt, "RAISE", f"{seen.state}: {how}", code=seen.code)
         self.journal.add(FitRaised(error=seen.state, message=how, launcher=_ME))
         return seen.code or _FAILED
 
@@ -124,7 +128,12 @@ class SlurmRun(LocalRun[Submission, SlurmWorld]):
         requeues, self._restarts = seen.restarts - self._restarts, seen.restarts
         undecided = self._undecided()
         for attempt in undecided[:requeues]:
-            self._decided(attempt, "RETRY", f"requeued by Slurm ({self._why()})")
+            why = self._why()
+            if not self.is_struck(attempt) and "node failure" in why:
+                self.journal.add(Disturbed(why=_SILENT))
+            self._decided(attempt, "RETRY", f"requeued by Slurm{why}")
+        if (last := undecided[-1:]) != self._said_of:
+            self._said_of, self._said_before = last, len(self._output())
         for attempt in undecided[requeues:-1]:
             self._decided(attempt, "RETRY", "torchrun's agent has started its workers again")
 
@@ -133,44 +142,50 @@ class SlurmRun(LocalRun[Submission, SlurmWorld]):
         return sorted(started - self._over)
 
     def _why(self) -> str:
-        """Return why Slurm ended the last start, by its own words in the job's output."""
-        log = self.directory.logs / "driver.log"
-        text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
-        whys = [line.rpartition(" DUE TO ")[2] for line in text.splitlines() if " DUE TO " in line]
-        return whys[-1].strip(" *").lower() if whys else "no reason is in its output"
+        """Return why Slurm ended the last attempt, if the job's output has its words."""
+        whys = (line.partition(" DUE TO ")[2] for line in self._said().splitlines())
+        return next((f" ({why.strip(' *').lower()})" for why in whys if why), "")
 
-    def _decided(self, attempt: int, decision: Literal["RETRY", "RAISE"], error: str) -> None:
+    def _said(self) -> str:
+        """Return the job's output since its last attempt began; empty if its script has a file.
+
+        The output of a start follows that of the one before, or replaces it (`--open-mode`).
+        """
+        text = self._output()
+        return text[self._said_before if self._said_before <= len(text) else 0 :]
+
+    def _output(self) -> str:
+        log = self.directory.logs / "driver.log"
+        return log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+
+    def _decided(
+        self, attempt: int, decision: Literal["RETRY", "RAISE"], error: str, *, code: int = 0
+    ) -> None:
         self._over.add(attempt)
+        errors = self.errors_of(attempt)
+        if code - _BY_SIGNAL in self.world.sent:
+            how = f"ended by {signal.Signals(code - _BY_SIGNAL).name}, which a fault has sent"
+            errors |= {rank: how for rank in self.world.group() if rank not in errors}
         decided = FailureDecided(
             attempt=attempt,
             decision=decision,
             charged="nothing",
             error=error,
-            errors=self.errors_of(attempt),
+            errors=errors,
         )
         self.journal.add(decided)
         self.world.failure_decided(decided)
 
-    def end_driver(self, driver: Submission) -> int:
-        self.cluster.cancel(driver.number)
+    def end_driver(self, driver: int) -> int:
+        self.cluster.cancel(driver)
         return _FAILED
 
     def meanwhile(self) -> None:
         self.clock.sleep(LOOK_S)
 
-    def stacks_of(self, driver: Submission) -> list[tuple[int, str]]:
+    def stacks_of(self, driver: int) -> list[tuple[int, str]]:
         del driver
         return []
-
-    def descendants(self) -> list[psutil.Process]:
-        """Return the processes that carry the run's token in their environment."""
-        with contextlib.suppress(psutil.Error):
-            return with_variable(TOKEN_ENV, self.address.token)
-        return []
-
-    @property
-    def confines(self) -> Confines:
-        return confines_in(self.plan, self.directory.path)
 
 
 def ended_by(seen: JobState) -> str:

@@ -3,16 +3,14 @@
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import Self
 
 import psutil
 
 from chaos.faults.world import RefusedError, Target
-from chaos.launch.commands.world import LOOKS, MachineWorld
+from chaos.launch.commands.world import MachineWorld
 from chaos.launch.node_disk import NodeDisk
-from chaos.launch.process_world import END_S
 from chaos.launch.slurm.cluster import SPARES, SlurmCluster
-from chaos.processes.tree import all_of, is_running, signal_all
 from chaos.run.armed import ArmedFaults
 from chaos.run.clock import Clock
 
@@ -22,7 +20,10 @@ STEP = "slurmstepd"  # the process of a step on a node, which is no child of its
 
 
 class SlurmWorld(MachineWorld):
-    """The nodes and workers of one run. Slurm is never told what chaos did: it finds out."""
+    """The nodes and workers of one run, and the queue of its job.
+
+    Slurm is never told what chaos did: it finds out.
+    """
 
     def __init__(
         self,
@@ -35,6 +36,7 @@ class SlurmWorld(MachineWorld):
         self._cluster = cluster
         self._preempted: dict[str, int] = {}  # nodes, each with the job's restarts until then
         self.job = 0
+        self.sent: set[int] = set()  # the signals that a fault has had Slurm send
 
     def learn_group(self, group: Mapping[int, Target]) -> None:
         super().learn_group(group)
@@ -49,8 +51,8 @@ class SlurmWorld(MachineWorld):
     def workers_outlive_driver(self) -> bool:
         return True
 
-    def queue(self) -> "Queue":
-        return Queue(self._cluster, self.job, self._ends_all, self._until)
+    def queue(self) -> Self:
+        return self
 
     def _ends_all(self) -> None:
         """Note that Slurm ends all workers because of a fault."""
@@ -111,68 +113,51 @@ class SlurmWorld(MachineWorld):
         idle = self._cluster.idle()
         return [node for node in fresh if node in idle]
 
-    def _stopped(self, node_id: str) -> list[psutil.Process]:
-        """Stop all processes of a node: its daemon, its steps, and what these have started."""
-        first, found = self.first_of(node_id), list[psutil.Process]()
-        for _ in range(LOOKS):
-            found = all_of([first, *self._steps(node_id)])
-            signal_all(found, signal.SIGSTOP)
-        return found
+    def roots_of(self, node_id: str) -> list[int]:
+        return [self.first_of(node_id), *self._steps(node_id)]
 
     def _steps(self, node_id: str) -> list[int]:
         """Return the pids of a node's steps: they hold the log of its daemon open."""
         log = os.path.realpath(self._cluster.log_of(node_id))
         return [p.pid for p in psutil.process_iter() if _is_step(p, log)]
 
-    def freeze_node(self, node_id: str, *, within_s: float) -> int | None:
-        pids = [process.pid for process in self._stopped(node_id)]
-        if not pids:
-            raise ProcessLookupError(f"nothing runs on {node_id}")
-        self._frozen[node_id] = tuple(pids)
-        self._until(lambda: all(map(is_running, pids)), min(within_s, END_S))
-        return len(pids)
-
-
-@dataclass(frozen=True)
-class Queue:
-    """The queue of a local Slurm, for the run's job."""
-
-    cluster: SlurmCluster
-    job: int
-    note_ends: Callable[[], None]
-    until: Callable[[Callable[[], bool], float], bool]
+    # -- asked as the queue of the job ----------------------------------------------------------
 
     def requeue(self, *, is_held: bool) -> None:
-        self.note_ends()
-        self.cluster.control("requeuehold" if is_held else "requeue", self.job)
+        self._ends_all()
+        self._cluster.control("requeuehold" if is_held else "requeue", self.job)
 
     def release(self) -> None:
-        self.cluster.control("release", self.job)
+        self._cluster.control("release", self.job)
 
     def suspend(self) -> None:
-        self.cluster.control("suspend", self.job)
+        self._cluster.control("suspend", self.job)
 
     def resume(self) -> None:
-        self.cluster.control("resume", self.job)
+        self._cluster.control("resume", self.job)
 
-    def signal(self, name: str, *, to_batch: bool) -> None:
-        self.note_ends()
-        self.cluster.signal(self.job, name, to_batch=to_batch)
+    def signal(self, name: str, *, to_batch: bool, within_s: float) -> bool:
+        number = signal.Signals[f"SIG{name}"]
+        nodes = 1 if to_batch else len({worker.node_id for worker in self.group().values()})
+        due = nodes + self._cluster.sent(number, to_batch=to_batch)
+        self.sent.add(number)
+        self._cluster.signal(self.job, name, to_batch=to_batch)
+        return self._until(lambda: self._cluster.sent(number, to_batch=to_batch) >= due, within_s)
 
     def time_out(self, *, within_s: float) -> bool:
-        self.cluster.limit_time(self.job)
-        self.note_ends()
-        return self.until(self._is_ending, within_s)
+        self._cluster.limit_time(self.job)
+        self._ends_all()
+        return self._until(self._is_ending, within_s)
 
     def _is_ending(self) -> bool:
-        seen = self.cluster.job(self.job)
+        seen = self._cluster.job(self.job)
         return seen is not None and seen.state != "RUNNING"
 
     def stop(self) -> int:
-        return self.cluster.stop_controller()
+        return self._cluster.stop_controller()
 
     def start(self, *, within_s: float) -> int | None:
-        return self.cluster.start_controller(within_s=within_s)
+        return self._cluster.start_controller(within_s=within_s)
 
 
 def _is_step(process: psutil.Process, log: str) -> bool:

@@ -5,12 +5,9 @@ import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-import psutil
-
-from chaos.declared import TOKEN_ENV
 from chaos.launch.environment import NODE_ENV
 from chaos.launch.local_run import LocalRun
-from chaos.launch.node_disk import NodeDisk, confines_in
+from chaos.launch.node_disk import NodeDisk
 from chaos.launch.torchrun.agents import Agents
 from chaos.launch.torchrun.job import job_called, job_ended
 from chaos.launch.torchrun.rendezvous import HOST
@@ -29,9 +26,7 @@ from chaos.model.event import (
     FitReturned,
     WorkerGroupStarted,
 )
-from chaos.probe.written import Confines
 from chaos.processes.start import Process, ProcessStart, Starter
-from chaos.processes.tree import with_variable
 from chaos.run.armed import ArmedFaults
 from chaos.run.controller import ChaosController
 from chaos.run.signals import agent_stacks, is_foreign, killed
@@ -142,15 +137,6 @@ class TorchrunRun(LocalRun[Agents, AgentWorld]):
     def stacks_of(self, driver: Agents) -> list[tuple[int, str]]:
         """Return the agents that no fault has taken."""
         return [(driver.pid_of(node), agent_stacks(node)) for node in driver.codes()]
-
-    def descendants(self) -> list[psutil.Process]:
-        """Return the processes that carry the run's token in their environment."""
-        return with_variable(TOKEN_ENV, self.address.token)
-
-    @property
-    def confines(self) -> Confines:
-        """The audit's, or all runs' in one folder of reports: none may find files of another."""
-        return confines_in(self.plan, self.directory.path)
 
     def ends_after(self) -> list[Callable[[], object]]:
         return [agents.close for agents in self.world.starts]

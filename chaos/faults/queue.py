@@ -1,0 +1,15 @@
+"""The faults of a queue that jobs wait in for nodes, with what is the same for all of them."""
+
+from typing import ClassVar
+
+from chaos.faults.base import Fault, SharedCluster
+
+
+class QueueFault(Fault):
+    """A fault that is done to the job as a whole, through the queue that it waited in."""
+
+    family = "control"
+    needs = "queue"
+    on_shared_cluster = SharedCluster("never", "it acts on a Slurm of its own")
+    whom = "the job"
+    rank: ClassVar[None] = None
