@@ -383,7 +383,7 @@ def _reason(run: FinishedRun) -> str:
         # The own error of torchrun names no reason; the message is the worker's.
         facts = FACTS[failed.launcher]
         is_scripts_own = not facts.has.isdisjoint({"call", "driver"})
-        by = f"{facts.words.call} raised {failed.error}" if is_scripts_own else "a worker ended"
+        by = facts.words.raised(failed.error) if is_scripts_own else "a worker ended"
         return f"{by}: {_last_line(failed.message)}"
     for _, late in run.history.of(DeadlinePassed):
         return f"it was still running after limits.run_s = {late.limit_s:g} s"

@@ -447,7 +447,7 @@ class RunAnalysis:
         if not all(injection.landed for injection in self.injections):
             return None
         if self.error_was_expected:
-            return f"{self.terms.call} raised, as expected, and nothing restarted"
+            return f"{self.terms.call} failed, as expected, and nothing restarted"
         return self._why_it_went_on() if self.run.ending.is_finished else None
 
     def _why_it_went_on(self) -> str | None:

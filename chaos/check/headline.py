@@ -132,7 +132,7 @@ def _good(analysis: RunAnalysis, *, accepted: int) -> str:
     if analysis.error_was_expected:
         raised = analysis.run.ending.raised
         assert raised is not None
-        return f"{went_on}{analysis.terms.call} raised {raised[1].error}, as expected, after {size}"
+        return f"{went_on}{analysis.terms.raised(raised[1].error)}, as expected, after {size}"
     if not analysis.plan.ops:
         return f"{went_on}it finished: {size}"
     if analysis.comparison is not None and analysis.comparison.resized:

@@ -159,9 +159,9 @@ def _root_causes(analysis: RunAnalysis) -> str | None:
 
 
 def _raised(analysis: RunAnalysis) -> str:
-    raised, terms = analysis.run.ending.raised, analysis.terms
+    raised = analysis.run.ending.raised
     assert raised is not None
-    return f"{terms.call} {terms.failed} {raised[1].error}"
+    return analysis.terms.raised(raised[1].error)
 
 
 def _failed(analysis: RunAnalysis) -> _Found:

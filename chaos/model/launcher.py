@@ -55,6 +55,10 @@ class LauncherWords:
     #: What the call does where the training failed, before the failure's name.
     failed: str = "raised"
 
+    def raised(self, error: str) -> str:
+        """Return in words that the training failed, with the failure's name."""
+        return f"{self.call} {self.failed} {error}"
+
     def place(self, epoch: int, step: int, moment: str) -> str:
         """Return in words the place of a state snapshot."""
         return f"{self.end_of_epoch} {epoch}" if moment == "left" else f"epoch {epoch}, step {step}"

@@ -54,8 +54,7 @@ class FitRaised(Event, frozen=True, kw_only=True):
     launcher: Launcher = "ray"
 
     def _text(self) -> str:
-        words = FACTS[self.launcher].words
-        return f"{words.call} {words.failed} {self.error}: {gist(self.message)}"
+        return f"{FACTS[self.launcher].words.raised(self.error)}: {gist(self.message)}"
 
 
 NO_FIT, LATER_FIT = "NoFit", "LaterFit"
