@@ -14,6 +14,7 @@
     │   ├── HistoryError      a run directory or one of its files cannot be read
     │   └── ClusterError      the cluster cannot hold the job
     └── HarnessError      ours, or the machine's: exit code 4
+        └── NoViewError       a lane can have no view of its own: runs go one at a time
 
 A failure of the tested system is never an exception here: it is an event. `InjectedError` stands
 apart: it is harm, raised in the tested job on purpose.
@@ -184,6 +185,10 @@ class ClusterError(UsageError):
 
 class HarnessError(ChaosError):
     """chaos itself failed; the run directory holds what was recorded before."""
+
+
+class NoViewError(HarnessError):
+    """A lane cannot have a view of its own, here or of some folders: the reason."""
 
 
 class InjectedError(RuntimeError):

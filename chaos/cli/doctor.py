@@ -6,6 +6,7 @@ from rich.text import Text
 from chaos.cli.options import REPORTS, Reports
 from chaos.installed import install_line
 from chaos.preflight.known_defects import here
+from chaos.processes.view import why_none
 from chaos.report.screen import screen
 from chaos.report.tables import doctor_table, signs
 from chaos.run.clock import SystemClock
@@ -25,7 +26,7 @@ def doctor(
 
     Example: chaos doctor
     """
-    found = signs(machine_facts(reports, SystemClock()))
+    found = signs(machine_facts(reports, SystemClock(), why_none()))
     console = screen()
     console.print(doctor_table(found))
     if any(sign.name.startswith("[") and sign.standing == "absent" for sign in found):

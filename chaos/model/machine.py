@@ -25,4 +25,6 @@ class Machine:
     can_write: bool
     can_listen: bool
     can_signal: bool
+    #: None where lanes can have views of their own (`processes.view`)
+    why_no_views: str | None
     clock_back_ns: int

@@ -238,6 +238,14 @@ def _permissions(machine: Machine) -> Iterator[Sign]:
     yield _can("ports", "listen on 127.0.0.1, and reach it", machine.can_listen, peers)
     elsewhere = "Choose another folder: --reports."
     yield _can("reports", "write into the folder", machine.can_write, elsewhere)
+    yield _either(
+        "views",
+        machine.why_no_views is None,
+        machine.why_no_views or "a lane can see its own files under absolute paths",
+        "Jobs that save by absolute paths, or to their working directory, are audited one run "
+        "at a time.",
+        otherwise="poor",
+    )
     order = "The order of events of different processes is unknown."
     yield _either("clock", steady, pace, order)
 

@@ -89,7 +89,7 @@ def with_sbin() -> str:
     return os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin"])
 
 
-def machine_facts(reports: Path, clock: Clock) -> Machine:
+def machine_facts(reports: Path, clock: Clock, why_no_views: str | None) -> Machine:
     """Return the facts about the machine, and about the folder for runs."""
     there = _nearest(reports)
     disk = shutil.disk_usage(there)
@@ -109,6 +109,7 @@ def machine_facts(reports: Path, clock: Clock) -> Machine:
         can_write=_can_write(there),
         can_listen=_can_listen(),
         can_signal=_can_signal(),
+        why_no_views=why_no_views,
         clock_back_ns=_clock_back_ns(clock),
     )
 

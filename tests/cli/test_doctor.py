@@ -33,6 +33,7 @@ GOOD = Machine(
     can_write=True,
     can_listen=True,
     can_signal=True,
+    why_no_views=None,
     clock_back_ns=0,
 )
 
@@ -63,6 +64,7 @@ def test_a_machine_that_has_everything_lacks_nothing() -> None:
         ({"can_listen": False}, "ports", "bad"),
         ({"can_signal": False}, "signals", "bad"),
         ({"clock_back_ns": 5}, "clock", "bad"),
+        ({"why_no_views": "the kernel refuses it"}, "views", "poor"),
     ],
 )
 def test_each_lack_is_named_with_what_it_costs(
@@ -112,9 +114,9 @@ def test_the_extras_of_scenarios_are_looked_for_where_there_are_scenarios(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    elsewhere = machine_facts(tmp_path, SystemClock()).extras
+    elsewhere = machine_facts(tmp_path, SystemClock(), None).extras
     monkeypatch.chdir(ROOT)
-    in_a_clone = machine_facts(tmp_path, SystemClock()).extras
+    in_a_clone = machine_facts(tmp_path, SystemClock(), None).extras
 
     assert elsewhere.keys() == EXTRAS.keys()
     assert in_a_clone.keys() == {*EXTRAS, *OF_SCENARIOS}
@@ -136,7 +138,7 @@ def test_the_table_fits_80_columns() -> None:
 
 
 def test_a_look_makes_nothing_and_leaves_nothing(tmp_path: Path) -> None:
-    found = machine_facts(tmp_path / "not" / "there", SystemClock())
+    found = machine_facts(tmp_path / "not" / "there", SystemClock(), None)
 
     assert list(tmp_path.iterdir()) == []
     assert found.can_signal
