@@ -16,36 +16,52 @@ import msgspec
 
 from chaos.launch.node_disk import HEAD, NodeDisk, disks
 from chaos.launch.objects_outside import remove_objects
-from chaos.model.event import WroteOutside
+from chaos.model.event import Disturbed, WroteOutside
 from chaos.model.objects import is_object
 from chaos.model.tiers import is_below, is_of_a_node
 from chaos.probe.address import RunAddress
 from chaos.probe.written import TRAINS, Confines, How, Written, is_spared
 from chaos.run.journal import Journal
+from chaos.run.ports import View, seen_in
 
 _Told: TypeAlias = Literal["remote", "refused", "created", "replaced", "extended", "opened"]
 _TOLD: tuple[_Told, ...] = get_args(_Told)  # worst first
 
 
-def settle(run: RunAddress, confines: Confines, journal: Journal) -> None:
-    """Record what a run's processes wrote outside, and remove their output."""
+def settle(run: RunAddress, confines: Confines, journal: Journal, view: View | None = None) -> None:
+    """Record what a run's processes wrote outside, in their view, and remove their output.
+
+    A run that wrote beyond its view is disturbed: runs beside it may have seen that.
+    """
     lines = [line for disk in disks(run) for line in disk.written()]
-    lines += _unseen(lines, confines, since_ns=_trains_since_ns(run))
-    heads = NodeDisk(run, HEAD).written()
-    after_fit = {line.path for line in heads}
-    events = list(files_outside(lines, confines.folder, after_fit=after_fit))
+    events, real = seen_in(view, _removed, run, confines, lines)
     gone = remove_objects(run, lines, (event.path for event in events if event.removed))
     for event in events:
-        if is_object(event.path):
-            journal.add(msgspec.structs.replace(event, removed=event.path in gone))
-            continue
-        journal.add(event)
-        if event.removed:
+        is_gone = event.path in gone if is_object(event.path) else event.removed
+        journal.add(msgspec.structs.replace(event, removed=is_gone))
+    beyond = [path for path in real if view is not None and not view.covers(path)]
+    if beyond:
+        journal.add(Disturbed(why=f"it wrote beyond the view of its lane: {min(beyond)}"))
+
+
+def _removed(
+    run: RunAddress, confines: Confines, lines: list[Written]
+) -> tuple[list[WroteOutside], set[str]]:
+    """Remove a run's output outside, but for objects; return the events, and all paths written."""
+    lines = [*lines, *_unseen(lines, confines, since_ns=_trains_since_ns(run))]
+    after_fit = {line.path for line in NodeDisk(run, HEAD).written()}
+    events = list(files_outside(lines, confines.folder, after_fit=after_fit))
+    folders = _folders(lines, confines.folder)
+    paths = (*folders, *(event.path for event in events))  # a link is gone afterwards
+    real = {path if is_object(path) else os.path.realpath(path) for path in paths}
+    for event in events:
+        if event.removed and not is_object(event.path):
             with contextlib.suppress(OSError):  # gone, or not removable any more
                 Path(event.path).unlink()
-    for folder in _folders(lines, confines.folder):
+    for folder in folders:
         with contextlib.suppress(OSError):  # something else is in it
             Path(folder).rmdir()
+    return events, real
 
 
 def files_outside(

@@ -4,7 +4,7 @@ import contextlib
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Generic, TypeVar
 
@@ -34,6 +34,7 @@ from chaos.run.armed import ArmedFaults
 from chaos.run.clock import seconds_since
 from chaos.run.controller import ChaosController
 from chaos.run.journal import Journal, Trained
+from chaos.run.ports import View, seen_in
 from chaos.run.signals import STACK_SIGNAL, rank_stacks
 
 END_S = 5.0
@@ -47,6 +48,9 @@ World = TypeVar("World", bound=ProcessWorld)
 class LocalRun(LaunchedRun[Driver], Generic[Driver, World]):
     """One run on this host; its nodes are names, or processes, and have disks of their own."""
 
+    #: the view that its processes are in, None for none
+    view: View | None = field(default=None, kw_only=True)
+
     def __post_init__(self) -> None:
         super().__post_init__()
         token = os.urandom(4).hex()
@@ -55,6 +59,7 @@ class LocalRun(LaunchedRun[Driver], Generic[Driver, World]):
         armed = ArmedFaults(self.directory.storage_faults)
         self.tiers = Tiers.of(self.plan, str(self.directory.path), real=os.path.realpath)
         self.world = self.make_world(armed, partial(NodeDisk, self.address, tiers=self.tiers))
+        self.world.view = self.view
 
     @contextlib.contextmanager
     def controller(self) -> Iterator[None]:
@@ -102,17 +107,18 @@ class LocalRun(LaunchedRun[Driver], Generic[Driver, World]):
         # The body comes first, then the callbacks from the last to the first; each step is taken,
         # even if one before it raises.
         with contextlib.ExitStack() as closing:
-            closing.callback(remove_disks, self.address)
+            closing.callback(remove_disks, self.address, self.view)
             for end in self.ends_after():
                 closing.callback(end)
             self._search_leftovers()
             if (confines := self.confines) is not None:  # no process is left that could write
                 if not self.plan.ops:
                     self._tell_unsynced()
-                settle(self.address, confines, self.journal)
+                settle(self.address, confines, self.journal, self.view)
 
     def _tell_unsynced(self) -> None:
-        found = {path for disk in disks(self.address, self.tiers) for path in disk.unsynced()}
+        each = disks(self.address, self.tiers)
+        found = {path for disk in each for path in seen_in(self.view, disk.unsynced)}
         if found:
             self.journal.add(FilesUnsynced(paths=tuple(sorted(found))))
 

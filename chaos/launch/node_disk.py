@@ -37,6 +37,7 @@ from chaos.probe.written import (
 from chaos.run import leavings
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import read_history
+from chaos.run.ports import View
 
 HEAD, START, LEDGER = "head", "start", "written.jsonl"
 LONGEST = "node-new-999"  # see `ProcessWorld`: this name decides for all nodes of a run
@@ -210,9 +211,11 @@ def make_room(run: RunAddress) -> None:
         leavings.hold(_short(run))
 
 
-def remove_disks(run: RunAddress) -> None:
-    """Remove the disks of a run's nodes."""
+def remove_disks(run: RunAddress, view: View | None = None) -> None:
+    """Remove the disks of a run's nodes, which were in a view, if there is one."""
     shutil.rmtree(run.directory / "nodes", ignore_errors=True)
+    if view is not None and _is_deep(run):
+        view.call(shutil.rmtree, _short(run), ignore_errors=True)
     leavings.drop(_short(run))
 
 

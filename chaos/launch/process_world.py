@@ -13,6 +13,7 @@ from chaos.launch.world import RunWorld
 from chaos.processes.tree import all_of, is_running, pids_below, stands_still, written_by
 from chaos.run.armed import ArmedFaults
 from chaos.run.clock import Clock
+from chaos.run.ports import View, seen_in
 
 POLL_S = 0.002
 END_S = 2.0
@@ -20,6 +21,9 @@ END_S = 2.0
 
 class ProcessWorld(RunWorld):
     """The nodes and workers of one run. A node is a name that some workers are started under."""
+
+    #: that of the run's processes, None for none
+    view: View | None = None
 
     def __init__(
         self,
@@ -123,11 +127,13 @@ class ProcessWorld(RunWorld):
             struck = self._workers_on(node_id)
         self.signalled.update(struck)
         _signal(struck, signal.SIGSTOP)  # so that no file is closed once it was looked at
-        unfinished = written_by(all_of(struck))
+        pids = [process.pid for process in all_of(struck)]
+        unfinished = seen_in(self.view, written_by, pids)
         _signal(struck, signal.SIGKILL)
         if self._disk_of is not None:  # removed only once no process is left that could write
             self._until(lambda: not any(map(is_running, struck)), END_S)
-            return self._disk_of(node_id).lose(unsynced=unsynced, unfinished=unfinished)
+            lose = self._disk_of(node_id).lose
+            return seen_in(self.view, lose, unsynced=unsynced, unfinished=unfinished)
         return ()
 
     def freeze_node(self, node_id: str, *, within_s: float) -> int | None:

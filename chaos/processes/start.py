@@ -28,6 +28,8 @@ class ProcessStart:
     cwd: str
     stdout: str | None = None
     stderr: str | None = None
+    #: the process that holds the view that it enters, None for none
+    view: int | None = None
 
 
 class ForkedProcess:

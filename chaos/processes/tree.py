@@ -16,12 +16,13 @@ def living(pid: int) -> list[psutil.Process]:
     return [p for p in found if _is_alive(p)]
 
 
-def written_by(processes: Iterable[psutil.Process]) -> set[str]:
-    """Return the files that processes hold open for writing."""
+def written_by(pids: Iterable[int]) -> set[str]:
+    """Return the files that processes, by their pids, hold open for writing."""
     found: set[str] = set()
-    for process in processes:
+    for pid in pids:
         with contextlib.suppress(psutil.Error, OSError):
-            found.update(file.path for file in process.open_files() if file.mode != "r")
+            files = psutil.Process(pid).open_files()
+            found.update(file.path for file in files if file.mode != "r")
     return found
 
 

@@ -1,7 +1,7 @@
 """The interface between the harness and a backend."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, Self, TypeAlias
+from typing import ParamSpec, Protocol, Self, TypeAlias, TypeVar
 
 from chaos.model.history import Entry
 from chaos.model.plan import Plan
@@ -9,6 +9,29 @@ from chaos.run.directory import RunDirectory
 
 Show: TypeAlias = Callable[[Sequence[Entry]], None]
 Say: TypeAlias = Callable[[str], None]
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class View(Protocol):
+    """The folders that a job writes in, as one lane alone sees them (see `processes.view`)."""
+
+    @property
+    def pid(self) -> int:
+        """The process that holds it open, by which others enter it."""
+
+    def covers(self, path: str) -> bool:
+        """Return whether what is written under a path is seen in this view alone."""
+
+    def call(self, function: Callable[P, R], *words: P.args, **named: P.kwargs) -> R:
+        """Return what a function of a module's returns in the view; raises what it raises."""
+
+
+def seen_in(view: View | None, function: Callable[P, R], *words: P.args, **named: P.kwargs) -> R:
+    """Return what a function returns in a view, or here if there is none."""
+    if view is None:
+        return function(*words, **named)
+    return view.call(function, *words, **named)
 
 
 class Backend(Protocol):
@@ -39,8 +62,12 @@ class OpenBackend(Backend, Protocol):
 class ScriptBackend(OpenBackend, Protocol):
     """A backend whose plans share one start of the job's script, up to its `fit()`."""
 
-    def beside(self) -> OpenBackend:
-        """Return a backend that executes plans at the same time, from the same start."""
+    def beside(self, view: View | None = None) -> OpenBackend:
+        """Return a backend that executes plans at the same time, from the same start.
+
+        In a view, its processes see their own files in some folders. Raises `NoViewError` if what
+        was started before writes there as well.
+        """
 
     def afresh(self, *, other_hashes: Plan | None = None) -> OpenBackend:
         """Return a backend that starts the script once more.

@@ -83,7 +83,8 @@ class FakeBackend:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def beside(self) -> "FakeBackend":
+    def beside(self, view: object = None) -> "FakeBackend":
+        del view
         self.lanes += 1
         return self
 

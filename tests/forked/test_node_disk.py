@@ -6,7 +6,6 @@ import signal
 import tempfile
 from pathlib import Path
 
-import psutil
 import pytest
 
 from chaos.launch.node_disk import SOCKET_PATH_MAX, NodeDisk, disk_in, make_room, remove_disks
@@ -161,7 +160,7 @@ def cut_off(disk: NodeDisk, files: list[Path], log: Path) -> set[str]:
             file.flush()
         os.kill(os.getpid(), signal.SIGSTOP)
     os.waitpid(child, os.WUNTRACED)
-    unfinished = written_by([psutil.Process(child)])
+    unfinished = written_by([child])
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     return unfinished

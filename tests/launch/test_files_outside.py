@@ -2,16 +2,20 @@
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from chaos.launch.files_outside import settle
-from chaos.model.event import WroteOutside
+from chaos.model.event import Disturbed, WroteOutside
+from chaos.model.tiers import is_below
 from chaos.probe.address import RunAddress
 from chaos.probe.written import TRAINS, Confines
 from chaos.run.clock import SystemClock
 from chaos.run.journal import Journal, read_history
+from chaos.run.ports import View
 
 
 @pytest.fixture
@@ -22,14 +26,14 @@ def run(tmp_path: Path) -> RunAddress:
     return RunAddress(directory, "0123abcd", "unix:x")
 
 
-def settled(run: RunAddress, *made: Path) -> dict[str, bool]:
+def settled(run: RunAddress, *made: Path, view: View | None = None) -> dict[str, bool]:
     """Settle a run whose audit has made these files and folders; return what was told of each."""
     confines = Confines(run.directory.parents[1])
     confines.created.write_text("".join(f"{path}\n" for path in made))
     journals = run.directory / "journals"
     journals.mkdir()
     journal = Journal(journals, "harness", role="harness", clock=SystemClock())
-    settle(run, confines, journal)
+    settle(run, confines, journal, view)
     journal.close()
     return {Path(e.path).name: e.removed for _, e in read_history(journals).of(WroteOutside)}
 
@@ -109,3 +113,45 @@ def test_what_a_process_of_the_jobs_has_written_is_told_as_before(
 
     assert settled(run) == {"own.pt": True}
     assert not (tmp_path / "own.pt").exists()
+
+
+class Covering:
+    """A view of one folder, in this process."""
+
+    pid = 0
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = str(folder)
+
+    def covers(self, path: str) -> bool:
+        return is_below(path, self.folder)
+
+    def call(self, function: Callable[..., Any], *words: Any, **named: Any) -> Any:
+        return function(*words, **named)
+
+
+@pytest.mark.parametrize("by", ["its name", "a link"])
+def test_a_run_that_wrote_beyond_its_view_is_disturbed(
+    run: RunAddress, tmp_path: Path, by: str
+) -> None:
+    for name in ("seen", "beyond"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "seen/latest").symlink_to(tmp_path / "beyond")
+    folder = tmp_path / ("beyond" if by == "its name" else "seen/latest")
+    (folder / "own.pt").touch()
+    line = {"path": str(folder / "own.pt"), "how": "created", "pid": 1, "is_output": True}
+    (run.directory / "nodes/node-0/written.jsonl").write_text(f"{json.dumps(line)}\n")
+
+    settled(run, view=Covering(tmp_path / "seen"))
+
+    (disturbed,) = read_history(run.directory / "journals").of(Disturbed)
+    assert disturbed[1].why.endswith(str(tmp_path / "beyond/own.pt"))
+
+
+def test_a_run_that_wrote_in_its_view_is_not_disturbed(run: RunAddress, tmp_path: Path) -> None:
+    (tmp_path / "own.pt").touch()
+    line = {"path": str(tmp_path / "own.pt"), "how": "created", "pid": 1, "is_output": True}
+    (run.directory / "nodes/node-0/written.jsonl").write_text(f"{json.dumps(line)}\n")
+
+    assert settled(run, view=Covering(tmp_path)) == {"own.pt": True}
+    assert not any(read_history(run.directory / "journals").of(Disturbed))

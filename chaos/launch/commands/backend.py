@@ -5,6 +5,7 @@ import subprocess
 import sys
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -16,7 +17,7 @@ from chaos.launch.frame import LaunchedRun, carry_out
 from chaos.model.plan import Plan
 from chaos.processes.start import Process, ProcessStart, Starter
 from chaos.run.directory import RunDirectory
-from chaos.run.ports import ScriptBackend, Show
+from chaos.run.ports import ScriptBackend, Show, View
 
 
 class CommandBackend(ScriptBackend):
@@ -34,8 +35,11 @@ class CommandBackend(ScriptBackend):
     #: seed and what starts its processes
     make_run: ClassVar[Callable[..., LaunchedRun[Any]]]
 
-    def __init__(self, hash_seed: str = HASH_SEED, roots: Roots | None = None) -> None:
+    def __init__(
+        self, hash_seed: str = HASH_SEED, roots: Roots | None = None, view: View | None = None
+    ) -> None:
         self.hash_seed = hash_seed
+        self._view = view
         self._owns = roots is None
         self._roots = roots or Roots(self.root, self.root_env)
 
@@ -43,8 +47,8 @@ class CommandBackend(ScriptBackend):
         if self._owns:
             self._roots.close()
 
-    def beside(self) -> Self:
-        return type(self)(self.hash_seed, self._roots)
+    def beside(self, view: View | None = None) -> Self:
+        return type(self)(self.hash_seed, self._roots, view)
 
     def afresh(self, *, other_hashes: Plan | None = None) -> Self:
         """Return a backend like this one, or with another hash seed: every run is a start."""
@@ -60,20 +64,23 @@ class CommandBackend(ScriptBackend):
 
         def once(again_after: str | None) -> str | None:
             begins = (plan, directory, show, again_after, self.hash_seed, starter)
-            return self.make_run(*begins).execute()
+            return self.make_run(*begins, view=self._view).execute()
 
         carry_out(once, directory)
         self._roots.learn(plan, directory)
 
     def _starter(self, plan: Plan, directory: RunDirectory) -> Starter:
         if plan.backend != "fork":
+            assert self._view is None  # only forks enter one
             return partial(started_anew, self.anew)
         if (why := self.why_not_forked({**os.environ, **plan.job.env})) is not None:
             raise UsageError(
                 why, f"Add --backend {plan.job.launcher}: every process is started anew."
             )
         log = directory.logs / "root.log"
-        return partial(self._roots.start, plan, hash_seed=self.hash_seed, log=log)
+        start = partial(self._roots.start, plan, hash_seed=self.hash_seed, log=log)
+        holder = None if self._view is None else self._view.pid
+        return lambda asked: start(replace(asked, view=holder))
 
     # -- filled in by a launcher -----------------------------------------------------------
 

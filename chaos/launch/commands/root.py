@@ -16,6 +16,7 @@ from chaos.launch.commands.ahead import forks_begin, import_ahead
 from chaos.processes.child import write_to
 from chaos.processes.forks import ended_with, fork_for_each
 from chaos.processes.start import ProcessStart
+from chaos.processes.view import enter
 from chaos.processes.wire import Wire
 
 
@@ -49,6 +50,8 @@ def forked(asks: Wire, token: int) -> ProcessStart:
     # As torchelastic starts its workers (torch 2.13: `start_new_session`): a signal to the group of
     # one reaches no other process of the tree.
     os.setsid()
+    if start.view is not None:
+        enter(start.view)
     for stream, name in ((1, start.stdout), (2, start.stderr)):
         if name is not None:
             write_to(Path(name), stream)

@@ -10,6 +10,7 @@ import psutil
 from chaos.faults.world import RefusedError
 from chaos.launch.process_world import END_S, ProcessWorld
 from chaos.processes.tree import all_of, is_running, signal_all, stands_still, written_by
+from chaos.run.ports import seen_in
 
 LOOKS = 3  # for processes that were started while the others were being stopped
 
@@ -55,12 +56,14 @@ class MachineWorld(ProcessWorld):
                 raise ProcessLookupError(f"{node_id} is lost already")
             self._live.remove(node_id)
         struck = self._stopped(node_id)
-        unfinished = written_by(struck)
-        self.signalled.update(process.pid for process in struck)
+        pids = [process.pid for process in struck]
+        unfinished = seen_in(self.view, written_by, pids)
+        self.signalled.update(pids)
         signal_all(struck, signal.SIGKILL)
         self._until(lambda: not any(is_running(process.pid) for process in struck), END_S)
         assert self._disk_of is not None
-        return self._disk_of(node_id).lose(unsynced=unsynced, unfinished=unfinished)
+        lose = self._disk_of(node_id).lose
+        return seen_in(self.view, lose, unsynced=unsynced, unfinished=unfinished)
 
     def freeze_node(self, node_id: str, *, within_s: float) -> int | None:
         self._running(node_id)

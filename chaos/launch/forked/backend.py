@@ -5,6 +5,7 @@ import threading
 from functools import partial
 from pathlib import Path
 
+from chaos.errors import NoViewError
 from chaos.launch.environment import HASH_SEED, OTHER_HASH_SEED
 from chaos.launch.forked.lane_handle import LaneHandle
 from chaos.launch.forked.roots import end_root, root_for
@@ -12,8 +13,9 @@ from chaos.launch.forked.run import ForkedRun
 from chaos.launch.forked.zygote_handle import ZygoteHandle
 from chaos.launch.frame import carry_out
 from chaos.model.plan import Plan
+from chaos.processes.tree import written_by
 from chaos.run.directory import RunDirectory
-from chaos.run.ports import ScriptBackend, Show
+from chaos.run.ports import ScriptBackend, Show, View
 
 
 class Starts:
@@ -47,6 +49,14 @@ class Starts:
             self._zygote = ZygoteHandle(key, plan, directory, hash_seed=self._hash_seed)
             return self._zygote
 
+    def refuse_view(self, view: View) -> None:
+        """Raise `NoViewError` if the script, up to its `fit()`, has opened files to write there."""
+        with self._turn:
+            pids = [] if self._zygote is None else [self._zygote.pid]
+        shared = [path for path in written_by(pids) if view.covers(path)]
+        if shared:
+            raise NoViewError(f"the script holds {min(shared)} open before its fit()")
+
     def close(self) -> None:
         with self._turn:
             if self._zygote is not None:
@@ -62,13 +72,22 @@ class ForkBackend(ScriptBackend):
     `close` ends the zygote of `starts` only if it made `starts`, or if `starts_scripts` is set.
     """
 
-    def __init__(self, starts: Starts | None = None, *, starts_scripts: bool = False) -> None:
+    def __init__(
+        self,
+        starts: Starts | None = None,
+        view: View | None = None,
+        *,
+        starts_scripts: bool = False,
+    ) -> None:
         self._starts = starts or Starts()
+        self._view = view
         self._starts_scripts = starts is None or starts_scripts
         self._lane: LaneHandle | None = None
 
-    def beside(self) -> "ForkBackend":
-        return ForkBackend(self._starts)
+    def beside(self, view: View | None = None) -> "ForkBackend":
+        if view is not None:
+            self._starts.refuse_view(view)
+        return ForkBackend(self._starts, view)
 
     def afresh(self, *, other_hashes: Plan | None = None) -> "ForkBackend":
         if other_hashes is None:
@@ -92,7 +111,8 @@ class ForkBackend(ScriptBackend):
     ) -> str | None:
         zygote = self._starts.of(plan, directory)
         try:
-            run = ForkedRun(plan, directory, show, again_after, zygote, self._lane_of)
+            means = zygote, self._lane_of
+            run = ForkedRun(plan, directory, show, again_after, *means, view=self._view)
             return run.execute()
         except BaseException:  # a message may be half sent: the next run gets a new lane
             self._end_lane()
@@ -103,7 +123,7 @@ class ForkBackend(ScriptBackend):
         if lane is not None and (lane.zygote is not zygote or not lane.can_be_used):
             self._end_lane()
         if self._lane is None:
-            self._lane = LaneHandle(zygote)
+            self._lane = LaneHandle(zygote, self._view)
         return self._lane
 
     def _end_lane(self) -> None:

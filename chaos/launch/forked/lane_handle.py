@@ -6,6 +6,7 @@ from chaos.launch.forked.messages import ForkLane, StartRun, WorkerKilled
 from chaos.launch.forked.zygote_handle import END_S, ZygoteHandle
 from chaos.processes.forks import Exited, Started, gone
 from chaos.processes.tree import end_all, is_running
+from chaos.run.ports import View
 
 POLL_S = 0.01
 LANE = "the process that a lane's runs are forked from"
@@ -14,9 +15,10 @@ LANE = "the process that a lane's runs are forked from"
 class LaneHandle:
     """One lane, by its pid and the connection to it."""
 
-    def __init__(self, zygote: ZygoteHandle) -> None:
+    def __init__(self, zygote: ZygoteHandle, view: View | None = None) -> None:
         self.zygote = zygote
-        self.pid, self._wire = zygote.forks.fork(ForkLane())
+        request = ForkLane(None if view is None else view.pid)
+        self.pid, self._wire = zygote.forks.fork(request)
         self._exited: dict[int, int] = {}
         self._killed: list[WorkerKilled] = []
 

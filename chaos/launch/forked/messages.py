@@ -70,8 +70,13 @@ class ForkZygote:
     cwd: str
     log: str
     env: dict[str, str]
+    #: the process that holds the view that it enters, None for none
+    view: int | None = None
 
 
 @dataclass(frozen=True)
 class ForkLane:
     """The harness asks a zygote for a lane; the lane's end of their connection comes along."""
+
+    #: as of `ForkZygote`
+    view: int | None = None

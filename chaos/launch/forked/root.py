@@ -37,6 +37,7 @@ from chaos.launch.forked.messages import ForkZygote
 from chaos.launch.forked.zygote import live_as_zygote
 from chaos.processes.child import write_to
 from chaos.processes.forks import ended_with, fork_for_each
+from chaos.processes.view import enter
 from chaos.processes.wire import Wire
 
 
@@ -59,6 +60,8 @@ def main(fd: int) -> None:
 
 def _become_zygote(request: ForkZygote, harness: Wire) -> None:
     os.setsid()
+    if request.view is not None:
+        enter(request.view)
     write_to(Path(request.log))
     os.chdir(request.cwd)
     os.environ.clear()

@@ -93,7 +93,12 @@ class ForkedRun(LocalRun[int, ProcessWorld]):
         plan = self.plan.model_copy(update={"job": job})
         limit_s = BESIDE_S if self._running else None
         zygote = ZygoteHandle(
-            self.zygote.job, plan, self.directory, limit_s=limit_s, more=self.start_env
+            self.zygote.job,
+            plan,
+            self.directory,
+            limit_s=limit_s,
+            more=self.start_env,
+            view=self.view,
         )
         self._begun_again.append(zygote)
         failed = zygote.await_fit()

@@ -16,13 +16,14 @@ from chaos.launch.forked import core
 from chaos.launch.forked import unsupported_calls as needs
 from chaos.launch.forked.first_driver import earlier_fits
 from chaos.launch.forked.lane import Lane
-from chaos.launch.forked.messages import Failed, ForkZygote, Ready
+from chaos.launch.forked.messages import Failed, ForkLane, ForkZygote, Ready
 from chaos.launch.job import is_clean_exit, run_job
 from chaos.launch.node_disk import record_start
 from chaos.launch.raytrain.fit import Fit, RunPart
 from chaos.model.event import NO_FIT, UNCALLED, ScriptRaised
 from chaos.processes.child import adopt_orphans, draw_fresh_randomness
 from chaos.processes.forks import fork_for_each
+from chaos.processes.view import enter
 from chaos.processes.wire import Wire
 from chaos.run.directory import RunDirectory
 
@@ -64,8 +65,11 @@ def _serve(harness: Wire) -> RunPart:
     gc.collect()
     gc.freeze()
     harness.send(Ready())
-    _, end = fork_for_each(harness)
+    request, end = fork_for_each(harness)
+    assert isinstance(request, ForkLane)
     try:
+        if request.view is not None:
+            enter(request.view)
         adopt_orphans()
         return Lane(end).serve()
     except Exception as error:  # noqa: BLE001 - of chaos; the script must not catch it

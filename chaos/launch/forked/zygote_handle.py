@@ -13,6 +13,7 @@ from chaos.model.plan import Plan
 from chaos.processes.forks import Forks, gone
 from chaos.processes.tree import end_all, is_running
 from chaos.run.directory import RunDirectory
+from chaos.run.ports import View
 from chaos.run.signals import is_foreign
 
 END_S = 5.0
@@ -22,10 +23,10 @@ SCRIPT = "the start of the script that runs are forked from"
 class ZygoteHandle:
     """One zygote; all its forks share the part of the script before `fit()`.
 
-    `more` are variables of its own, which are none of the job's.
+    `more` are variables of its own, which are none of the job's. It is in `view`, if there is one.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a start of a script may differ in
         self,
         job: tuple[str, ...],
         plan: Plan,
@@ -34,12 +35,14 @@ class ZygoteHandle:
         hash_seed: str = HASH_SEED,
         limit_s: float | None = None,
         more: Mapping[str, str] = MappingProxyType({}),
+        view: View | None = None,
     ) -> None:
         self.job = job
         root = root_for(plan, log=directory.logs / "root.log", hash_seed=hash_seed)
         self._root = root.forks
         log, env = str(directory.logs / "zygote.log"), {**zygote_env(plan, hash_seed), **more}
-        request = ForkZygote(str(directory.path), plan.cwd, log, env)
+        holder = None if view is None else view.pid
+        request = ForkZygote(str(directory.path), plan.cwd, log, env, holder)
         self.pid, self._wire = self._root.fork(request)
         self.forks = Forks(self._wire, lambda: gone(SCRIPT))  # its lanes
         self._limit_s = plan.limits.run_s + START_S if limit_s is None else limit_s

@@ -3,13 +3,14 @@
 from functools import partial
 from typing import Self
 
+from chaos.errors import NoViewError
 from chaos.launch.commands.backend import started_anew
 from chaos.launch.environment import HASH_SEED, OTHER_HASH_SEED
 from chaos.launch.frame import carry_out
 from chaos.launch.slurm.run import SlurmRun
 from chaos.model.plan import Plan
 from chaos.run.directory import RunDirectory
-from chaos.run.ports import ScriptBackend, Show
+from chaos.run.ports import ScriptBackend, Show, View
 
 
 class SlurmBackend(ScriptBackend):
@@ -18,7 +19,9 @@ class SlurmBackend(ScriptBackend):
     def __init__(self, hash_seed: str = HASH_SEED) -> None:
         self.hash_seed = hash_seed
 
-    def beside(self) -> Self:
+    def beside(self, view: View | None = None) -> Self:
+        if view is not None:
+            raise NoViewError("Slurm starts the processes itself")
         return type(self)(self.hash_seed)
 
     def afresh(self, *, other_hashes: Plan | None = None) -> Self:
