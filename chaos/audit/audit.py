@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from chaos.audit.baseline_runs import Clean, CleanRuns
 from chaos.audit.budget import (
@@ -29,7 +30,7 @@ from chaos.audit.group import GROUPS, Group, Question, needs_nodes
 from chaos.audit.job_profile import JobProfile
 from chaos.audit.lanes import side_by_side
 from chaos.audit.looks import Looks
-from chaos.audit.notes import Note, note
+from chaos.audit.notes import Note, note, one_at_a_time
 from chaos.audit.place_groups import FaultPlace
 from chaos.audit.places import STEP_PLACES_MAX, kill_map
 from chaos.audit.plans import on_ray, plan_of
@@ -37,12 +38,13 @@ from chaos.audit.queue import NOTHING_KNOWN, PARTS, Queue, Run, in_order
 from chaos.audit.repro import Confirm, confirmation
 from chaos.audit.retries import Retries
 from chaos.audit.run_row import Defect, RunRow, run_rows
+from chaos.audit.views import lanes_apart
 from chaos.audit.write_card import CardWriter
 from chaos.check.analysis import RunAnalysis
 from chaos.check.code_lines import lines_of_values
 from chaos.check.state import STATE
 from chaos.check.trajectory import TRAJECTORY
-from chaos.errors import ChaosError, UsageError
+from chaos.errors import ChaosError, NoViewError, UsageError
 from chaos.model.plan import Plan
 from chaos.run.clock import Clock, seconds_since
 from chaos.run.ports import Backend, ScriptBackend
@@ -77,6 +79,24 @@ ALL_GROUPS = Choice()
 Spread: TypeAlias = Callable[
     [int, int, Callable[[Backend], None]], AbstractContextManager[list[Backend]]
 ]
+
+
+class Opened(NamedTuple):
+    """The lanes of the runs with faults."""
+
+    backends: Sequence[Backend]
+    #: they have views, and only what passes in a view counts
+    has_views: bool = False
+    notes: tuple[Note, ...] = ()
+
+
+def _until(ends: Callable[[], bool], runs: Iterator[Run | None]) -> Iterator[Run | None]:
+    """Yield runs, and take none that is not yielded."""
+    while not ends():
+        try:
+            yield next(runs)
+        except StopIteration:
+            return
 
 
 def _refuse_elsewhere(clean: Clean) -> None:
@@ -148,21 +168,21 @@ class Audit:
         clean = self._continue(clean, basis)
         queue = self._queue(clean)
         with ExitStack() as stack:
-            backends = self._backends(stack, clean, queue, partial(clean_runs.check, clean))
+            opened = self._open(stack, clean, queue, clean_runs)
             spent_s = seconds_since(start, self.clock)
             due = queue.needed, queue.places_needed
-            minimum = Minimum(*due, spent_s, each_s=clean.work_s, lanes=len(backends))
+            minimum = Minimum(*due, spent_s, each_s=clean.work_s, lanes=len(opened.backends))
             fits = minimum.fits(self.budget)
             queue.begin(with_telling=not fits)
-            notes = (*clean.notes, *minimum.notes(self.budget, self.command, queue.groups))
-            clean = replace(clean, notes=notes)
-            self.tell((*notes, *minimum.foretold(self.budget)))
+            few = minimum.notes(self.budget, self.command, queue.groups)
+            clean = replace(clean, notes=(*clean.notes, *opened.notes, *few))
+            self.tell((*clean.notes, *minimum.foretold(self.budget)))
             writer = CardWriter(
                 clean, queue, self.folder, self.choice.seed, self.command, retries, basis
             )
             ended: Ended = "interrupted"
             try:
-                ended = self._inject_all(clean, queue, start, backends, fits=fits)
+                ended = self._inject_all(clean, queue, start, opened, stack, fits=fits)
             finally:
                 card = self._card(writer, queue, start, ended)
         return self._confirmed(self._explained(card, writer), writer, clean)
@@ -240,51 +260,94 @@ class Audit:
         known = [place for place in continued.places(profile) if place.group in choice.groups]
         return tuple(dict.fromkeys((*every, *known)))
 
-    def _backends(
-        self, stack: ExitStack, clean: Clean, queue: Queue, check: Callable[[Backend], None]
-    ) -> list[Backend]:
-        """Return a backend per lane for the runs with faults; `stack` ends them."""
-        if self.ray is not None or clean.shares_files:
-            return [self.ray or self.backend]
+    def _open(self, stack: ExitStack, clean: Clean, queue: Queue, means: CleanRuns) -> Opened:
+        """Open a lane for each of the runs at a time; `stack` ends them."""
+        if self.ray is not None:
+            return Opened([self.ray])
         workers = clean.plan.job.workers
         if self.spread is not None:
-            return stack.enter_context(self.spread(workers, len(queue.places), check))
-        more = range(self.lanes(workers) - 1)
-        return [self.backend, *(stack.enter_context(self.backend.beside()) for _ in more)]
+            check = partial(means.check, clean)
+            return Opened(stack.enter_context(self.spread(workers, len(queue.places), check)))
+        count = self.lanes(workers)
+        if clean.shares_files:
+            count = min(count, len(queue.places))
+        if clean.shares_files and count > 1:
+            try:
+                apart = lanes_apart(stack, self.backend, clean, self.folder.path, count)
+                return Opened(apart, has_views=True)
+            except NoViewError as error:
+                return Opened([self.backend], notes=(one_at_a_time(str(error)),))
+        more = range(count - 1)
+        return Opened([self.backend, *(stack.enter_context(self.backend.beside()) for _ in more)])
 
     def _inject_all(
-        self, clean: Clean, queue: Queue, start: int, backends: Sequence[Backend], *, fits: bool
+        self,
+        clean: Clean,
+        queue: Queue,
+        start: int,
+        opened: Opened,
+        stack: ExitStack,
+        *,
+        fits: bool,
     ) -> Ended:
         first = self.clock.now_ns()
-
-        def next_run() -> Iterator[Run | None]:
-            while not queue.is_empty or queue.is_waiting:
-                self._show(queue, start, first)
-                is_spent = self.budget.is_spent(
-                    seconds=seconds_since(start, self.clock),
-                    runs=0 if queue.has_doubt else queue.taken,
-                    begun=queue.taken,
-                    wrong=self._wrong,
-                    for_minimum=fits and queue.is_due,
-                )
-                if is_spent and not queue.is_waiting:
-                    return
-                # None is no end: a run under way may give its places back, or show new ones (a job
-                # whose ranks load a file only after a fault), and a free lane waits for it.
-                most = None if self.budget.runs is None else self.budget.runs - queue.taken
-                yield None if is_spent or queue.is_empty else queue.take(most)
+        doubted = list[Run]()  # they did not pass in a view
 
         def work(backend: Backend, run: Run) -> tuple[Run, tuple[RunRow, ...]]:
             return run, self._inject(backend, clean, run)
 
-        for (number, places), rows in side_by_side(work, next_run(), backends):
-            stands = queue.learn(places, rows)
-            if all(row.number != number for row in stands):  # held back: it may be a finding
-                self.folder.prune(self.folder.run(number), keep_logs=not stands)
-            for row in stands:
-                self._settle(row)
+        def work_in_view(backend: Backend, run: Run) -> tuple[Run, tuple[RunRow, ...]]:
+            with suppress(ChaosError):  # of the view, or raised again without it
+                return work(backend, run)
+            return run, ()
+
+        runs = self._next_runs(queue, start, first, fits=fits)
+        undoubted = _until(lambda: bool(doubted), runs)
+        first_work = work_in_view if opened.has_views else work
+        for run, rows in side_by_side(first_work, undoubted, opened.backends):
+            if opened.has_views and not (rows and all(row.is_right for row in rows)):
+                doubted.append(run)
+            else:
+                self._learn(queue, run, rows)
+        if doubted:
+            # A view differs from a plain folder, which a right job may notice. So only a pass in a
+            # view counts. All others are run again without, and the rest as well, since a run
+            # without a view is seen in every view.
+            stack.close()
+            self._looks.may_come_again()
+            for number, _ in doubted:
+                shutil.rmtree(self.folder.run(number).path, ignore_errors=True)
+            for run, rows in side_by_side(work, chain(doubted, runs), [self.backend]):
+                self._learn(queue, run, rows)
         self._show(queue, start, first)
         return "all" if queue.is_empty else "budget"
+
+    def _next_runs(
+        self, queue: Queue, start: int, first: int, *, fits: bool
+    ) -> Iterator[Run | None]:
+        while not queue.is_empty or queue.is_waiting:
+            self._show(queue, start, first)
+            is_spent = self.budget.is_spent(
+                seconds=seconds_since(start, self.clock),
+                runs=0 if queue.has_doubt else queue.taken,
+                begun=queue.taken,
+                wrong=self._wrong,
+                for_minimum=fits and queue.is_due,
+            )
+            if is_spent and not queue.is_waiting:
+                return
+            # None is no end: a run under way may give its places back, or show new ones (a job
+            # whose ranks load a file only after a fault), and a free lane waits for it.
+            most = None if self.budget.runs is None else self.budget.runs - queue.taken
+            yield None if is_spent or queue.is_empty else queue.take(most)
+
+    def _learn(self, queue: Queue, run: Run, rows: Sequence[RunRow]) -> None:
+        number, places = run
+        stands = queue.learn(places, rows)
+        if all(row.number != number for row in stands):  # held back: it may be a finding
+            self.folder.prune(self.folder.run(number), keep_logs=not stands)
+        for row in stands:
+            self._settle(row)
 
     @property
     def _wrong(self) -> int:

@@ -243,19 +243,26 @@ def in_passing(history: History) -> list[Note]:
     if own and FACTS[launcher_named(called)].lacks_part("reports"):
         text = (
             f"the job saves {_some(own)}. What it made there was removed after each run, so that "
-            "the next begins anew, and places are tried one after the other"
+            "the next begins anew"
         )
         found.append(note(text))
     elif own:
         text = (
             f"the job saves by absolute paths: {_some(own)}. What it made there was removed after "
-            "each run, and places are tried one after the other; give it a path of the run's, or "
-            "two trainings overwrite each other's files"
+            "each run; give it a path of the run's, or two trainings overwrite each other's files"
         )
         found.append(warning(text))
     if kept:
         found.append(note(f"the job also wrote, and it was left: {_some(kept)}"))
     return found + [note(text) for text in _unsynced(history)]
+
+
+def one_at_a_time(why: str) -> Note:
+    """Return the note that runs do not go side by side, as they would share the job's files."""
+    return note(
+        "runs go one at a time, as the job's files outside of a run's folder would be another's "
+        f"too, and lanes have no view of their own (`chaos doctor`): {why}"
+    )
 
 
 def _unsynced(history: History) -> Iterator[str]:

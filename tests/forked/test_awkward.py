@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from chaos.processes.view import why_none
 from tests.called import Done, chaos
 
+WHY_NONE = why_none()
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.timeout(120)
 
@@ -100,3 +102,27 @@ def test_what_a_job_saves_outside_is_cleared_from_run_to_run(tmp_path: Path) -> 
 
     assert any("the job saves by absolute paths" in note["text"] for note in notes)
     assert not (tmp_path / "model.pt").exists()
+
+
+@pytest.mark.skipif(WHY_NONE is not None, reason=f"no views here: {WHY_NONE}")
+@pytest.mark.parametrize("does", ["save-outside", "notice-view"])
+def test_a_job_that_saves_outside_has_lanes_and_is_not_blamed_for_their_views(
+    does: str, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+
+    found = card(audit(does, tmp_path, "--jobs", "2", "--max-runs", "4"))
+
+    assert found["verdict"]["broken"] == 0
+    assert len(found["runs"]) >= 4
+    assert not any("one at a time" in note["text"] for note in found["notes"])
+    assert {path.name for path in tmp_path.iterdir()} == {"mine.txt", "reports"}
+    assert str(tmp_path) not in Path("/proc/self/mountinfo").read_text(encoding="utf-8")
+
+
+@pytest.mark.skipif(WHY_NONE is not None, reason=f"no views here: {WHY_NONE}")
+def test_what_a_script_holds_open_before_its_fit_is_shared_by_all_lanes(tmp_path: Path) -> None:
+    found = card(audit("hold-log", tmp_path, "--jobs", "2"))
+
+    (text,) = [note["text"] for note in found["notes"] if "one at a time" in note["text"]]
+    assert text.endswith(f"the script holds {tmp_path}/log.txt open before its fit()")

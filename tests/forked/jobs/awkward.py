@@ -1,6 +1,7 @@
 """Two epochs by two ranks, and one thing that a script of somebody's own does besides."""
 
 import argparse
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -14,6 +15,7 @@ from ray.train import Checkpoint, FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 
 EPOCHS = 2
+SAVES_OUTSIDE = ("save-outside", "notice-view", "hold-log")
 
 
 @ray.remote
@@ -45,7 +47,9 @@ def train_loop(config: dict[str, Any]) -> None:
             ray.train.report({"loss": loss.item()}, checkpoint=Checkpoint.from_directory(folder))
         if config["does"] == "raise-once" and checkpoint is None:
             raise RuntimeError("on purpose")
-        if config["does"] == "save-outside" and ray.train.get_context().get_world_rank() == 0:
+        if config["does"] == "notice-view" and os.path.ismount(config["out"]):
+            raise RuntimeError("a mount point")
+        if config["does"] in SAVES_OUTSIDE and ray.train.get_context().get_world_rank() == 0:
             torch.save(epoch, Path(config["out"]) / "model.pt")
 
 
@@ -70,6 +74,8 @@ if __name__ == "__main__":
         ray.get(task.remote())
     if args.does == "data":
         ray.data.from_items([1])
+    if args.does == "hold-log":
+        log = Path(args.out, "log.txt").open("w", encoding="utf-8")  # noqa: SIM115 - to the end
     result = trainer(args.does, args.out).fit()
     if args.does == "fit-twice":
         assert result.metrics is not None
