@@ -96,10 +96,13 @@ def belonging_to(folder: Path) -> Iterator[None]:
             os.environ[HELD_ENV] = before
 
 
-def remove(folder: Path) -> None:
-    """End the processes that belong to a folder, remove it, and release it."""
+def remove(folder: Path, *, with_writers: bool = False) -> None:
+    """End the processes that belong to a folder, remove it, and release it.
+
+    `with_writers`: those as well that write files in it, whatever their environment says.
+    """
     # The process that attends is ended before the lock is released, which it waits for.
-    _end(folder)
+    _end(folder, with_writers=with_writers)
     attending = _attending.pop(folder, None)
     if attending is not None:
         attending.kill()
@@ -128,15 +131,15 @@ def _clear(folder: Path, how: int) -> None:
             if os.fstat(lock).st_uid == os.geteuid():
                 fcntl.flock(lock, how)
                 if _is_there(lock, folder):
-                    _end(folder, is_orphaned=True)
+                    _end(folder, with_writers=True)
         finally:
             os.close(lock)
 
 
-def _end(folder: Path, *, is_orphaned: bool = False) -> None:
+def _end(folder: Path, *, with_writers: bool) -> None:
     """End the processes of a folder, in rounds, since some may start others; then remove it."""
     for _ in range(ROUNDS):
-        found = _processes_of(folder, is_orphaned=is_orphaned)
+        found = _processes_of(folder, with_writers=with_writers)
         for process in found:
             with contextlib.suppress(psutil.Error):
                 process.kill()
@@ -146,20 +149,21 @@ def _end(folder: Path, *, is_orphaned: bool = False) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _processes_of(folder: Path, *, is_orphaned: bool) -> list[psutil.Process]:
+def _processes_of(folder: Path, *, with_writers: bool) -> list[psutil.Process]:
     """Return the processes whose environment names a folder, and all below them.
 
     Ray's workers write their titles over their environment. While their raylet lives, they are
     found below it. If it died first, and the holders of the folder are dead as well, they are
     found by the raylet's log, which they have open (Ray 2.60): a worker that is starting on a
-    busy machine takes more than 20 s to notice by itself that its raylet is gone.
+    busy machine takes more than 20 s to notice by itself that its raylet is gone. The steps of
+    Slurm's jobs (22.05) write titles, too, and outlive their daemons.
     """
     this = psutil.Process()
     ours, found = {this, *this.parents()}, set[psutil.Process]()
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):  # it ends, or is another user's
             names = process.environ().get(HELD_ENV) == str(folder)
-            if process not in ours and (names or (is_orphaned and _writes_in(folder, process))):
+            if process not in ours and (names or (with_writers and _writes_in(folder, process))):
                 found |= {process, *process.children(recursive=True)}
     return list(found - ours)
 

@@ -254,6 +254,28 @@ def test_who_writes_in_a_folder_that_nobody_holds_is_ended(tmp: Path, holder: Ho
         assert not worker.is_running()
 
 
+@pytest.mark.parametrize("with_writers", [True, False])
+def test_a_step_of_slurms_ends_with_its_folder_though_a_title_hides_its_environment(
+    with_writers: bool,
+) -> None:
+    folder = leavings.make("chaos-test-")
+    with (
+        (folder / "slurmd.log").open("a") as log,
+        subprocess.Popen(
+            [sys.executable, "-c", WAITS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
+        ) as step,
+    ):
+        assert step.stdout is not None
+        step.stdout.readline()
+        log.close()  # this process writes in it no more
+
+        leavings.remove(folder, with_writers=with_writers)
+
+        ended, _ = psutil.wait_procs([psutil.Process(step.pid)], timeout=10 * with_writers)
+        assert bool(ended) == with_writers
+        step.kill()
+
+
 def test_who_reads_in_it_is_not(tmp: Path, holder: Holder) -> None:
     (holder.folder / "raylet.out").touch()
     with (

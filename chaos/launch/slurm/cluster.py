@@ -107,7 +107,7 @@ class SlurmCluster:
             if hasattr(self, "folder"):
                 # The steps of a job outlive their slurmd. They write its log, and so belong to the
                 # folder, with which they end.
-                closing.callback(leavings.remove, self.folder)
+                closing.callback(leavings.remove, self.folder, with_writers=True)
                 closing.callback(self._keep_logs)
             for daemon in self._daemons.values():
                 closing.callback(_end, daemon)
