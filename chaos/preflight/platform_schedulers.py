@@ -3,10 +3,10 @@
 import configparser
 import re
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 from chaos.errors import UsageError
 from chaos.preflight.platform_doc import Doc, Taken, nodes_taken
+from chaos.run.sbatch_header import Option, options_in
 from chaos.words import plural
 
 
@@ -180,19 +180,11 @@ def torchx(path: str, text: str) -> Iterator[Taken]:
 
 # -- Slurm -------------------------------------------------------------------------------------
 
-_HEADER = re.compile(r"#SBATCH\s+([^#]*)")
-_SHORT = {"-N": "--nodes", "-t": "--time", "-n": "--ntasks", "-p": "--partition", "-q": "--qos"}
-
-
-class _Option(NamedTuple):
-    value: str
-    line: int
-
 
 def sbatch(text: str) -> Iterator[Taken]:
     """Read the header of a script for `sbatch`."""
-    given = dict(_options(text))
-    none = _Option("", next(iter(given.values()), _Option("", 1)).line)
+    given = options_in(text)
+    none = Option("", next(iter(given.values()), Option("", 1)).line)
     yield from _nodes_of(given.get("--nodes", none))
     limit = given.get("--time", none)
     if hours := _hours(limit.value):
@@ -204,29 +196,27 @@ def sbatch(text: str) -> Iterator[Taken]:
             "a signal before its --time is over, at a preemption only with the cluster's "
             f"preempt_send_user_signal (--signal={signal.value})"
         )
-        yield Taken("", signal.value, signal.line, words)
+        before_s = _before_limit_s(signal.value) if _hours(limit.value) else None
+        place = "settings.limit_signal_s" if before_s else ""
+        yield Taken(place, before_s or signal.value, signal.line, words)
         if _tells_traps(text):
             yield from _traps(text, signal)
     mode = given.get("--open-mode", none)
     if mode.value != "append":
-        words = "its output is written anew at each start, unless the cluster says append"
-        yield Taken("", mode.value, mode.line, f"{words} (--open-mode)")
+        unless = "" if mode.value else ", unless the cluster says append"
+        words = f"its output is written anew at each start{unless} (--open-mode)"
+        yield Taken("", mode.value, mode.line, words)
 
 
-def _options(text: str) -> Iterator[tuple[str, _Option]]:
-    """Yield the options of a header, several of a line too: `-N4 -t 1:00`, `--nodes=4 -q a`."""
-    for number, line in enumerate(text.splitlines(), 1):
-        found = _HEADER.match(line.strip())
-        words = found[1].split() if found is not None else []
-        while words:
-            name, sign, value = words.pop(0).partition("=")
-            if not name.startswith("-"):
-                continue
-            if not name.startswith("--") and len(name) > len("-N"):
-                name, value = name[:2], name[2:]
-            elif not sign and words and not words[0].startswith("-"):
-                value = words.pop(0)
-            yield _SHORT.get(name, name), _Option(value.strip("\"'"), number)
+def _before_limit_s(signal: str) -> int | None:
+    """Return the seconds of `[B:]USR1[@60]` before the time limit; None if it is to be filled in.
+
+    Left out, it is a minute (Slurm 22.05, sbatch(1): --signal).
+    """
+    name, _, seconds = signal.partition("@")
+    if not name or "$" in signal:
+        return None
+    return int(seconds) if seconds.isdigit() and int(seconds) else None if seconds else 60
 
 
 _TRAP = re.compile(r"\s*trap\s+(?:--\s+)?(?:'[^']*'|\"[^\"]*\"|\S+)\s+(.+)")
@@ -235,7 +225,7 @@ _BESIDE = re.compile(r"(?<![&>])&(?![&>])|\bwait\b")
 _EXEC = re.compile(r"\s*exec\s+(?:srun|torchrun|python\S*|accelerate|mpirun)\b")
 
 
-def _traps(text: str, signal: _Option) -> Iterator[Taken]:
+def _traps(text: str, signal: Option) -> Iterator[Taken]:
     """Yield what bash does not hear of the signal that a script asks for (bash(1), sbatch(1)).
 
     A trap is run when the command in the foreground has ended, and only by the shell that has it.
@@ -293,7 +283,7 @@ def _code(line: str) -> str:
     return line.partition("#")[0]
 
 
-def _nodes_of(option: _Option) -> Iterator[Taken]:
+def _nodes_of(option: Option) -> Iterator[Taken]:
     count = option.value.partition("-")[0] or "1"
     if count.isdigit():
         said = "--nodes" if option.value else "no --nodes: unless `sbatch` is given it"
@@ -304,7 +294,7 @@ def _nodes_of(option: _Option) -> Iterator[Taken]:
         yield Taken("", option.value, option.line, words)
 
 
-def _queued_again(given: Mapping[str, _Option], none: _Option) -> Taken:
+def _queued_again(given: Mapping[str, Option], none: Option) -> Taken:
     if "--requeue" in given:
         words = "it is queued again (--requeue)"
         return Taken("settings.job_retries", -1, given["--requeue"].line, words)

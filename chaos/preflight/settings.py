@@ -200,6 +200,11 @@ class TorchrunSettings(FiniteRecord):
         description="a start of the command is ended after so long, and not begun again for that "
         "(Slurm's --time); left out: it is not",
     )
+    limit_signal_s: PositiveFloat | None = Field(
+        default=None,
+        description="a signal comes so long before start_limit_h is over (Slurm's "
+        "--signal=USR1@90); left out: none does",
+    )
     storage_path: str | None = None
     storage_is_shared: IsShared = None
     checkpoint_upload_mode: Literal["sync", "no_upload"] = Field(

@@ -146,7 +146,11 @@ def test_a_task_of_skypilot_says_its_nodes_market_and_buckets(tmp_path: Path) ->
 def test_a_header_of_sbatch_is_read_and_what_it_lacks_is_said(tmp_path: Path) -> None:
     found = told(tmp_path, SBATCH, "train.sh")
 
-    assert found.values == {"job.nodes": 4, "settings.start_limit_h": 36.5}
+    assert found.values == {
+        "job.nodes": 4,
+        "settings.start_limit_h": 36.5,
+        "settings.limit_signal_s": 120,
+    }
     lines = said(found)
     assert lines["each start is ended after 36.5 h (--time)"] == 3
     assert any(words.endswith("(--signal=B:USR1@120)") and n == 4 for words, n in lines.items())
@@ -156,6 +160,25 @@ def test_a_header_of_sbatch_is_read_and_what_it_lacks_is_said(tmp_path: Path) ->
     )
     assert "it is queued again (--requeue)" in said(requeued)
     assert not any("written anew" in words for words in said(requeued))
+    truncated = said(told(tmp_path, SBATCH.replace("-N 4-8", "--open-mode=truncate"), "b.sh"))
+    assert "its output is written anew at each start (--open-mode)" in truncated
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        ("-t 60\n#SBATCH --signal=B:USR1@90", 90),
+        ("-t 60\n#SBATCH --signal=USR1", 60),
+        ("-t 60\n#SBATCH --signal=USR1@$GRACE", None),
+        ("--signal=USR1@90", None),  # of a limit that the partition has
+    ],
+)
+def test_the_time_of_a_signal_before_the_limit_is_read(
+    tmp_path: Path, header: str, seconds: int | None
+) -> None:
+    found = told(tmp_path, f"#!/bin/sh\n#SBATCH {header}\n", "a.sbatch")
+
+    assert found.values.get("settings.limit_signal_s") == seconds
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from chaos.preflight.estimate import in_hours
+from chaos.preflight.estimate import in_hours, in_s
 from chaos.preflight.forecast import lossless_s
 from chaos.preflight.question import Question
 from chaos.preflight.rules import rule
@@ -168,4 +168,55 @@ def _longer_than_a_start(question: Question) -> str | None:
     return (
         f"the training takes {in_hours(needs_h)} without any loss, and each start is ended after "
         f"{in_hours(limit_h)}"
+    )
+
+
+@stops(
+    "start-limit-before-save",
+    reason="A start of a Slurm job that ends before its first save leaves nothing for the next one "
+    "to go on from, however often it is queued again. A job that gets a signal before its "
+    "limit may save then, and is not meant.",
+    source="Slurm 22.05, sbatch(1): --time, --signal",
+    bad={"settings.start_limit_h": 0.1},
+    good={"settings.start_limit_h": 0.1, "settings.limit_signal_s": 200.0},
+)
+def _no_save_in_a_start(question: Question) -> str | None:
+    settings, costs = question.torchrun, question.costs
+    if settings.start_limit_h is None or settings.limit_signal_s is not None or costs is None:
+        return None
+    first_s = costs.start_s + question.interval_s + costs.save_s + costs.upload_s
+    if first_s <= settings.start_limit_h * 3600:
+        return None
+    return (
+        f"each start is ended after {in_hours(settings.start_limit_h)}, and the first checkpoint "
+        f"is whole {in_s(first_s)} after it began: none goes further than the one before"
+    )
+
+
+@advises(
+    "signal-before-save",
+    reason="Slurm ends the job when its time limit is over, whether or not what the signal began "
+    "is done. It may send the signal up to a minute earlier, and no later.",
+    source="Slurm 22.05, sbatch(1): --signal",
+    bad={
+        "settings.start_limit_h": 200.0,
+        "settings.limit_signal_s": 1.0,
+        "costs.save_s": 30.0,
+    },
+    good={
+        "settings.start_limit_h": 200.0,
+        "settings.limit_signal_s": 120.0,
+        "costs.save_s": 30.0,
+    },
+)
+def _signal_too_late(question: Question) -> str | None:
+    before_s, costs = question.torchrun.limit_signal_s, question.costs
+    if before_s is None or question.torchrun.start_limit_h is None or costs is None:
+        return None
+    needs_s = costs.step_s + costs.save_s + costs.upload_s
+    if needs_s <= before_s:
+        return None
+    return (
+        f"--signal comes {in_s(before_s)} before --time is over, and the end of a step and a save "
+        f"take {in_s(needs_s)}: a save that begins on it is cut off"
     )
