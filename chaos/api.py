@@ -64,6 +64,7 @@ def audit(  # noqa: PLR0913 - one for each option of the command
     restart: Restart | None = None,
     restart_args: Args | None = None,
     nodes: int | str | None = None,
+    grace: float | str | None = None,
     epoch_steps: int | None = None,
     fit: int | None = None,
     storage: str | None = None,

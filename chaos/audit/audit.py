@@ -30,7 +30,7 @@ from chaos.audit.group import GROUPS, Group, Question, needs_nodes
 from chaos.audit.job_profile import JobProfile
 from chaos.audit.lanes import side_by_side
 from chaos.audit.looks import Looks
-from chaos.audit.notes import Note, note, one_at_a_time
+from chaos.audit.notes import Note, note, one_at_a_time, without_grace
 from chaos.audit.place_groups import FaultPlace
 from chaos.audit.places import STEP_PLACES_MAX, kill_map
 from chaos.audit.plans import on_ray, plan_of
@@ -140,6 +140,8 @@ class Audit:
     command: str = ""
     #: the number that production has in place of the script's `max_failures`
     retries: int | None = None
+    #: the time between a preemption and the end of the job, in the queue that production has
+    grace_s: float = 0.0
     #: the number of runs side by side, by a job's workers
     lanes: Callable[[int], int] = lambda _: 1
     #: the backend of a local Ray cluster for the runs with faults, compared with clean runs there;
@@ -171,7 +173,7 @@ class Audit:
             opened = self._open(stack, clean, queue, clean_runs)
             spent_s = seconds_since(start, self.clock)
             due = queue.needed, queue.places_needed
-            minimum = Minimum(*due, spent_s, each_s=clean.work_s, lanes=len(opened.backends))
+            minimum = Minimum(*due, spent_s, each_s=clean.each_s, lanes=len(opened.backends))
             fits = minimum.fits(self.budget)
             queue.begin(with_telling=not fits)
             few = minimum.notes(self.budget, self.command, queue.groups)
@@ -195,6 +197,8 @@ class Audit:
         clean, retries = begun_again(clean, means, seed=self.choice.seed, asked=self.retries)
         if not any(map(needs_nodes, self.choice.groups)):
             clean = replace(clean, profile=clean.profile.on_nodes_that_stay())
+        profile = replace(clean.profile, grace_s=self.grace_s)
+        clean = replace(clean, profile=profile, notes=(*clean.notes, *without_grace(profile)))
         if self.ray is not None:
             clean = means.on(self.ray, clean, on_ray(clean.plan))
         if self.spread is not None:

@@ -66,6 +66,11 @@ class Clean:
     hashes_apart: str | None = None
 
     @property
+    def each_s(self) -> float:
+        """The time of a run, with a wait for the next attempt."""
+        return self.work_s + self.profile.facts.requeue_s
+
+    @property
     def stays_inside(self) -> bool:
         """Whether the job, on a cluster as well, writes only to its run's folder."""
         confined, stored = self.plan.confined, str(self.profile.replaced.get("storage_path"))

@@ -176,7 +176,7 @@ class Minimum:
     places: int
     #: the time of the clean runs before them
     spent_s: float
-    #: the time of a run without a fault
+    #: the time of a run without a fault, with a wait for its next attempt
     each_s: float
     lanes: int
 

@@ -31,7 +31,8 @@ def begun_again(
         retries = Retries(source="asked", count=asked)
         return replace(clean, profile=replace(profile, retries=asked)), retries
     if profile.facts.lacks_part("call"):
-        return clean, Retries(source="assumed")
+        is_queued = not profile.facts.lacks_part("queue")
+        return clean, Retries(source="queue" if is_queued else "assumed")
     if profile.own("max_failures") != 0:
         return clean, Retries(source="settings")
     places = in_order(kill_map(profile, seed=seed), profile).all

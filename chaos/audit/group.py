@@ -27,6 +27,7 @@ Group: TypeAlias = Literal[
     "loader process lost",
     "save fails beside training",
     "answer of a put lost",
+    "preempted at once",
     "notice before the loss",
     "node lost",
     "fewer workers after it",
@@ -37,6 +38,9 @@ LOADS: Group = "inside a load"
 IN_SAVES: Group = "inside a save"
 ANSWERS: Group = "answer of a put lost"
 SEVERAL: Group = "several times in a run"
+PREEMPTED: Group = "preempted at once"
+# By themselves they end no attempt, or end it as an error of the job's own does.
+OF_ERRORS: tuple[Group, ...] = ("loader process lost", "save fails beside training", ANSWERS)
 # Each of their places takes several retries.
 REPEATED: tuple[Group, ...] = (
     "twice in one epoch",
@@ -47,8 +51,13 @@ REPEATED: tuple[Group, ...] = (
 )
 
 Kind: TypeAlias = Literal[
+    "preempted at once",
     "preempted with notice",
     "node lost",
+    "job requeued",
+    "requeued in a recovery",
+    "requeued inside a load",
+    "requeued in a save",
     "worker killed",
     "killed in a recovery",
     "killed inside a load",
@@ -58,6 +67,7 @@ Kind: TypeAlias = Literal[
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 _KINDS: Mapping[Group, Kind] = {
+    PREEMPTED: "preempted at once",
     "notice before the loss": "preempted with notice",
     "node lost": "node lost",
     "fewer workers after it": "node lost",
@@ -69,6 +79,13 @@ _KINDS: Mapping[Group, Kind] = {
     "inside a save": "killed in a save or upload",
     "upload begins": "killed in a save or upload",
     "upload ends": "killed in a save or upload",
+}
+# Of a job that Slurm starts again if it was requeued, and not if it failed.
+_REQUEUED: Mapping[Kind, Kind] = {
+    "worker killed": "job requeued",
+    "killed in a recovery": "requeued in a recovery",
+    "killed inside a load": "requeued inside a load",
+    "killed in a save or upload": "requeued in a save",
 }
 
 _AT_REPORTS: tuple[Group, ...] = (
@@ -105,10 +122,11 @@ _WORKERS: tuple[Group, ...] = (
     "before the first save",
 )
 _NODES: tuple[Group, ...] = ("node lost", "notice before the loss", "fewer workers after it")
+_OF_QUEUES: tuple[Group, ...] = (PREEMPTED,)
 # The groups of each question, those first that are most likely to show a defect: of the wrong jobs
 # of the corpus the first two of "spot" show 22 of 25 (`python -m tests.bench.telling`, note 29).
 ORDERS: Mapping[Question, tuple[Group, ...]] = {
-    "spot": (_WORKERS[0], *_NODES, *_WORKERS[1:]),
+    "spot": (_WORKERS[0], *_OF_QUEUES, *_NODES, *_WORKERS[1:]),
     "crash": _WORKERS,
 }
 
@@ -121,12 +139,22 @@ def before_first(facts: LauncherFacts) -> Group:
 def groups_of(facts: LauncherFacts) -> tuple[Group, ...]:
     """Return the groups of a launcher's jobs, and those that are left out by name."""
     mine = before_first(facts)
-    return tuple(group for group in GROUPS if group not in _BEFORE or group == mine)
+    others = {*_BEFORE} - {mine} | ({*_OF_QUEUES} if facts.lacks_part("queue") else set())
+    return tuple(group for group in GROUPS if group not in others)
 
 
 def needs(group: Group) -> Part | None:
     """Return what such places need of a launcher; None if every job may have them."""
+    if group in _OF_QUEUES:
+        return "queue"
     return "reports" if group in _AT_REPORTS else None
+
+
+def is_had(group: Group, facts: LauncherFacts) -> bool:
+    """Return whether a launcher's jobs may have such places, and should outlive a fault there."""
+    if facts.lacks_part(needs(group)):
+        return False
+    return group not in OF_ERRORS or facts.begins_again_after == "kill_worker"
 
 
 def needs_nodes(group: Group) -> bool:
@@ -134,9 +162,17 @@ def needs_nodes(group: Group) -> bool:
     return group in _NODES
 
 
-def kind_of(group: Group) -> Kind:
-    """Return the kind of fault that a group is counted under."""
-    return _KINDS.get(group, "worker killed")
+def kind_of(group: Group, facts: LauncherFacts) -> Kind:
+    """Return the kind of fault that a group of a launcher's jobs is counted under."""
+    kind = _KINDS.get(group, "worker killed")
+    is_requeued = facts.begins_again_after == "requeue_job"
+    return _REQUEUED.get(kind, kind) if is_requeued else kind
+
+
+def kinds_of(facts: LauncherFacts) -> tuple[Kind, ...]:
+    """Return the kinds of the groups of a launcher's jobs."""
+    found = {kind_of(group, facts) for group in groups_of(facts) if is_had(group, facts)}
+    return tuple(kind for kind in KINDS if kind in found)
 
 
 def chosen_groups(words: Sequence[str], question: Question = "spot") -> tuple[Group, ...]:

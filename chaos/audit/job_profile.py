@@ -164,6 +164,8 @@ class JobProfile:
     away: tuple[int, ...] = ()
     #: a number in place of the script's `max_failures`, which a restart by the command leaves alone
     retries: int | None = None
+    #: the time between a preemption and the end of the job, in the queue that production has
+    grace_s: float = 0.0
     #: the faults after which the script begins again by itself, where Ray Train does not
     most_faults: int | None = None
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from chaos.audit.determinism import Repetition
-from chaos.audit.group import GROUPS, needs, needs_nodes
+from chaos.audit.group import GROUPS, OF_ERRORS, groups_of, needs, needs_nodes
 from chaos.audit.job_profile import JobProfile
 from chaos.check.ending import ending
 from chaos.check.save_operations import operations_of
@@ -149,10 +149,13 @@ def _remarks(profile: JobProfile, names: Sequence[str], paths: Sequence[str]) ->
 
 def _left_out(profile: JobProfile) -> Iterator[str]:
     """Yield in words the places that the job's launcher does not have."""
-    left_out = [group for group in GROUPS if profile.facts.lacks_part(needs(group))]
+    facts = profile.facts
+    left_out = [group for group in groups_of(facts) if facts.lacks_part(needs(group))]
     if left_out:
         yield f"not tried, since it needs Ray Train: {'; '.join(left_out)}"
-    if not profile.facts.loses_nodes:
+    if not facts.lacks_part("queue"):
+        yield from _left_out_of_a_queue(profile)
+    elif not facts.loses_nodes:
         lost = "; ".join(group for group in GROUPS if needs_nodes(group))
         yield (
             "no fault takes the node that hosts the rendezvous, that of rank 0: torchelastic does "
@@ -164,6 +167,12 @@ def _left_out(profile: JobProfile) -> Iterator[str]:
         )
 
 
+def _left_out_of_a_queue(profile: JobProfile) -> Iterator[str]:
+    if not profile.away:
+        yield "not tried, since the script asks for one node: node lost"
+    yield f"not tried, since Slurm starts no failed job again: {'; '.join(OF_ERRORS)}"
+
+
 def _tiers(profile: JobProfile) -> Iterator[str]:
     """Yield in words which saves are lost with their node, where others are not."""
     outlive = dict.fromkeys(one.path for one in profile.operations if one.outlives_node)
@@ -173,6 +182,17 @@ def _tiers(profile: JobProfile) -> Iterator[str]:
             f"on the node's own disk, and lost with it: {', '.join(lost)}; not on it: "
             f"{', '.join(outlive)}"
         )
+
+
+def without_grace(profile: JobProfile) -> tuple[Note, ...]:
+    """Return the note on a job that is preempted, and given no time before its end."""
+    if profile.facts.lacks_part("queue") or profile.grace_s:
+        return ()
+    text = (
+        "it is preempted without a grace, as in a partition that has no GraceTime; --grace 30s "
+        "tries one that has: Slurm then requeues no job that ends within it"
+    )
+    return (note(text),)
 
 
 def hashes_apart(where: str) -> Note:

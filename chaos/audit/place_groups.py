@@ -11,7 +11,16 @@ from dataclasses import dataclass
 from math import inf
 from typing import TypeAlias
 
-from chaos.audit.group import ANSWERS, IN_SAVES, LOADS, SEVERAL, Group, before_first, needs
+from chaos.audit.group import (
+    ANSWERS,
+    IN_SAVES,
+    LOADS,
+    PREEMPTED,
+    SEVERAL,
+    Group,
+    before_first,
+    is_had,
+)
 from chaos.audit.job_profile import JobProfile
 from chaos.faults.fail_save import FailSave
 from chaos.faults.kill_loader import KillLoader
@@ -19,6 +28,7 @@ from chaos.faults.kill_node import KillNode
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.lose_answer import LoseAnswer
 from chaos.faults.preempt_node import PreemptNode
+from chaos.faults.requeue_job import RequeueJob
 from chaos.faults.return_capacity import ReturnCapacity
 from chaos.model.places import EpochRank, FloatPlace, Place
 from chaos.model.plan import Op
@@ -185,10 +195,12 @@ def place_groups(profile: JobProfile, *, seed: int) -> tuple[PlaceGroup, ...]:
     found += (*_thrice(profile, draws), *_loader_losses(profile), *_failing_saves(profile))
     found += _lost_answers(profile)
     found += _recoveries(profile, seed=seed)
-    found = [group for group in found if not profile.facts.lacks_part(needs(group.group))]
+    found = [group for group in found if is_had(group.group, profile.facts)]
     if (most := profile.most_faults) is not None:
         found = [group for group in found if len(group.ops(0)) <= most]
-    return tuple(g for g in found if not (profile.away and g.size == 1 and _is_late(g, profile)))
+    if not profile.away or not profile.facts.lacks_part("queue"):
+        return tuple(found)
+    return tuple(group for group in found if not (group.size == 1 and _is_late(group, profile)))
 
 
 def _is_late(group: PlaceGroup, profile: JobProfile) -> bool:
@@ -216,34 +228,38 @@ def _single_steps(profile: JobProfile) -> Iterator[PlaceGroup]:
     for (epoch, rank), steps in profile.steps.items():
         if profile.by_clock:
             within: Group = before if epoch < first[0] else "mid-epoch"
-            yield PlaceGroup(within, epoch, steps, _killer(epoch, 1, rank))
+            yield PlaceGroup(within, epoch, steps, _ender(profile, epoch, 1, rank))
             continue
-        yield PlaceGroup("epoch boundary", epoch, 1, _killer(epoch, steps, rank))
+        yield PlaceGroup("epoch boundary", epoch, 1, _ender(profile, epoch, steps, rank))
         inner = steps - 1
         early = inner if epoch < first[0] else min(first[1], inner) if epoch == first[0] else 0
         late: Group = "last epoch" if epoch == profile.epoch_last else "mid-epoch"
         if early:
-            yield PlaceGroup(before, epoch, early, _killer(epoch, 1, rank))
+            yield PlaceGroup(before, epoch, early, _ender(profile, epoch, 1, rank))
         if inner > early:
-            yield PlaceGroup(late, epoch, inner - early, _killer(epoch, 1 + early, rank))
+            yield PlaceGroup(late, epoch, inner - early, _ender(profile, epoch, 1 + early, rank))
 
 
-def _killer(epoch: int, first: int, rank: int) -> Callable[[int], tuple[Op, ...]]:
-    return lambda n: _kills(AtStep(epoch=epoch, step=first + n, rank=rank))
+def _ender(
+    profile: JobProfile, epoch: int, first: int, rank: int
+) -> Callable[[int], tuple[Op, ...]]:
+    return lambda n: _ends(profile, AtStep(epoch=epoch, step=first + n, rank=rank))
 
 
 def _moments(profile: JobProfile) -> Iterator[PlaceGroup]:
     for moment, group in _MOMENTS.items():
         for epoch, rank in profile.moments[moment] if moment not in IN_A_SAVE else ():
             at = AtMoment(epoch=epoch, moment=moment, rank=rank)
-            yield _single(group, _kills(at))
+            yield _single(group, _ends(profile, at))
     for one in profile.operations:
         for epoch, rank in one.places:
             at = AtMoment(epoch=epoch, moment=one.moment, path=one.asked, rank=rank)
             # After the end of the process alone the job goes on from the node's disk, and never
             # looks at what is half done elsewhere.
             is_lost = one.outlives_node and profile.loses_node_of(rank)
-            yield _single(_MOMENTS[one.moment], _loss(at, profile) if is_lost else _kills(at))
+            yield _single(
+                _MOMENTS[one.moment], _loss(at, profile) if is_lost else _ends(profile, at)
+            )
 
 
 def _in_epochs(profile: JobProfile, draws: random.Random) -> Iterator[PlaceGroup]:
@@ -264,10 +280,24 @@ def _in_epochs(profile: JobProfile, draws: random.Random) -> Iterator[PlaceGroup
             late = early + 1 + int(third * (steps - early))
             # On one rank, which arrives at the places in their order, attempt after attempt.
             pair = (at.model_copy(update={"step": step}) for step in (early, late))
-            yield _single("twice in one epoch", _kills(*pair))
+            yield _single("twice in one epoch", _ends(profile, *pair))
         # An op fires once per run, so the second of two at one place waits for the next attempt.
-        yield _single("same place in two attempts", _kills(at, at))
+        yield _single("same place in two attempts", _ends(profile, at, at))
+        yield from _preemptions(profile, epoch, at)
         yield from _lost_nodes(profile, epoch, at, rank)
+
+
+def _preemptions(profile: JobProfile, epoch: int, at: AtStep | AtMoment) -> Iterator[PlaceGroup]:
+    """Yield the preemptions of a job that comes back into its queue, with the grace that it has.
+
+    In the last epoch training may be over before the job has heard of it.
+    """
+    if profile.facts.lacks_part("queue"):
+        return
+    yield _single(PREEMPTED, (Op(index=0, at=at, preempt_node=PreemptNode(notice_s=0.0)),))
+    if profile.grace_s and epoch < max(1, profile.epoch_last):
+        notice = PreemptNode(notice_s=profile.grace_s)
+        yield _single("notice before the loss", (Op(index=0, at=at, preempt_node=notice),))
 
 
 def _lost_nodes(
@@ -286,6 +316,8 @@ def _lost_nodes(
     yield _single("node lost", lost)
     if profile.is_elastic:
         yield _single("fewer workers after it", lost[:1])
+    if not profile.facts.lacks_part("queue"):
+        return
     if (notice_s := _notice_s(profile.left_s.get(epoch, 0.0))) is not None:
         notice = Op(index=0, at=at, preempt_node=PreemptNode(notice_s=notice_s))
         yield _single("notice before the loss", (notice, *_return(notice, profile)))
@@ -344,7 +376,7 @@ def _thrice(profile: JobProfile, draws: random.Random) -> Iterator[PlaceGroup]:
             for epoch, share in zip(chosen, shares, strict=True)
             if (at := _within(profile, epoch, rank, share)) is not None
         ]
-        yield _single(SEVERAL, _kills(*places))
+        yield _single(SEVERAL, _ends(profile, *places))
 
 
 def _loader_losses(profile: JobProfile) -> Iterator[PlaceGroup]:
@@ -371,15 +403,15 @@ def _recoveries(profile: JobProfile, *, seed: int) -> Iterator[PlaceGroup]:
         if at is None:
             continue
         for stage in stages:
-            yield _single("during the recovery", _again(at, stage, profile.ranks[again]))
+            yield _single("during the recovery", _again(profile, at, stage, profile.ranks[again]))
         after = at.step if isinstance(at, AtStep) else inf
         follows_a_save = profile.points and (epoch, after) > profile.points[0]
         for rank in profile.loads if follows_a_save else ():
-            yield _single(LOADS, _again(at, "loading", rank))
+            yield _single(LOADS, _again(profile, at, "loading", rank))
 
 
-def _again(at: Trigger, stage: Stage, rank: int) -> tuple[Op, ...]:
-    return _kills(at, AtRecovery(recovering_from=0, stage=stage, rank=rank))
+def _again(profile: JobProfile, at: Trigger, stage: Stage, rank: int) -> tuple[Op, ...]:
+    return _ends(profile, at, AtRecovery(recovering_from=0, stage=stage, rank=rank))
 
 
 def _tried_epochs(profile: JobProfile) -> list[int]:
@@ -407,7 +439,10 @@ def _single(group: Group, ops: tuple[Op, ...]) -> PlaceGroup:
     return PlaceGroup(group, ops[0].at.epoch, 1, lambda _: ops)
 
 
-def _kills(*places: Trigger) -> tuple[Op, ...]:
+def _ends(profile: JobProfile, *places: Trigger) -> tuple[Op, ...]:
+    """Return ops that end an attempt each, after which the launcher begins another by itself."""
+    if profile.facts.begins_again_after == "requeue_job":
+        return tuple(Op(index=n, at=at, requeue_job=RequeueJob()) for n, at in enumerate(places))
     return tuple(Op(index=n, at=at, kill_worker=KillWorker()) for n, at in enumerate(places))
 
 
@@ -416,7 +451,9 @@ def _name(ops: tuple[Op, ...]) -> str:
     fault, at = ops[0].fault, ops[0].at
     if isinstance(fault, KillNode) and isinstance(at, AtMoment) and at.moment in IN_A_SAVE:
         return f"{name}, its node is lost"
-    return f"{name}, {fault.notice_s:g} s notice" if isinstance(fault, PreemptNode) else name
+    if isinstance(fault, PreemptNode) and fault.notice_s:
+        return f"{name}, {fault.notice_s:g} s notice"
+    return name
 
 
 def _place_name(at: Trigger) -> str:

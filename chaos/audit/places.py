@@ -11,6 +11,7 @@ from chaos.audit.group import (
     GROUPS,
     IN_SAVES,
     LOADS,
+    OF_ERRORS,
     REPEATED,
     SEVERAL,
     Group,
@@ -185,13 +186,20 @@ def _why_left_out(group: Group, profile: JobProfile) -> str:
         return f"as it is configured, the script begins again after {faults}, and it needs more"
     if profile.facts.lacks_part(needs(group)):
         return "it needs Ray Train"
+    return _why_no_node(group, profile) or _why_none(group, profile)
+
+
+def _why_no_node(group: Group, profile: JobProfile) -> str | None:
+    """Return why the job has no places that take a node; None for a group that takes none."""
+    if not profile.facts.lacks_part("queue"):
+        return _IN_A_QUEUE.get(group)
     if profile.facts.restarts_elsewhere and group == "fewer workers after it":
         return "each start of the command has as many ranks"
     if needs_nodes(group) and not (profile.away or profile.facts.loses_nodes):
         return "the job has one node; --nodes 2 gives it two"
     if group == "fewer workers after it" and not profile.facts.loses_nodes:
         return "the job has a fixed number of nodes; --nodes 1:2 lets it go on with one"
-    return _why_none(group, profile)
+    return None
 
 
 def _why_none(group: Group, profile: JobProfile) -> str:
@@ -212,6 +220,12 @@ def _why_none(group: Group, profile: JobProfile) -> str:
     return f"the job has {plural(epochs, 'epoch')} of up to {plural(longest, 'step')}"
 
 
+_IN_A_QUEUE: Mapping[Group, str] = {
+    **dict.fromkeys(OF_ERRORS, "Slurm starts no failed job again"),
+    "notice before the loss": "no grace is given: --grace names the partition's GraceTime",
+    "fewer workers after it": "each start of the job has as many nodes",
+    "node lost": "the script asks for one node",
+}
 _NEEDS: Mapping[Group, str] = {
     "during validation": "the model that trains was not seen to be called in evaluation mode",
     "inside a save": "no file was seen to be written, renamed, linked or removed in training",

@@ -74,6 +74,8 @@ ONE_NODE = (1, 1)  # the fewest and the most
 # Of a clean run, about which nothing is known yet; how long those with faults may take follows from
 # the time that it took.
 CLEAN_RUN_S = 600.0
+# As many as a script for a queue may ask for; it is not held to them.
+CPUS_OF_A_NODE = 128
 # The length of an elastic job's `num_workers=(min, max)`.
 RANGE = 2
 
@@ -147,7 +149,8 @@ def under_launcher(
         "min_workers": None if least == most else least * workers // most,
     }
     job = plan.job.model_copy(update=own)
-    shape = Shape(nodes=most, cpus_per_node=1)
+    cpus = 1 if FACTS[launcher].lacks_part("queue") else CPUS_OF_A_NODE
+    shape = Shape(nodes=most, cpus_per_node=cpus)
     return plan.model_copy(update={"job": job, "backend": backend, "shape": shape})
 
 
@@ -199,11 +202,12 @@ def plan_of(base: Plan, place: FaultPlace, profile: JobProfile) -> Plan:
     # Each further restart takes at most a start and an epoch more.
     run_s = (RUN_TIMES - 1 + len(place.ops)) * profile.seconds + RUN_EXTRA_S
     facts = base.job.facts
+    failure = None if facts.lacks_part("budget") else budget(place, profile)
     run_s += (facts.meeting_s if profile.away else facts.shutdown_s) * len(place.ops)
     return base.model_copy(
         update={
             "scenario": f"{place.group}: {place.name}",
-            "job": base.job.model_copy(update={"failure": budget(place, profile)}),
+            "job": base.job.model_copy(update={"failure": failure}),
             "shape": _shape(base, place),
             "ops": place.ops,
             "expect": base.expect.model_copy(update={"attempts": attempts}),

@@ -16,7 +16,7 @@ from chaos.report.outcome import FinishedRun
 from chaos.words import plural
 
 Source: TypeAlias = Literal[
-    "settings", "script", "nothing", "asked", "assumed", "command", "unknown"
+    "settings", "script", "nothing", "asked", "assumed", "command", "queue", "unknown"
 ]
 SETTINGS = "settings"  # the name of the finding
 # The faults of a run that are tried on a script that calls `fit()` again: no place has more.
@@ -28,7 +28,8 @@ class Retries(Record):
 
     #: Ray Train by its `max_failures`, the script by calling `fit()` again, nothing, or what
     #: `--retries` says. `assumed`: torchrun's command line has them, and no script. `command`: the
-    #: script's command is started once more. `unknown`: no fault could be injected to see it
+    #: script's command is started once more. `queue`: a job is put back into its queue, as often as
+    #: it takes, and not if it failed. `unknown`: no fault could be injected to see it
     source: Source
     #: the failures after which it begins again; of a script, those that were seen
     count: int = 0
@@ -88,6 +89,11 @@ class Retries(Record):
             return f"the same command again{given}: {often}{first}"
         if self.source == "asked":
             return asked
+        if self.source == "queue":
+            return (
+                "Slurm's own: a job that was preempted, requeued or lost its node is started again "
+                "as its script allows, one that failed is not; so no worker alone is killed"
+            )
         if self.source == "assumed":
             return (
                 "as many as the faults take: torchrun's --max-restarts, 0 where it is left out; "

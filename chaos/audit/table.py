@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from chaos.audit.card import Card
-from chaos.audit.group import GROUPS, KINDS, Group, Kind, kind_of
+from chaos.audit.group import GROUPS, Group, Kind, kind_of, kinds_of
 from chaos.audit.run_row import RunRow
 from chaos.check.judge import CHECKS
 from chaos.model.diagnosis import Standing
@@ -201,10 +201,10 @@ def tally(runs: Sequence[RunRow]) -> RunTally:
 
 def kind_rows(card: Card) -> tuple[KindRow, ...]:
     """Return one row per kind of fault, also of those that were not tried."""
-    rows = []
-    for kind in KINDS:
-        runs = [run for run in card.runs if kind_of(run.group) == kind]
-        places = sum(row.places for row in card.covered if kind_of(row.group) == kind)
+    rows, facts = [], card.job.facts
+    for kind in kinds_of(facts):
+        runs = [run for run in card.runs if kind_of(run.group, facts) == kind]
+        places = sum(row.places for row in card.covered if kind_of(row.group, facts) == kind)
         rows.append(KindRow(kind, tally(runs), sum(run.is_tried for run in runs), places))
     return tuple(rows)
 

@@ -4,7 +4,6 @@ import os
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,12 +22,12 @@ from chaos.audit.lanes import lanes_for
 from chaos.audit.page import annotations, card_in_markdown
 from chaos.audit.places import STEP_PLACES_MAX
 from chaos.audit.plans import ONE_NODE, base_plan, begun_again_by, under_launcher
-from chaos.audit.repro import Confirm as ConfirmRuns
 from chaos.audit.result import AuditResult
 from chaos.audit.terminal import AuditDisplay, print_card
 from chaos.cli import signals
 from chaos.cli.cluster import refuse_no_address
 from chaos.cli.documents import Document, Form, Format, Output
+from chaos.cli.on_ray import on_ray_if
 from chaos.cli.options import (
     AGAIN,
     REPORTS,
@@ -49,7 +48,6 @@ from chaos.cli.options import (
 from chaos.cli.python_call import PythonCall, console_of, words_of
 from chaos.cli.rules import Instead, NotWith, refuse_others_options
 from chaos.errors import MissingExtraError, UsageError
-from chaos.harness import Harness
 from chaos.installed import install_line
 from chaos.launch.open import (
     nodes_at,
@@ -59,24 +57,23 @@ from chaos.launch.open import (
     why_not_forked,
 )
 from chaos.model.bounds import Tolerance
-from chaos.model.history import Entry
 from chaos.model.launcher import FACTS, Launcher, LauncherFacts, Restart
 from chaos.model.masked import masked_words
 from chaos.model.objects import as_named, is_object
 from chaos.model.plan import Confined, Plan, PlanBackend
 from chaos.model.scenario import TIERS, Expect, Sampling, Tier
-from chaos.model.verdict import Verdict
-from chaos.report.screen import plain, screen
+from chaos.report.screen import plain
 from chaos.run.ci import add_to_step_summary, on_github
 from chaos.run.clock import SystemClock, stamp
-from chaos.run.directory import RunDirectory
 from chaos.run.environment import environment
 from chaos.run.machine import has_ray, usable_cpus
-from chaos.run.ports import Backend, Show
+from chaos.run.modules import ModuleFile
+from chaos.run.sbatch_header import nodes_in
 from chaos.run.shown import shown
 
 # Where neither a time nor a number of runs is asked for; what an answer needs comes before it.
 BUDGET_S = 60.0
+BUDGET_IN_A_QUEUE_S = 300.0  # where a cluster starts for each run, and a requeue takes seconds
 CARD = "card.html"
 FILES: dict[Form, str] = {"json": "audit.json", "html": CARD, "junit": "junit.xml"}
 OWN = "own"
@@ -93,7 +90,7 @@ Limit = Annotated[
         parser=seconds,
         metavar="TIME",
         help="Time limit, such as 90s or 5m; the minimum for an answer may take longer. Default: "
-        "60s; none with --exhaustive or --max-runs.",
+        "60s, and 5m for a script for sbatch; none with --exhaustive or --max-runs.",
     ),
 ]
 MaxRuns = Annotated[
@@ -173,7 +170,18 @@ Nodes = Annotated[
         help="Of a job that torchrun starts: its nodes, an agent each, as torchrun's --nnodes. "
         "Default: 1.",
     ),
-    Instead("with Ray Train every rank has a node of its own, and there is a spare one"),
+    Instead("Ray Train's ranks have a node each, and a script for sbatch says how many it has"),
+]
+Grace = Annotated[
+    float | None,
+    typer.Option(
+        "--grace",
+        parser=seconds,
+        metavar="TIME",
+        help="Of a script for sbatch: the GraceTime of its partition, between the SIGTERM of a "
+        "preemption and SIGKILL. Default: none, as Slurm has it.",
+    ),
+    Instead("no other launcher's jobs are preempted with it"),
 ]
 EpochSteps = Annotated[
     int | None,
@@ -301,6 +309,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
     restart: RestartBy = None,
     restart_args: RestartArgs = None,
     nodes: Nodes = None,
+    grace: Grace = None,
     epoch_steps: EpochSteps = None,
     fit: Fit = 1,
     storage: StorageOn = None,
@@ -323,16 +332,13 @@ def audit(  # noqa: PLR0913 - one parameter per option
     document = Document.asked(form, output, "text", "md", "github", *FILES)
     console = console_of(context, document)
     run = located(script, is_module=module)
-    facts = FACTS[chosen_launcher(launcher, run, console, context.meta.get(AGAIN))]
-    refuse_others_options(audit, context.params, facts)
-    refuse_without_extra(run.file, facts)
+    facts = _facts_of(launcher, context, run, console)
     backend = embedded_or_real(backend, facts.name, console)
     tiers, own, by = _tiers(tier or ()), _is_own(storage), "command" if restart_args else restart
-    if not facts.started_by(by).loses_nodes and node_range(nodes) == ONE_NODE:
-        question = "crash"  # no node can be lost
+    question = question if _loses_nodes(facts.started_by(by), nodes) else "crash"
     groups, is_on_ray = chosen_groups(places or (), question), backend == "ray"
     ranks, spread = workers or facts.usual_workers, _over(address, jobs)
-    size: dict[str, Any] = {"epoch_steps": epoch_steps, "nodes": node_range(nodes)}
+    size: dict[str, Any] = {"epoch_steps": epoch_steps, "nodes": _nodes(facts, run, nodes)}
     plan = base_plan(run, arguments or (), cwd=Path.cwd(), seed=seed, workers=ranks, fit=fit)
     plan = under_launcher(plan, facts.name, arguments or (), backend=backend, **size)
     plan = _begun_again(plan, by, restart_args or "")
@@ -349,13 +355,14 @@ def audit(  # noqa: PLR0913 - one parameter per option
             folder,
             SystemClock(),
             Choice(seed, exhaustive, STEP_PLACES_MAX, groups, question, one_by_one),
-            _budget(time_limit, max_runs, first=exitfirst, all_of_it=exhaustive or is_on_ray),
+            _budget(facts, time_limit, max_runs, first=exitfirst, every=exhaustive or is_on_ray),
             display.show,
             display.tell,
-            _on_ray_if(confirm and not is_on_ray, facts, reports),
+            on_ray_if(confirm and not is_on_ray, facts, reports),
             explain,
             follows_script=workers is None and facts.sizes_itself,
             retries=retries,
+            grace_s=grace or 0.0,
             command=shlex.join(["chaos", *map(str, masked_words(words_of(context)))]),
             lanes=lambda count: jobs or _lanes(count, backend, facts),
             ray=opened.enter_context(open_backend("ray", console)) if is_on_ray else None,
@@ -364,6 +371,37 @@ def audit(  # noqa: PLR0913 - one parameter per option
         ).run()
     _hand_over(context, card, folder, console, document)
     raise typer.Exit(card.exit_code)
+
+
+def _facts_of(
+    launcher: Launcher | None, context: typer.Context, run: ModuleFile, console: Console
+) -> LauncherFacts:
+    """Return the facts of a script's launcher; raise `UsageError` for an option that is not its."""
+    given, again = context.params, context.meta.get(AGAIN)
+    facts = FACTS[chosen_launcher(launcher, run, console, again, takes_sbatch=True)]
+    refuse_others_options(audit, given, facts)
+    refuse_without_extra(run.file, facts)
+    restarts = [name for name in ("retries", "restart", "restart_args") if given[name] is not None]
+    if restarts and not facts.lacks_part("queue"):
+        raise UsageError(
+            "a script for sbatch is started again by Slurm, if it was requeued",
+            "Leave it out: the script's own lines say how it begins again.",
+            place=f"--{restarts[0].replace('_', '-')}",
+        )
+    return facts
+
+
+def _loses_nodes(facts: LauncherFacts, nodes: str | None) -> bool:
+    """Return whether a node can be lost, or given to another job."""
+    return facts.loses_nodes or facts.returns_preempted or node_range(nodes) != ONE_NODE
+
+
+def _nodes(facts: LauncherFacts, run: ModuleFile, nodes: str | None) -> tuple[int, int]:
+    """Return the fewest and the most nodes: by the header of a script for sbatch, or as given."""
+    if facts.lacks_part("queue") or not run.file.is_file():
+        return node_range(nodes)
+    count = nodes_in(run.file.read_text(encoding="utf-8", errors="replace"))
+    return count, count
 
 
 def _begun_again(plan: Plan, by: Restart | None, args: str) -> Plan:
@@ -412,9 +450,12 @@ def embedded_or_real(backend: PlanBackend, launcher: Launcher, console: Console)
     return launcher
 
 
-def _budget(seconds: float | None, runs: int | None, *, first: bool, all_of_it: bool) -> Budget:
-    is_unasked = seconds is None and runs is None and not all_of_it
-    return Budget(BUDGET_S if is_unasked else seconds, runs, first)
+def _budget(
+    facts: LauncherFacts, limit_s: float | None, runs: int | None, *, first: bool, every: bool
+) -> Budget:
+    is_unasked = limit_s is None and runs is None and not every
+    usual_s = BUDGET_S if facts.lacks_part("queue") else BUDGET_IN_A_QUEUE_S
+    return Budget(usual_s if is_unasked else limit_s, runs, first)
 
 
 def _is_own(storage: str | None) -> bool:
@@ -534,35 +575,3 @@ def _over(address: str | None, jobs: int | None) -> Spread | None:
     return lambda workers, places, check: open_lanes(
         address, workers=workers, most=min(jobs or places, places), check=check
     )
-
-
-@dataclass(frozen=True)
-class _Shown(Backend):
-    """A backend whose events are shown to one more."""
-
-    backend: Backend
-    more: Show
-
-    def execute(self, plan: Plan, directory: RunDirectory, show: Show) -> None:
-        def both(entries: Sequence[Entry]) -> None:
-            show(entries)
-            self.more(entries)
-
-        self.backend.execute(plan, directory, both)
-
-    def close(self) -> None:
-        self.backend.close()
-
-
-def _on_ray_if(asked: bool, facts: LauncherFacts, reports: Path) -> ConfirmRuns | None:  # noqa: FBT001
-    """Return `_on_ray` for a job that a cluster can run, if that is asked for."""
-    return partial(_on_ray, reports) if asked and "cluster" in facts.has else None
-
-
-def _on_ray(reports: Path, plan: Plan, *, show: Show) -> Verdict:
-    """Run a reproduction on a local Ray cluster of its own, whose lines are not the audit's."""
-    quiet = screen(quiet=True)
-    with open_backend("ray", quiet) as backend:
-        shown = _Shown(backend, show)
-        harness = Harness(reports, quiet, Path(plan.cwd), shown, SystemClock())
-        return harness.run_plan(plan.model_copy(update={"backend": "ray"})).verdict

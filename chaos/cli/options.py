@@ -17,6 +17,7 @@ from chaos.errors import OtherLauncherError, UsageError
 from chaos.model.launcher import USUAL, Launcher
 from chaos.model.plan import BackendName, PlanBackend
 from chaos.run.modules import ModuleFile, Modules
+from chaos.run.sbatch_header import is_for_sbatch
 
 REPORTS = Path("reports")
 
@@ -145,34 +146,37 @@ def under_the_right_launcher(command: Callable[..., None]) -> Callable[..., None
     return called
 
 
-def _is_for_sbatch(script: Path) -> bool:
-    """Return whether a script has lines for sbatch in its head."""
-    try:
-        head = script.read_bytes()[:4096]
-    except OSError:  # reported where the plan is made
-        return False
-    return head.startswith(b"#!") and b"\n#SBATCH" in head
-
-
 def chosen_launcher(
     given: Launcher | None,
     script: ModuleFile,
     console: Console,
     again: OtherLauncherError | None = None,
+    *,
+    takes_sbatch: bool = False,
 ) -> Launcher:
     """Return the launcher that is given, or that the script shows; print how it is known.
 
-    `again`: what a start of the script under the guessed launcher has shown.
+    `again`: what a start of the script under the guessed launcher has shown. Raises `UsageError`
+    for a script for sbatch, unless the command takes those.
     """
-    if given == "slurm" or _is_for_sbatch(script.file):
+    is_for_slurm = script.file.is_file() and is_for_sbatch(script.file)
+    if (is_for_slurm or given == "slurm") and not takes_sbatch:
         raise UsageError(
             f"{script.file} is for sbatch, and this command takes Python scripts",
-            "Write a scenario with `job: {launcher: slurm, script: …, workers: …}` for "
-            "`chaos run`; `chaos preflight` reads the script as it is.",
+            "`chaos audit` takes it, and `chaos run` a scenario with `job: {launcher: slurm, "
+            "script: …, workers: …}`; `chaos preflight` reads it as it is.",
+        )
+    if is_for_slurm and given not in (None, "slurm"):
+        raise UsageError(
+            f"{script.file} is for sbatch, and --launcher is {given}",
+            "Leave --launcher out; or name the Python script that it starts.",
+            place="--launcher",
         )
     launcher, known = given or USUAL, "--launcher"
     if again is not None:
         launcher, known = again.launcher, f"{again.evidence}: the script is started again"
+    elif is_for_slurm:
+        launcher, known = "slurm", "it has options for sbatch"
     elif given is None:
         try:
             evidence = launcher_evidence(script)

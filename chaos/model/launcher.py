@@ -99,12 +99,16 @@ class LauncherFacts:
     #: have met again: no limit of chaos's may come before.
     shutdown_s: float = 0.0
     meeting_s: float = 0.0
+    #: The seconds from the end of an attempt until the next, at least, whatever the job is.
+    requeue_s: float = 0.0
     #: `--name=value` reaches the script as it was written, for some read it themselves.
     keeps_spelling: bool = True
     #: A job has one node; if that is lost, the next start of the command is on another one.
     restarts_elsewhere: bool = False
     #: A node that is announced to go is given to another job, and comes back after it.
     returns_preempted: bool = False
+    #: The fault that ends an attempt, and after which the launcher begins another one by itself.
+    begins_again_after: Literal["kill_worker", "requeue_job"] = "kill_worker"
     #: A script may state the port at which its ranks meet: its runs with several go one by one.
     states_ports: bool = False
 
@@ -236,14 +240,16 @@ _SLURM = LauncherFacts(
     counted_by="controller",
     restarts=("launcher",),
     has_spare_nodes=False,
-    sizes_itself=False,
+    sizes_itself=True,
     usual_workers=2,
     cluster=("nodes", "preempt_mode"),
     lacks=(*OF_RAY, "min_workers", "failure", "module"),
-    options=("--epoch-steps", "--nodes"),
+    options=("--epoch-steps", "--grace"),
     shutdown_s=30.0,
     meeting_s=60.0,
     returns_preempted=True,
+    begins_again_after="requeue_job",
+    requeue_s=7.0,
     states_ports=True,
 )
 FACTS: Mapping[Launcher, LauncherFacts] = {

@@ -195,7 +195,7 @@ def main():
                 "model": model.module.state_dict(),
                 "optimizer": optimizer.state_dict(),
                 "epoch": epoch,
-                "done": 0 if args.whole_epochs else batches,
+                "done": 0 if args.whole_epochs else batches % len(loader),
                 "ranks": dist.get_world_size(),
             }
             if dist.get_rank() == 0:

@@ -124,9 +124,9 @@ def test_a_question_decides_what_comes_first(question: Question, first: list[Gro
 
 def test_spot_asks_of_every_group_and_crash_takes_no_node() -> None:
     assert set(ORDERS["spot"]) == set(GROUPS)
-    assert {"node lost", "notice before the loss"} == set(GROUPS) - set(ORDERS["crash"]) - {
-        "fewer workers after it"
-    }
+    assert {"node lost", "notice before the loss", "preempted at once"} == set(GROUPS) - set(
+        ORDERS["crash"]
+    ) - {"fewer workers after it"}
 
 
 @pytest.mark.parametrize(

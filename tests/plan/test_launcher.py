@@ -20,10 +20,10 @@ LACKS: dict[Launcher, dict[str, str]] = {
         "faults": "reach_time_limit requeue_job restart_slurmctld signal_job suspend_job",
         "drawn on one node": "",
         "checks": "",
-        "groups": "before the first save",
+        "groups": "before the first save; preempted at once",
         "job": "epoch_steps",
         "cluster": "preempt_mode",
-        "options": "--epoch-steps --nodes",
+        "options": "--epoch-steps --grace --nodes",
     },
     "torchrun": {
         "faults": "corrupt_snapshot delayed_visibility disk_full evict_node fail_upload "
@@ -34,10 +34,10 @@ LACKS: dict[Launcher, dict[str, str]] = {
         "torn_checkpoint",
         "checks": "ack bystanders drain metrics retention selection",
         "groups": "after report, before commit; before the first commit; just after commit; "
-        "upload begins; upload ends",
+        "preempted at once; upload begins; upload ends",
         "job": "checkpoint epoch_metric fit needs_backend train_loop trial",
         "cluster": "address cpus_per_node preempt_mode reclaim_by storage",
-        "options": "--address --fit --storage",
+        "options": "--address --fit --grace --storage",
     },
     "python": {
         "faults": "corrupt_snapshot delayed_visibility disk_full evict_node fail_upload "
@@ -47,10 +47,10 @@ LACKS: dict[Launcher, dict[str, str]] = {
         "torn_checkpoint",
         "checks": "ack bystanders drain metrics retention selection",
         "groups": "after report, before commit; before the first commit; just after commit; "
-        "upload begins; upload ends",
+        "preempted at once; upload begins; upload ends",
         "job": "checkpoint epoch_metric fit min_workers needs_backend train_loop trial",
         "cluster": "address cpus_per_node nodes preempt_mode reclaim_by storage",
-        "options": "--address --fit --nodes --storage",
+        "options": "--address --fit --grace --nodes --storage",
     },
     "slurm": {
         "faults": "corrupt_snapshot delayed_visibility disk_full evict_node fail_upload "
@@ -64,7 +64,7 @@ LACKS: dict[Launcher, dict[str, str]] = {
         "job": "checkpoint epoch_metric failure fit min_workers module needs_backend train_loop "
         "trial",
         "cluster": "address cpus_per_node metadata reclaim_by storage",
-        "options": "--address --fit --storage",
+        "options": "--address --fit --nodes --storage",
     },
 }
 

@@ -59,7 +59,7 @@ def test_what_is_no_script_for_sbatch_is_refused_in_its_words(slurm: None, tmp_p
     try:
         one.start()
         with pytest.raises(UsageError, match="does not look like a batch script"):
-            one.submit([str(script)], os.environ, str(tmp_path), tmp_path / "out.log")
+            one.submit([str(script)], os.environ, str(tmp_path), tmp_path / "out.log", is_own=False)
     finally:
         one.stop()
 

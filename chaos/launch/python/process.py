@@ -226,10 +226,16 @@ def watch_child() -> None:
 def _watched(address: RunAddress, *, is_in_slurm: bool = False) -> Process:
     plan, node = RunDirectory(address.directory).load_plan(), os.environ[NODE_ENV]
     disk_in(plan, address, node).use()
-    is_alone = is_in_slurm and plan.job.workers == 1
+    is_alone = is_in_slurm and (plan.job.workers == 1 or plan.follows_script) and not _has_peers()
     process = Process(address, is_in_slurm=is_in_slurm, is_alone=is_alone)
     process.watch()
     return process
+
+
+def _has_peers() -> bool:
+    """Return whether this process of a step of Slurm's, or torchrun, is one of several."""
+    counts = (os.environ.get(name, "1") for name in ("WORLD_SIZE", "SLURM_STEP_NUM_TASKS"))
+    return any(count != "1" for count in counts)
 
 
 def said(

@@ -18,6 +18,7 @@ from chaos.errors import HarnessError, UnmetNeedError, UsageError
 from chaos.run import leavings
 from chaos.run.clock import Clock, seconds_since
 from chaos.run.machine import SLURM_BY, lacking_of_slurm, with_sbin
+from chaos.run.sbatch_header import options_in
 
 HOW = f"On Debian and Ubuntu: {SLURM_BY}."
 READY_S, END_S, POLL_S = 30.0, 5.0, 0.05
@@ -130,15 +131,20 @@ class SlurmCluster:
 
     # -- what is asked of it -----------------------------------------------------------------
 
-    def submit(self, words: Sequence[str], env: Mapping[str, str], cwd: str, log: Path) -> int:
+    def submit(
+        self, words: Sequence[str], env: Mapping[str, str], cwd: str, log: Path, *, is_own: bool
+    ) -> int:
         """Submit a script with its arguments; return the job's number.
 
+        Its output goes to `log`, unless the script names a file; with `is_own` also then.
         Raises `UsageError` with sbatch's words if it does not take the script.
         """
         own: tuple[str, ...] = ("--parsable", "--export=ALL", f"--partition={LOW}")
-        given = Path(words[0]).read_text(encoding="utf-8", errors="replace")
-        if not re.search(r"(?m)^#SBATCH\s+(?:-o|--output)\b", given):
+        given = options_in(Path(words[0]).read_text(encoding="utf-8", errors="replace"))
+        if is_own or "--output" not in given:
             own = (*own, f"--output={log}")
+        if is_own and given.keys() & {"--error", "-e"}:
+            own = (*own, f"--error={log}")
         kept = {name: value for name, value in env.items() if not _ENV.match(name)}
         done = self._call("sbatch", *own, *words, env=kept, cwd=cwd)
         if done.returncode or not done.stdout.strip().isdigit():

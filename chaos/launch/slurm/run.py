@@ -58,7 +58,7 @@ class SlurmRun(LocalRun[int, SlurmWorld]):
 
     def make_world(self, armed: ArmedFaults, disk_of: Callable[[str], NodeDisk]) -> SlurmWorld:
         job, nodes = self.plan.job, self.plan.shape.nodes
-        cpus = max(1, -(-job.workers // nodes))
+        cpus = max(self.plan.shape.cpus_per_node, -(-job.workers // nodes))
         self.cluster = SlurmCluster(
             nodes,
             cpus,
@@ -86,18 +86,20 @@ class SlurmRun(LocalRun[int, SlurmWorld]):
             SLURM_ENV: "1",
         }
         env["PYTHONPATH"] = os.pathsep.join(filter(None, [SITE, env.get("PYTHONPATH")]))
+        workers = None if plan.follows_script else plan.job.workers
         called = FitCalled(
             trainer=_ME,
             workers=plan.job.workers,
             run_name=plan.slug,
             storage_path="",
-            settings={"num_workers": plan.job.workers, "max_failures": -1},
+            settings={"num_workers": workers, "max_failures": -1},
             replaced={},
         )
         self.journal.add(called)
         log = self.directory.logs / "driver.log"
         words = words_at(plan, self.start_number)
-        self.world.job = self.cluster.submit(words, env, plan.cwd, log)
+        is_own = plan.confined is not None  # an audit writes over no file of the user's
+        self.world.job = self.cluster.submit(words, env, plan.cwd, log, is_own=is_own)
         return self.world.job
 
     def pid_of(self, driver: int) -> int:
