@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from chaos.api import audit as audit
     from chaos.api import run as run
     from chaos.audit.result import AuditResult as AuditResult
+    from chaos.guard.process import guard as guard
     from chaos.pytest_plugin.decorator import scenario as scenario
     from chaos.report.result import Result as Result
     from chaos.scenario_file.faults import *  # noqa: F403 - whatever faults there are
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = ["AuditResult", "Result", "__version__", "audit", "declare", "run", "scenario"]
+__all__ = ["AuditResult", "Result", "__version__", "audit", "declare", "guard", "run", "scenario"]
 
 _ELSEWHERE = {
     "AuditResult": "chaos.audit.result",
@@ -33,7 +34,7 @@ _ELSEWHERE = {
     "scenario": "chaos.pytest_plugin.decorator",
 }
 #: Packages that are called: `chaos.audit(…)` is a function, and `chaos.audit.card` a module.
-_CALLED = ("audit", "run")
+_CALLED = ("audit", "guard", "run")
 
 
 def __getattr__(name: str) -> object:

@@ -13,7 +13,9 @@ from typing import Any
 
 
 class CallableModule(ModuleType):
-    """A package whose call is that of a function of `chaos.api`, imported at its first use."""
+    """A package whose call is that of a function elsewhere, imported at its first use."""
+
+    __function_in__: str
 
     def __call__(self, *given: Any, **named: Any) -> Any:  # noqa: ANN401 - those of the function
         return self._function(*given, **named)
@@ -30,11 +32,12 @@ class CallableModule(ModuleType):
     @property
     def _function(self) -> Callable[..., Any]:
         found: Callable[..., Any] = getattr(
-            import_module("chaos.api"), self.__name__.rpartition(".")[2]
+            import_module(self.__function_in__), self.__name__.rpartition(".")[2]
         )
         return found
 
 
-def make_callable(package: str) -> None:
-    """Make a package callable, by its name: a call is that of the function in `chaos.api`."""
+def make_callable(package: str, function_in: str = "chaos.api") -> None:
+    """Make a package callable, by its name: a call is that of its function in another module."""
     sys.modules[package].__class__ = CallableModule
+    sys.modules[package].__function_in__ = function_in  # type: ignore[attr-defined]

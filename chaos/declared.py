@@ -10,6 +10,8 @@ from typing import Any
 
 TOKEN_ENV = "CHAOS_RUN_TOKEN"  # noqa: S105 - marks a run's processes; not a secret
 
+GUARD_ENV = "CHAOS_GUARD"  # the folder of `chaos guard`, in the processes that it goes along with
+
 EPOCH_STEPS = "epoch_steps"  # the name of the steps of an epoch, in a job that torchrun starts
 
 _declared: dict[str, Any] = {}
@@ -26,7 +28,7 @@ def declare(name: str, obj: Any) -> None:  # noqa: ANN401 - whatever holds state
     `declare("epoch_steps", 50)`, before the first step of a job that torchrun starts, makes an
     epoch of every 50 optimizer steps of a rank, whatever the job saves.
     """
-    if TOKEN_ENV not in os.environ:
+    if TOKEN_ENV not in os.environ and GUARD_ENV not in os.environ:
         return
     _declared[name] = obj
     for listener in _listeners:

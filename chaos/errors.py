@@ -191,6 +191,10 @@ class NoViewError(HarnessError):
     """A lane cannot have a view of its own, here or of some folders: the reason."""
 
 
+class ResumeMismatchError(RuntimeError):
+    """A restart did not bring back what was saved, where `chaos guard` was asked to stop it."""
+
+
 class InjectedError(RuntimeError):
     """The exception of `raise_in_worker` in a train function; no part of chaos may catch it."""
 

@@ -59,7 +59,7 @@ class StateSnapshots:
         return dict(self.like.owners)
 
     def _named(self, seen: StateSeen) -> StateSeen:
-        names = {before: self._name_of(owner, before) for before, owner in _owners(seen)}
+        names = {before: self._name_of(owner, before) for before, owner in owners_in(seen)}
         if all(before == name for before, name in names.items()):
             return seen
         parts = tuple(_renamed(part, names) for part in seen.components)
@@ -181,7 +181,7 @@ def is_elsewhere(part: Component, others: Mapping[str, Component]) -> bool:
     return bool(part.structure) and all(owner_of(name) != owner for name in others)
 
 
-def _owners(seen: StateSeen) -> Iterator[tuple[str, _Owner]]:
+def owners_in(seen: StateSeen) -> Iterator[tuple[str, _Owner]]:
     """Yield each owner of parts, with the name that the worker gave it."""
     # A worker numbers owners by the order in which they were made, which differs between attempts:
     # an optimizer of an earlier phase, or a model that was tried out, shifts the numbers. So an

@@ -58,6 +58,9 @@ COMMANDS = (
         "explain", "explain:explain", RESULTS, "Find which value of the job did not come back."
     ),
     CommandEntry("rejudge", "replay:rejudge", RESULTS, "Judge recorded runs again."),
+    CommandEntry(
+        "guard", "guard:guard", CLUSTER, "Watch a real training, and judge each of its restarts."
+    ),
     CommandEntry("preflight", "preflight:preflight", CLUSTER, "Forecast a job on a spot market."),
     CommandEntry(
         "from-trace", "from_trace:from_trace", CLUSTER, "Write a scenario from a spot trace."

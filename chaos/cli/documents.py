@@ -11,7 +11,7 @@ import typer
 from chaos.cli.streams import write_document
 from chaos.errors import UsageError
 
-Form: TypeAlias = Literal["text", "json", "junit", "md", "html", "github"]
+Form: TypeAlias = Literal["text", "json", "junit", "md", "html", "github", "prometheus"]
 Format = Annotated[
     Form | None,
     typer.Option("--format", help="Form of the result. Default: text, or the ending of --output."),
@@ -26,6 +26,7 @@ _ENDINGS: dict[str, Form] = {
     ".md": "md",
     ".html": "html",
     ".txt": "text",
+    ".prom": "prometheus",
 }
 
 

@@ -183,7 +183,10 @@ class JobFiles:
         """Return a context in which `open` is not watched: the caller reports the file itself."""
         return self.opened.quietly()
 
-    def loaded(self, path: Path, digest: str, error: BaseException | None) -> None:
+    def loaded(
+        self, path: Path, digest: str, error: BaseException | None, value: object = None
+    ) -> None:
+        del value
         self.guarded("load", lambda: self.loads.loaded(path, digest, error))
 
     def part_uploaded(self, checkpoint: str, folder: Path, files: Mapping[str, str]) -> None:

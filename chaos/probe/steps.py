@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, ClassVar, Protocol, TypeAlias
 
-from chaos.errors import InjectedError
+from chaos.errors import InjectedError, ResumeMismatchError
 from chaos.model.event import Inputs
 from chaos.model.places import Place
 from chaos.probe.libraries import watch_batches, watch_rounds
@@ -234,8 +234,8 @@ class StepHook:
             self._is_empty = not self._since_step and is_empty_step(optimizer)
             if self._step_begins is not None and not self._is_empty:
                 self._step_begins(optimizer)
-        except InjectedError:
-            raise  # an injected error is meant for the user's step
+        except (InjectedError, ResumeMismatchError):
+            raise  # such an error is meant for the user's step
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
             self._failed("step", error)
 

@@ -17,11 +17,11 @@ import os
 import pickle
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 from chaos.model.event import ShardedPart
-from chaos.probe.job_files import JobFiles
 from chaos.probe.libraries import unwatched
 from chaos.probe.state.readable import read
 from chaos.run.file_digest import WHOLE_MAX, stream_digest
@@ -37,7 +37,52 @@ _WRITERS = {
 }
 
 
-def watch_files(listener: JobFiles) -> None:
+class FileListener(Protocol):
+    """Called with the files that a rank saves and loads, in its own process."""
+
+    def save_begun(self, path: Path) -> None:
+        """Take the path of a save, before the first byte."""
+
+    def halfway(self, path: Path) -> Callable[[], None] | None:
+        """Return what to call between the halves of the file; None to write it at once."""
+
+    def saved(self, path: Path, value: Any) -> object:
+        """Take a file that was saved, and what was."""
+
+    def holds(self, path: Path, value: Any) -> object:
+        """Take what was pickled into a file."""
+
+    def holds_bytes(self, digest: str, value: Any) -> object:
+        """Take what was saved into a buffer, by the digest of its bytes."""
+
+    def save_handed_over(self, folder: Path) -> object:
+        """Take the folder of a sharded save that goes on while training does."""
+
+    def shard_begun(self, folder: Path) -> object:
+        """Take the folder into which this rank begins to write its shards."""
+
+    def shard_written(self, folder: Path) -> object:
+        """Take that they are written."""
+
+    def loading(self, path: Path) -> str | None:
+        """Return the digest of a file before it is loaded; None: the load is not of interest."""
+
+    def within_load(self, digest: str) -> object:
+        """Take that the load begins."""
+
+    def loaded(
+        self, path: Path, digest: str, error: BaseException | None, value: Any = None
+    ) -> object:
+        """Take how the load ended, and what it returned."""
+
+    def quietly(self) -> AbstractContextManager[object]:
+        """Return a context within which files that are opened are not the job's."""
+
+    def unhooked(self, call: Callable[[], Any]) -> Any:
+        """Return what a function returns that is called while no module has a hook of chaos."""
+
+
+def watch_files(listener: FileListener) -> None:
     """Replace `torch.save`, `torch.load` and `pickle.dump` from now on."""
     import torch
 
@@ -50,7 +95,7 @@ def watch_files(listener: JobFiles) -> None:
     pickle.dump = _dumping(pickle.dump, listener)
 
 
-def watch_libraries(listener: JobFiles) -> None:
+def watch_libraries(listener: FileListener) -> None:
     """Follow sharded saves and safetensors from now on, if the job has imported what makes them."""
     for module, name in _WRITERS.items():
         for writer in unwatched((module,), name):
@@ -64,7 +109,7 @@ def watch_libraries(listener: JobFiles) -> None:
         _watch_safetensors(module, listener)
 
 
-def _watch_safetensors(module: Any, listener: JobFiles) -> None:
+def _watch_safetensors(module: Any, listener: FileListener) -> None:
     module.serialize_file = _serializing(module.serialize_file, listener)
     # A module that is imported after another was watched has the replacement already.
     if not hasattr(module.safe_open, "__wrapped__"):
@@ -83,7 +128,7 @@ def _in_the_rank(original: Callable[..., Any], watched: Callable[..., Any]) -> C
     return call
 
 
-def _dumping(original: Callable[..., Any], listener: JobFiles) -> Callable[..., Any]:
+def _dumping(original: Callable[..., Any], listener: FileListener) -> Callable[..., Any]:
     def dump(*args: Any, **kwargs: Any) -> Any:
         result = original(*args, **kwargs)
         path = _path_of(_argument(args, kwargs, 1, "file"))
@@ -94,7 +139,7 @@ def _dumping(original: Callable[..., Any], listener: JobFiles) -> Callable[..., 
     return _in_the_rank(original, dump)
 
 
-def _saving(original: Callable[..., Any], listener: JobFiles) -> Callable[..., Any]:
+def _saving(original: Callable[..., Any], listener: FileListener) -> Callable[..., Any]:
     def save(*args: Any, **kwargs: Any) -> Any:
         target = _argument(args, kwargs, 1, "f")
         path = _path_of(target, at_start=True)
@@ -156,7 +201,7 @@ def _write_in_halves(target: Path | IO[bytes], content: bytes, then: Callable[[]
 
 
 def _loading(
-    original: Callable[..., Any], listener: JobFiles, *, name: str = "f"
+    original: Callable[..., Any], listener: FileListener, *, name: str = "f"
 ) -> Callable[..., Any]:
     def load(*args: Any, **kwargs: Any) -> Any:
         path = _path_of(_argument(args, kwargs, 0, name))
@@ -172,13 +217,13 @@ def _loading(
         except BaseException as error:
             listener.loaded(path, digest, error)
             raise
-        listener.loaded(path, digest, None)
+        listener.loaded(path, digest, None, result)
         return result
 
     return _in_the_rank(original, load)
 
 
-def _serializing(original: Callable[..., Any], listener: JobFiles) -> Callable[..., Any]:
+def _serializing(original: Callable[..., Any], listener: FileListener) -> Callable[..., Any]:
     def serialize_file(*args: Any, **kwargs: Any) -> Any:
         path = _path_of(_argument(args, kwargs, 1, "filename"))
         if path is None:
@@ -196,7 +241,7 @@ def _serializing(original: Callable[..., Any], listener: JobFiles) -> Callable[.
     return _in_the_rank(original, serialize_file)
 
 
-def _handing_over(original: Any, listener: JobFiles) -> Any:  # a method
+def _handing_over(original: Any, listener: FileListener) -> Any:  # a method
     @functools.wraps(original)
     def execute_save(executor: Any, *args: Any, **kwargs: Any) -> Any:
         writer = kwargs.get("storage_writer")
@@ -207,7 +252,7 @@ def _handing_over(original: Any, listener: JobFiles) -> Any:  # a method
     return execute_save
 
 
-def _writing(original: Any, listener: JobFiles) -> Any:  # a method
+def _writing(original: Any, listener: FileListener) -> Any:  # a method
     def write_data(writer: Any, *args: Any, **kwargs: Any) -> Any:
         folder = Path(str(writer.checkpoint_id))
         listener.shard_begun(folder)

@@ -399,7 +399,8 @@ class StateWatch:
         if len(self._pending) >= PENDING_MAX:
             self.settle()
 
-    def _take(self, moment: Moment) -> _Taken:
+    def parts(self, moment: Moment) -> list[UnreadPart]:
+        """Take the parts of the state: of model and optimizer, and at an epoch's ends of all."""
         full = moment != "step"
         groups: list[tuple[str, Iterator[UnreadPart]]] = [
             ("model", self._models(full=full)),
@@ -414,7 +415,10 @@ class StateWatch:
         parts = [part for name, group in groups for part in self._guarded(name, group)]
         if moment == "entered" and self._gradients is not None:
             parts.append(self._gradients)
-        return _Taken(self._cursor.place(), moment, tuple(parts))
+        return parts
+
+    def _take(self, moment: Moment) -> _Taken:
+        return _Taken(self._cursor.place(), moment, tuple(self.parts(moment)))
 
     def _more_groups(self) -> list[tuple[str, Iterator[UnreadPart]]]:
         """Return the parts that are too costly after single steps.

@@ -1,0 +1,107 @@
+"""`chaos guard`: a real training, with each of its restarts compared with what was saved."""
+
+import os
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from chaos.cli.documents import Document, Form, Format, Output
+from chaos.declared import GUARD_ENV
+from chaos.errors import UsageError
+from chaos.guard.folder import Folder
+from chaos.guard.incident import scenario_of
+from chaos.guard.process import FOLDER, STOPS_ENV
+from chaos.guard.report import in_json, in_metrics, in_terminal, is_wrong
+from chaos.launch.python.process import SITE
+from chaos.report.screen import plain, screen
+
+
+class OnMismatch(StrEnum):
+    """The step that follows where a restart did not bring back what was saved."""
+
+    WARN = "warn"
+    STOP = "stop"
+
+
+def guard(
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="-- COMMAND...",
+            help="The command that starts the training; or `report FOLDER`, `scenario FOLDER`.",
+        ),
+    ],
+    *,
+    folder: Annotated[
+        str,
+        typer.Option(
+            "--folder",
+            help="One for each training, which outlives its nodes: a directory, or a place in an "
+            "object store that fsspec knows (s3://bucket/guard).",
+        ),
+    ] = FOLDER,
+    on_mismatch: Annotated[
+        OnMismatch,
+        typer.Option(
+            "--on-mismatch",
+            help="warn: write it to the log. stop: raise an error in the first step.",
+        ),
+    ] = OnMismatch.WARN,
+    form: Format = None,
+    output: Output = None,
+) -> None:
+    """Watch a real training, without a harness and without faults; judge each of its restarts.
+
+    What was saved is compared with what is trained after a restart: model, optimizer, schedule,
+    averages, what is declared; then the inputs and losses of the steps that are made again.
+
+    `chaos guard report FOLDER` shows the restarts; exit codes: 0 each came back, 1 one did not,
+    2 there is none yet. `chaos guard scenario FOLDER` writes the scenario that does the last one
+    again on this machine. Else the exit code is the command's.
+
+    Example: chaos guard --folder /mnt/guard -- torchrun train.py
+    """
+    if words[0] in ("report", "scenario") and len(words) == len(("report", "FOLDER")):
+        _read(words[0], Folder(_known(words[1])), form, output)
+    if form is not None or output is not None:
+        raise UsageError("--format and --output are of `chaos guard report`.", "Leave them out.")
+    place = folder if "://" in folder else str(Path(folder).absolute())
+    path = os.pathsep.join(filter(None, (SITE, os.environ.get("PYTHONPATH"))))
+    stops = str(int(on_mismatch is OnMismatch.STOP))
+    env = os.environ | {"PYTHONPATH": path, GUARD_ENV: place, STOPS_ENV: stops}
+    try:
+        # This process becomes the command, so that signals of a platform reach it as without.
+        os.execvpe(words[0], words, env)  # noqa: S606 - the user's own command
+    except OSError as error:
+        raise UsageError(f"{words[0]}: {error.strerror}", "Is it the command's name?") from None
+
+
+def _read(what: str, folder: Folder, form: Form | None, output: Path | None) -> None:
+    if what == "scenario":
+        text = scenario_of(folder)
+        if output is None:
+            typer.echo(text, nl=False)
+        else:
+            output.write_text(text, encoding="utf-8")
+        raise typer.Exit(0)
+    document = Document.asked(form, output, "text", "json", "prometheus")
+    starts, restarts = folder.starts(), folder.restarts()
+    shown = in_terminal(folder.place, starts, restarts)
+    if not document.takes_stdout:
+        screen().print(shown)
+    document.write(
+        {
+            "text": lambda: plain(lambda on: on.print(shown)),
+            "json": lambda: in_json(restarts),
+            "prometheus": lambda: in_metrics(restarts),
+        }
+    )
+    raise typer.Exit(2 if not restarts else int(is_wrong(restarts)))
+
+
+def _known(place: str) -> str:
+    if "://" not in place and not Path(place).is_dir():
+        raise UsageError(f"{place} is no folder.", "Name the --folder of `chaos guard`.")
+    return place

@@ -1,0 +1,115 @@
+"""The tensors of a file that is saved or read, by hashes of samples of them.
+
+A sample of a tensor tells which save a file is of. The digest of all of it, taken from the model
+and the optimizer themselves, shows whether it came back whole.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+SAMPLE = 256  # elements of a tensor
+DEPTH_MAX = 8
+HASHED_MAX = 4096  # tensors of a file
+
+
+@dataclass(frozen=True)
+class Content:
+    """The tensors of an object, and whether an optimizer's state is among them."""
+
+    tensors: tuple[Any, ...]
+    has_optimizer: bool
+
+    @property
+    def elements(self) -> int:
+        return sum(tensor.numel() for tensor in self.tensors)
+
+
+def content_of(value: Any) -> Content:  # whatever `torch.save` is given, or `torch.load` returns
+    """Return the tensors in nested mappings, sequences and modules."""
+    import torch
+
+    tensors: dict[int, Any] = {}
+    has_optimizer = False
+    waiting: list[tuple[Any, int]] = [(value, 0)]
+    while waiting and len(tensors) <= HASHED_MAX:
+        one, depth = waiting.pop()
+        if isinstance(one, torch.Tensor):
+            tensors[id(one)] = one
+        elif depth <= DEPTH_MAX:
+            members = _members(one)
+            has_optimizer |= isinstance(one, Mapping) and {"state", "param_groups"} <= set(one)
+            waiting.extend((member, depth + 1) for member in members)
+    return Content(tuple(tensors.values()), has_optimizer)
+
+
+def _members(value: Any) -> Iterable[Any]:
+    import torch
+
+    if isinstance(value, Mapping):
+        return list(value.values())
+    if isinstance(value, list | tuple):
+        return value
+    if isinstance(value, torch.nn.Module):
+        # Not its `state_dict()`, which may call code of the job, or wait for other ranks.
+        return [*value.parameters(), *value.buffers()]
+    return ()
+
+
+def hashes(tensors: Iterable[Any], dtypes: Iterable[Any] = ()) -> Iterator[tuple[int, str]]:
+    """Yield a tensor's number and hash, once as it is and once in each other float type."""
+    for number, tensor in enumerate(tensors):
+        yield number, _hash(tensor, None)
+        if tensor.is_floating_point():
+            for dtype in dtypes:
+                if dtype != tensor.dtype:
+                    yield number, _hash(tensor, dtype)
+
+
+def _hash(tensor: Any, dtype: Any) -> str:  # a dense torch.Tensor, and a torch.dtype or None
+    import torch
+
+    flat = tensor.detach().reshape(-1)
+    sample = flat[:: max(1, len(flat) // SAMPLE)][:SAMPLE]
+    if dtype is not None:
+        sample = sample.to(dtype)
+    raw = sample.contiguous().cpu().view(torch.uint8).numpy().tobytes()
+    head = f"{sample.dtype}{tuple(tensor.shape)}".encode()
+    return hashlib.blake2b(head + raw, digest_size=6).hexdigest()
+
+
+def is_dense(tensor: Any) -> bool:  # a torch.Tensor
+    """Return whether a tensor's numbers are all here."""
+    is_strided = str(tensor.layout) == "torch.strided"
+    return is_strided and not hasattr(tensor, "placements") and not tensor.is_meta
+
+
+def of_safetensors(path: Path) -> Any:  # its tensors by name, which are not read yet
+    """Return the content of a file of safetensors; None of any other file."""
+    if path.suffix != ".safetensors":
+        return None
+    from safetensors import safe_open
+
+    opened = getattr(safe_open, "__wrapped__", safe_open)
+    with opened(path, framework="pt") as file:
+        return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
+
+
+def held_in(content: Content, trained: Iterable[Any]) -> tuple[str, ...] | None:
+    """Return the hashes by which an object holds all trained tensors, maybe in another float type.
+
+    None if it does not hold one of them.
+    """
+    dense = [tensor for tensor in content.tensors if is_dense(tensor)]
+    there = {found for _, found in hashes(dense)}
+    floats = {tensor.dtype for tensor in dense if tensor.is_floating_point()}
+    own = list(trained)
+    if not own or not all(map(is_dense, own)):
+        return None
+    known: dict[int, str] = {}
+    for number, found in hashes(own, floats):
+        if found in there:
+            known.setdefault(number, found)
+    return tuple(sorted(set(known.values()))) if len(known) == len(own) else None

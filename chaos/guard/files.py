@@ -1,0 +1,131 @@
+"""The files that a guarded rank saves and reads, as hooks of torch and safetensors tell them."""
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+from chaos.guard.content import content_of, hashes, is_dense, of_safetensors
+from chaos.guard.judge import Load
+
+R = TypeVar("R")
+LOADS_KEPT = 64
+
+# Called with the files of a save, what is saved (None where that is not known), and whether that
+# is handed over to a thread or a process beside training.
+Saved = Callable[[list[Path], Any], None]
+
+
+class GuardedFiles:
+    """The listener of `watch_files` and `watch_libraries`. Nothing of a call is changed."""
+
+    def __init__(self, saved: Saved, failed: Callable[[str, Exception], None]) -> None:
+        self._saved, self._failed = saved, failed
+        self.loads: list[Load] = []
+        #: how many files were read so far
+        self.count = 0
+        #: folders of saves that go on while training does
+        self.handed_over: set[Path] = set()
+        #: whether a file that is read may be one that training goes on from
+        self.is_looked_for = True
+        self.without_hooks: Callable[[Callable[[], Any]], Any] = lambda call: call()
+
+    # -- saves -----------------------------------------------------------------------------
+
+    def unhooked(self, call: Callable[[], R]) -> R:
+        """Call a function while the model has no hooks of ours: it may be pickled whole."""
+        found: R = self.without_hooks(call)
+        return found
+
+    def save_begun(self, path: Path) -> None:
+        """Do nothing: a save is looked at once it is there."""
+
+    def halfway(self, path: Path) -> None:
+        """Return nothing to do in the middle of a save."""
+
+    @contextlib.contextmanager
+    def quietly(self) -> Iterator[None]:
+        yield
+
+    def saved(self, path: Path, value: Any) -> None:  # whatever was saved
+        self._tell([path], of_safetensors(path) or value)
+
+    def holds(self, path: Path, value: Any) -> None:
+        self._tell([path], value)
+
+    def holds_bytes(self, digest: str, value: Any) -> None:
+        """Take what was saved into a buffer, of which no path is known."""
+        del digest
+        self._tell([], value)
+
+    def save_handed_over(self, folder: Path) -> None:
+        """Take a sharded save that a thread or a process makes while training goes on."""
+        self.handed_over.add(folder)
+        self._tell([folder], None)
+
+    def shard_begun(self, folder: Path) -> None:
+        self._tell([folder], None)
+
+    def shard_written(self, folder: Path) -> None:
+        """Do nothing: it was taken as it began."""
+
+    # -- loads -----------------------------------------------------------------------------
+
+    def loading(self, path: Path) -> str | None:
+        """Return a name for what is read: with none, what follows would not be called."""
+        return str(path)
+
+    def within_load(self, digest: str) -> None:
+        """Do nothing."""
+
+    def loaded(
+        self, path: Path, digest: str, error: BaseException | None, value: Any = None
+    ) -> None:
+        """Remember a file that was read, by its tensors."""
+        del digest
+        if error is not None or not self.is_looked_for:
+            return
+        self.count += 1
+        try:
+            tensors = content_of(value).tensors or content_of(of_safetensors(path)).tensors
+            found = frozenset(own for _, own in hashes(filter(is_dense, tensors)))
+        except Exception as problem:  # noqa: BLE001 - must not fail the user's load
+            self._failed("load", problem)
+            return
+        self.loads = [*self.loads[-LOADS_KEPT + 1 :], Load(str(path), found)]
+
+    def _tell(self, files: list[Path], value: Any) -> None:
+        try:
+            self._saved(files, value)
+        except Exception as error:  # noqa: BLE001 - must not fail the user's save
+            self._failed("save", error)
+
+
+def facts_of(path: Path) -> tuple[int, int]:
+    """Return a file's bytes and the time of its content (unix, ns); those of a folder's files.
+
+    Zeros of a folder that has none, or is not made yet: a save that is handed over begins later.
+    """
+    if path.is_dir():
+        below = [p.stat() for p in sorted(path.rglob("*")) if p.is_file()]
+        return sum(s.st_size for s in below), max((s.st_mtime_ns for s in below), default=0)
+    if not path.exists():
+        return 0, 0
+    found = path.stat()
+    return found.st_size, found.st_mtime_ns
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the libraries that are imported."""
+    known = ("torch", "numpy", "ray", "lightning", "transformers", "accelerate", "deepspeed")
+    found = {name: getattr(sys.modules.get(name), "__version__", None) for name in known}
+    return {"python": sys.version.split()[0], **{n: str(v) for n, v in found.items() if v}}
+
+
+def launcher() -> str:
+    """Return what started this rank, as far as the environment shows it."""
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        return "torchrun"
+    return "ray" if "ray" in sys.modules and "RAY_JOB_ID" in os.environ else "python"

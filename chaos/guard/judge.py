@@ -1,0 +1,346 @@
+"""The answer for a restart, as functions of what was recorded.
+
+A save is compared with by the state that trained on from it: the state with which the process that
+made it began its next step. A schedule that moves after the save, or a job that saves before or
+after something else, is right by that measure as long as the resumed process begins its first step
+alike. A process that was killed before its next step leaves the state as the save began. Only
+tensors of model and optimizer are due then: what a job does between a save and a step is not known.
+Such a save may be passed over as well: it may not have had its name, or a mark that it is whole.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from chaos.check.state_at_resume import group_of
+from chaos.check.state_snapshots import holds_nothing, is_rng, owner_of, owners_in
+from chaos.guard.records import Finding, Level, Save
+from chaos.model.event import Component, StateSeen
+from chaos.words import listed, plural
+
+Key = tuple[object, ...]
+Parts = Mapping[Key, Component]
+_TENSORS = ("model", "optimizer")  # due of a save whose process made no step after it
+_SETTINGS = ("optimizer settings", "schedule")  # which a command, or a number of ranks, may ask for
+NAMES_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Load:
+    """One file that was read before the first step."""
+
+    path: str
+    #: hashes of samples of its tensors (see `Save.tensors`)
+    tensors: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One rank as its start begins to train."""
+
+    rank: int
+    ranks: int
+    parts: tuple[Component, ...]
+    loads: tuple[Load, ...] = ()
+    #: started by the command of the start before it, of which no process is running any more; else
+    #: it may be another training, or the same one with other settings
+    is_same_job: bool = True
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The save that a start went on from, and by what it is known."""
+
+    save: Save
+    is_by_state: bool
+
+
+def origin_of(entry: Entry, saves: Iterable[Save]) -> Origin | None:
+    """Return the save whose model is trained now, else the last that was read; None without one.
+
+    Of several with that model it is the one of which most came back, the rank's own and the newest.
+    """
+    live = [save for save in saves if save.is_live]
+    mine = keyed(entry.parts)
+    same = [(save, count) for save in live if (count := _agreement(mine, save, entry))]
+    if same:
+        best = max(same, key=lambda s: (s[1], s[0].rank == entry.rank, s[0].at_s, s[0].step))
+        return Origin(best[0], is_by_state=True)
+    for load in reversed(entry.loads):
+        held = [save for save in live if save.tensors and load.tensors.issuperset(save.tensors)]
+        if held:
+            own = max(held, key=lambda save: (save.rank == entry.rank, save.at_s, save.step))
+            return Origin(own, is_by_state=False)
+    return None
+
+
+def keyed(parts: Iterable[Component]) -> Parts:
+    """Return parts by a key that another start has as well, whatever numbers its names have.
+
+    An optimizer of an earlier phase shifts the numbers, so an owner of parts is known by its kind
+    and structure, and among equals by its place and their count.
+    """
+    seen = StateSeen(attempt=0, rank=0, epoch=0, step=0, moment="entered", components=tuple(parts))
+    owners = dict(owners_in(seen))
+
+    def key(part: Component) -> Key:
+        owner = owner_of(part.name)
+        if not part.structure or owner not in owners:
+            return (part.name,)
+        return (*owners[owner], part.name.removeprefix(owner))
+
+    return {key(part): part for part in seen.components}
+
+
+def _agreement(mine: Parts, save: Save, entry: Entry) -> int:
+    """Return how many parts are those of a save; 0 if its model is not."""
+    found = 0
+    for parts in filter(None, (save.entered, save.made)):
+        due = {key: part for key, part in keyed(parts).items() if _is_comparable(part, save, entry)}
+        models = [key for key, part in due.items() if group_of(part.name) == "model"]
+        if models and all(_is_same(mine.get(key), due[key]) for key in models):
+            found = max(found, sum(_is_same(mine.get(key), part) for key, part in due.items()))
+    return found
+
+
+def _is_comparable(part: Component, save: Save, entry: Entry) -> bool:
+    """Return whether a part of a save must be the rank's: a share is of one rank among so many."""
+    return part.share is None or (save.rank == entry.rank and save.ranks == entry.ranks)
+
+
+def _is_same(ours: Component | None, due: Component) -> bool:
+    if holds_nothing(ours) or holds_nothing(due):
+        return holds_nothing(ours) and holds_nothing(due)
+    return ours is not None and ours.digest == due.digest
+
+
+# -- the state -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class StateAnswer:
+    """The parts that were compared, and the findings."""
+
+    compared: tuple[str, ...]
+    findings: tuple[Finding, ...]
+    #: generators that do not go on where they stood
+    generators: tuple[str, ...] = ()
+
+
+def state_answer(
+    entry: Entry,
+    save: Save,
+    *,
+    first: Sequence[Component],
+    began: Sequence[Component] = (),
+    others: Sequence[Save],
+) -> StateAnswer:
+    """Return how the state with which a rank trains on compares with its save.
+
+    `first` is the state at the first step of the training, `began` that at the first step of the
+    start that made the save: from a generator that has not moved since then training draws nothing.
+    `others` are all saves known.
+    """
+    mine, due = keyed(entry.parts), keyed(save.entered or save.made)
+    before = keyed(began)
+    moving = frozenset[Key]() if save.entered else _moving(_alike(save, others))
+    compared, generators = list[str](), list[str]()
+    lost: dict[tuple[str, str], list[str]] = {}
+    for key, part in due.items():
+        ours = mine.get(key)
+        is_dropped = key in moving or _is_of_nobody(key, mine)
+        if is_dropped or not _is_due(part, save, entry):
+            continue
+        if is_rng(part.name):
+            is_drawn_from = not _is_same(before.get(key), part)
+            if ours is not None and is_drawn_from and not _is_same(ours, part):
+                generators.append(part.name)
+            continue
+        if save.rank != entry.rank and not _is_judged_elsewhere(part, ours):
+            continue
+        compared.append(part.name)
+        if not _is_same(ours, part) and not _is_of_a_peer(ours, key, save, others):
+            how = _how(ours, part, key, keyed(first), others, save)
+            lost.setdefault((group_of(part.name), how), []).append(part.name)
+    findings = [
+        Finding(_level(group, save, entry, others), "state", f"{_named(group, names)}: {how}")
+        for (group, how), names in lost.items()
+    ]
+    return StateAnswer(tuple(compared), tuple(findings), tuple(generators))
+
+
+def _is_due(part: Component, save: Save, entry: Entry) -> bool:
+    if part.pending or not _is_comparable(part, save, entry):
+        return False
+    is_own = save.rank == entry.rank and save.ranks == entry.ranks
+    if is_rng(part.name):
+        return is_own and bool(save.entered)
+    return bool(save.entered) or group_of(part.name) in _TENSORS
+
+
+def _alike(save: Save, others: Sequence[Save]) -> list[Save]:
+    """Return the saves of a rank of which the state at the next step is known."""
+    return [one for one in others if one.rank == save.rank and one.entered]
+
+
+def _moving(saves: Sequence[Save]) -> frozenset[Key]:
+    """Return the parts that a job changes between a save and its next step: a new optimizer."""
+    both = [(keyed(save.made), keyed(save.entered)) for save in saves]
+    return frozenset(
+        key
+        for made, entered in both
+        for key, part in made.items()
+        if not _is_same(entered.get(key), part)
+    )
+
+
+def _level(group: str, save: Save, entry: Entry, others: Sequence[Save]) -> Level:
+    if group in _SETTINGS and not (entry.is_same_job and entry.ranks == save.ranks):
+        return "notice"
+    # Killed after its very first save: nothing shows yet what it does between a save and a step.
+    return "mismatch" if save.is_past or _alike(save, others) else "notice"
+
+
+def _is_of_nobody(key: Key, mine: Parts) -> bool:
+    """Return whether the rank lacks the owner of a part altogether: then it cannot be lost."""
+    return len(key) > 1 and all(other[:-1] != key[:-1] for other in mine)
+
+
+def _is_of_a_peer(ours: Component | None, key: Key, save: Save, others: Sequence[Save]) -> bool:
+    """Return whether buffers are those of another rank: DDP gives rank 0's to all as it is made."""
+    if ours is None or group_of(ours.name) != "buffers":
+        return False
+    peers = (one for one in others if one.step == save.step and one.rank != save.rank)
+    theirs = (keyed(one.entered).get(key) for one in peers)
+    return any(part is not None and _is_same(ours, part) for part in theirs)
+
+
+def _is_judged_elsewhere(part: Component, ours: Component | None) -> bool:
+    """Return whether a rank that did not save must have the part as the rank that did.
+
+    Ranks have the same model. An optimizer may be split over them, but none is empty.
+    """
+    group = group_of(part.name)
+    return group == "model" or (group == "optimizer" and holds_nothing(ours))
+
+
+def _how(
+    ours: Component | None,
+    due: Component,
+    key: Key,
+    first: Parts,
+    others: Sequence[Save],
+    save: Save,
+) -> str:
+    """Return in words what a part is instead; only what its digest shows."""
+    if holds_nothing(ours):
+        return f"not restored, empty now; {plural(due.count, 'entry', 'entries')} at the save"
+    assert ours is not None
+    if key in first and _is_same(ours, first[key]):
+        return "reset, as at the first step of the training"
+    for other in sorted(others, key=lambda one: -one.at_s):
+        parts = keyed(other.entered or other.made)
+        if other.step != save.step and key in parts and _is_same(ours, parts[key]):
+            return f"older, as at the save of step {other.step}"
+    if isinstance(ours.size, float) and isinstance(due.size, float) and ours.size != due.size:
+        return f"other than at the save: {due.size:.6g} then, {ours.size:.6g} now"
+    return "other than at the save"
+
+
+def _named(group: str, names: Sequence[str]) -> str:
+    if names == [group]:
+        return group
+    if len(names) <= NAMES_SHOWN:
+        return f"{group} ({listed(names)})"
+    return f"{group} ({', '.join(names[:NAMES_SHOWN])} and {len(names) - NAMES_SHOWN} more)"
+
+
+# -- the place -----------------------------------------------------------------------------------
+
+
+def place_findings(
+    entry: Entry,
+    origin: Origin | None,
+    saves: Sequence[Save],
+    *,
+    first: Sequence[Component],
+    is_whole: Callable[[Save], bool],
+) -> Iterator[Finding]:
+    """Yield what is wrong with where a rank went on; `is_whole`: its files are as the save left it.
+
+    Without an origin, `first` is the state at the first step of the training.
+    """
+    if origin is None:
+        yield from _without_origin(entry, saves, first, is_whole)
+        return
+    here = origin.save
+    newer = [
+        save
+        for save in saves
+        if save.is_live
+        and save.rank == here.rank
+        and (save.at_s, save.step) > (here.at_s, here.step)
+        and save.step > here.step
+        and save.has_optimizer >= here.has_optimizer
+        and _is_there(save, saves, is_whole)
+    ]
+    if not newer:
+        return
+    best = max(newer, key=lambda save: (save.is_past, save.at_s))
+    is_read_alike = any(_family(load.path) in map(_family, best.files) for load in entry.loads)
+    yield Finding(
+        "mismatch" if is_read_alike and best.is_past and entry.is_same_job else "notice",
+        "older",
+        f"it goes on from step {here.step}, and the save of step {best.step} is there, with the "
+        f"size that it had: {next(iter(best.files))}",
+    )
+
+
+def _is_there(save: Save, saves: Sequence[Save], is_whole: Callable[[Save], bool]) -> bool:
+    """Return whether the files of a save are whole, and those of all ranks that made it as well.
+
+    Ranks that each have files of their own go on from the newest save that each of them has.
+    """
+    latest = {one.rank: one for one in saves if one.step == save.step and one.is_live}
+    return all(is_whole(one) for one in (latest | {save.rank: save}).values())
+
+
+def _without_origin(
+    entry: Entry,
+    saves: Sequence[Save],
+    first: Sequence[Component],
+    is_whole: Callable[[Save], bool],
+) -> Iterator[Finding]:
+    live = [save for save in saves if save.is_live]
+    if not live:
+        return
+    there = [save for save in live if is_whole(save)]
+    past = [save for save in there if save.is_past]
+    mine, begun = keyed(entry.parts), keyed(first)
+    models = [key for key, part in begun.items() if group_of(part.name) == "model"]
+    is_first = bool(models) and all(_is_same(mine.get(key), begun[key]) for key in models)
+    states = [part for part in entry.parts if group_of(part.name) == "optimizer"]
+    is_empty = bool(states) and all(map(holds_nothing, states)) and not entry.loads
+    if not (is_first or is_empty):
+        text = "its state is that of no save in the guard's folder: nothing can be compared"
+        yield Finding("notice", "unknown", text)
+        return
+    why = "its state is that of the first step" if is_first else "it read no file and is untrained"
+    last = max(past or there or live, key=lambda save: save.at_s)
+    tail = f"the save of step {last.step} is there" if there else "no save is there as it was left"
+    path = f": {next(iter(last.files))}" if there else ""
+    yield Finding(
+        "mismatch" if past and entry.is_same_job else "notice",
+        "began-anew",
+        f"it began anew ({why}); {tail}{path}",
+    )
+
+
+def _family(path: str) -> str:
+    """Return a path without its numbers, which it has in common with its successors."""
+    return "".join("#" if letter.isdigit() else letter for letter in path).replace("##", "#")
+
+
+def combined(findings: Collection[Finding]) -> tuple[Finding, ...]:
+    """Return findings, the mismatches first, each once."""
+    unique = dict.fromkeys(findings)
+    return tuple(sorted(unique, key=lambda finding: finding.level != "mismatch"))

@@ -1,0 +1,116 @@
+"""The records that a rank of a guarded training keeps, as JSON."""
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from chaos.model.event import Component
+
+Level: TypeAlias = Literal["mismatch", "notice"]
+#: a file's bytes and the time of its content (unix, ns), by its path
+Files: TypeAlias = dict[str, tuple[int, int]]
+
+
+class Save(msgspec.Struct, frozen=True, kw_only=True):
+    """One save of a rank, with the state that went into it."""
+
+    start: int
+    rank: int
+    ranks: int
+    #: optimizer steps of the training, over all its starts
+    step: int
+    at_s: float
+    files: Files
+    #: it was seen to hold the optimizer's state
+    has_optimizer: bool
+    #: it was seen to hold the model that was trained then; else nothing is compared with it
+    is_live: bool
+    #: a hash of a sample of each trained tensor, sorted
+    tensors: tuple[str, ...]
+    #: the state as the save began
+    made: tuple[Component, ...]
+    #: as the next step of the same process began; empty if it did not come to it
+    entered: tuple[Component, ...] = ()
+    #: its process came to its next step, or ended in order: nothing was due of the save any more
+    is_past: bool = False
+    #: the losses of the steps before it, the last one last
+    losses: tuple[float, ...] = ()
+
+
+class Step(msgspec.Struct, frozen=True, array_like=True):
+    """One optimizer step of a rank."""
+
+    number: int
+    #: of the last `backward()` before it; None if there was none, or it was no finite number
+    loss: float | None
+    #: of all inputs of the step, empty if there were none
+    inputs: str
+    #: eight digits for each sample
+    samples: str
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One thing that a restart did not bring back, in words."""
+
+    level: Level
+    #: `state`, `began-anew`, `older`, `data`, `loss`, `generators`, `unknown`
+    kind: str
+    text: str
+
+
+class Restart(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer for one rank of one start; a later line of the same rank has more of it."""
+
+    start: int
+    rank: int
+    ranks: int
+    at_s: float
+    #: the step after which it went on, None if that is not known
+    step: int | None
+    #: the start that had made the save, and the files
+    of_start: int | None = None
+    files: tuple[str, ...] = ()
+    #: steps that an earlier start had made after the save
+    lost: int | None = None
+    #: seconds from the start of the process to its first step
+    first_step_s: float | None = None
+    #: parts of the state that were compared
+    compared: tuple[str, ...] = ()
+    #: steps of an earlier start that were made again
+    replayed: int = 0
+    #: of those, with the same inputs, and with the same loss to the last bit
+    same_inputs: int = 0
+    same_losses: int = 0
+    findings: tuple[Finding, ...] = ()
+    #: it has seen all that it can see
+    is_done: bool = False
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether something that was saved did not come back."""
+        return any(finding.level == "mismatch" for finding in self.findings)
+
+
+class Start(msgspec.Struct, frozen=True, kw_only=True):
+    """One start of a rank, written at its first step."""
+
+    start: int
+    rank: int
+    ranks: int
+    began_s: float
+    host: str
+    pid: int
+    command: tuple[str, ...]
+    cwd: str
+    #: `torchrun`, `ray` or `python`
+    launcher: str
+    versions: dict[str, str]
+    #: steps before its first one
+    step: int
+    entered: tuple[Component, ...]
+
+
+#: a step whose inputs and loss stayed on an accelerator is written at the next flush
+TRAIL_STEPS = 4096
+SAVES_KEPT = 32
+LOSSES_KEPT = 256

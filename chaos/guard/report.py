@@ -1,0 +1,98 @@
+"""The restarts of a guarded training, in a terminal, as JSON and as metrics."""
+
+import json
+from collections.abc import Iterable, Sequence
+
+import msgspec
+from rich.console import Group, RenderableType
+from rich.table import Column
+from rich.text import Text
+
+from chaos.guard.records import Finding, Restart, Start
+from chaos.report.screen import bare_table, numbers
+from chaos.words import plural, ranks
+
+_STYLES = {"mismatch": "bold red", "notice": "yellow", "came back": "green", "unknown": "yellow"}
+
+
+def is_wrong(restarts: Iterable[Restart]) -> bool:
+    """Return whether any restart did not bring back what was saved."""
+    return any(restart.is_wrong for restart in restarts)
+
+
+def told(restart: Restart) -> str:
+    """Return the answer of one rank's restart in a word or two."""
+    if restart.is_wrong:
+        return "mismatch"
+    return "unknown" if restart.step is None else "came back"
+
+
+def in_terminal(place: str, starts: Sequence[Start], restarts: Sequence[Restart]) -> RenderableType:
+    """Return a table of the restarts, a row for each rank, and what is wrong with them."""
+    count = len({restart.start for restart in restarts})
+    head = f"{place}: {plural(len({s.start for s in starts}), 'start')}, {plural(count, 'restart')}"
+    table = bare_table(
+        *numbers("start", "rank"),
+        *numbers("from step", "lost", "parts", "replayed", "same inputs", "same loss"),
+        Column("answer", no_wrap=True),
+    )
+    for one in restarts:
+        answer = told(one)
+        table.add_row(
+            str(one.start),
+            str(one.rank),
+            _number(one.step),
+            _number(one.lost),
+            str(len(one.compared)),
+            str(one.replayed),
+            str(one.same_inputs),
+            str(one.same_losses),
+            Text(answer, style=_STYLES[answer]),
+        )
+    lines: list[RenderableType] = [Text(head), Text("")]
+    lines += [table] if restarts else [Text("No start has gone on from a save yet.")]
+    lines += [Text("")] if any(one.findings for one in restarts) else []
+    found: dict[tuple[int, Finding], list[int]] = {}
+    for one in restarts:
+        for finding in one.findings:
+            found.setdefault((one.start, finding), []).append(one.rank)
+    for (start, finding), own in found.items():
+        where = f"start {start}, {ranks(own)}: "
+        lines.append(
+            Text.assemble(where, (finding.level, _STYLES[finding.level]), f": {finding.text}")
+        )
+    return Group(*lines)
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else str(value)
+
+
+def in_json(restarts: Sequence[Restart]) -> str:
+    """Return the restarts, one JSON object in each line."""
+    lines = (
+        msgspec.to_builtins(one) | {"is_wrong": one.is_wrong, "answer": told(one)}
+        for one in restarts
+    )
+    return "".join(json.dumps(line) + "\n" for line in lines)
+
+
+def in_metrics(restarts: Sequence[Restart]) -> str:
+    """Return Prometheus's text of the restarts, for node_exporter's textfile collector."""
+    latest = [restart for restart in restarts if restart.rank == 0]
+    wrong = {r.start for r in restarts if r.is_wrong}
+    lines = [
+        "# TYPE chaos_guard_restarts_total counter",
+        f"chaos_guard_restarts_total {len(latest)}",
+        "# TYPE chaos_guard_mismatches_total counter",
+        f"chaos_guard_mismatches_total {len(wrong)}",
+    ]
+    if latest:
+        last = latest[-1]
+        lines += ["# TYPE chaos_guard_last_mismatch gauge"]
+        lines += [f"chaos_guard_last_mismatch {int(last.start in wrong)}"]
+        for name, value in (("lost_steps", last.lost), ("first_step_seconds", last.first_step_s)):
+            if value is not None:
+                lines += [f"# TYPE chaos_guard_last_{name} gauge"]
+                lines += [f"chaos_guard_last_{name} {json.dumps(value)}"]
+    return "\n".join(lines) + "\n"

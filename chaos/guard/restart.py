@@ -1,0 +1,215 @@
+"""A rank's restart, from its first step until all that can be seen of it was."""
+
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from chaos.guard.files import facts_of
+from chaos.guard.folder import Folder
+from chaos.guard.judge import Entry, combined, origin_of, place_findings, state_answer
+from chaos.guard.records import Finding, Restart, Save, Start, Step
+from chaos.guard.steps import REPLAYED_MAX, data_findings, loss_findings, replay_of
+from chaos.guard.whole import ALL, is_sharded, ranks_of, whole_entry, whole_saves
+from chaos.run.clock import SystemClock, seconds_since
+
+WAIT_S, POLL_S = 10.0, 0.05  # for the records of the other ranks, where shards are of another size
+
+RUNNING_MAX = 8  # starts of which it is looked up whether they are running
+
+
+class Restarted:
+    """One start of a rank. The first one of a training has nothing to be compared with."""
+
+    def __init__(self, folder: Folder, entry: Entry, start: Start) -> None:
+        self._folder, self._entry = folder, entry
+        self.rank, self.ranks, self.start = entry.rank, entry.ranks, start.start
+        every = [one for one in folder.starts() if one.start < self.start]
+        starts = [one for one in every if one.rank == entry.rank] or every
+        if starts:
+            self._entry = entry = replace(entry, is_same_job=is_same_job_as(starts))
+        self._saves, self._starts = folder.saves(), starts
+        self._is_first = not self._saves
+        self._origin = origin_of(entry, self._saves)
+        self._first = starts[0].entered if starts else ()
+        if self._origin is None and is_sharded(entry.parts) and self._is_resized():
+            self._add_up(start, every)
+        #: steps that the training has made so far
+        self.step = 0 if self._origin is None else self._origin.save.step
+        self._old, self._last = self._earlier(starts)
+        self._new: list[Step] = []
+        self._generators: tuple[str, ...] = ()
+        self._restart: Restart | None = None
+        self._state_is_same = False
+
+    def begin(self, *, first_step_s: float) -> str | None:
+        """Judge state and place; return a mismatch in words, None without one."""
+        if self._is_first:
+            return None
+        entry, origin = self._entry, self._origin
+        findings = list(
+            place_findings(entry, origin, self._saves, first=self._first, is_whole=is_whole)
+        )
+        compared: tuple[str, ...] = ()
+        if origin is not None:
+            save = origin.save
+            made_it = (s for s in self._starts if (s.rank, s.start) == (save.rank, save.start))
+            began = next((start.entered for start in made_it), ())
+            answer = state_answer(entry, save, first=self._first, began=began, others=self._saves)
+            compared, self._generators = answer.compared, answer.generators
+            findings += answer.findings
+            self._state_is_same = bool(compared) and not answer.findings
+        self._restart = Restart(
+            start=self.start,
+            rank=self.rank,
+            ranks=self.ranks,
+            at_s=SystemClock().wall_ns() / 1e9,
+            step=None if origin is None else origin.save.step,
+            of_start=None if origin is None else origin.save.start,
+            files=() if origin is None else tuple(origin.save.files),
+            lost=None if self._last is None else max(0, self._last - self.step),
+            first_step_s=first_step_s,
+            compared=compared,
+            findings=combined(findings),
+        )
+        self._tell(self._restart.findings)
+        self._folder.keep_restart(self._restart)
+        wrong = [finding.text for finding in self._restart.findings if finding.level == "mismatch"]
+        return "; ".join(wrong) or None
+
+    def made(self, step: Step) -> None:
+        """Take a step of this start; look at what the steps so far show, ever more seldom."""
+        if self._restart is None or self._restart.is_done:
+            return
+        self._new.append(step)
+        count = len(self._new)
+        if count >= REPLAYED_MAX or count & (count - 1) == 0:
+            self._look(is_done=count >= REPLAYED_MAX)
+
+    def ended(self) -> None:
+        """Judge by the steps that there were."""
+        if self._restart is not None and not self._restart.is_done and self._new:
+            self._look(is_done=True)
+
+    # -- inside ----------------------------------------------------------------------------
+
+    def _is_resized(self) -> bool:
+        return any(save.ranks != self.ranks for save in self._saves)
+
+    def _add_up(self, own: Start, before: Sequence[Start]) -> None:
+        """Judge by what all ranks have together, once the records of all are there."""
+        mine = [start for start in before if start.rank == self.rank]
+        before_s = mine[-1].began_s if mine else 0.0
+        clock = SystemClock()
+        began_ns, ranks = clock.now_ns(), list[Start]()
+        while len(ranks) < self.ranks and seconds_since(began_ns, clock) < WAIT_S:
+            ranks = ranks_of(own, self._folder.starts(), before_s=before_s)
+            clock.sleep(POLL_S)
+        if len(ranks) == self.ranks:
+            whole = whole_entry(ranks)
+            self._entry = replace(self._entry, rank=ALL, parts=whole.parts)
+            self._saves = whole_saves(self._saves)
+            self._origin = origin_of(self._entry, self._saves)
+            first = [start for start in before if start.start == 0]
+            self._first = whole_entry(first).parts
+
+    def _look(self, *, is_done: bool) -> None:
+        assert self._restart is not None
+        found: list[Finding] = []
+        replay = replay_of(self._old, self._new)
+        if self._origin is not None and self._is_of_as_many_ranks():
+            found += data_findings(self._old, self._new)
+            window = self._origin.save.losses
+            same = self._state_is_same
+            found += loss_findings(replay, window, self._new, self._generators, is_same_state=same)
+        known = self._restart.findings
+        new = [one for one in found if all(one.kind != old.kind for old in known)]
+        self._tell(new)
+        self._restart = msgspec.structs.replace(
+            self._restart,
+            replayed=replay.steps,
+            same_inputs=replay.same_inputs,
+            same_losses=replay.same_losses,
+            findings=combined([*known, *new]),
+            is_done=is_done,
+        )
+        self._folder.keep_restart(self._restart)
+        if is_done:
+            self._say(in_a_line(self._restart))
+
+    def _is_of_as_many_ranks(self) -> bool:
+        return self._origin is not None and self._origin.save.ranks == self.ranks
+
+    def _earlier(self, starts: Sequence[Start]) -> tuple[list[Step], int | None]:
+        """Return the steps of the start that trained on from the save, and the last of any."""
+        own = [start for start in starts if start.rank == self.rank]
+        last = self._folder.steps(self.rank, own[-1].start) if own else []
+        furthest = last[-1].number if last else None
+        if self._origin is None:
+            return [], furthest
+        save = self._origin.save
+        before = [start for start in own if start.began_s < save.at_s]
+        if not before:
+            return [], furthest
+        return self._folder.steps(self.rank, before[-1].start), furthest
+
+    def _tell(self, findings: Sequence[Finding]) -> None:
+        for finding in findings:
+            self._say(f"{finding.level}: {finding.text}")
+
+    def _say(self, text: str) -> None:
+        say(f"rank {self.rank}: {text}")
+
+
+def is_same_job_as(starts: Sequence[Start]) -> bool:
+    """Return whether this process does again what the last start did, and beside none of them."""
+    running = (start for start in starts[-RUNNING_MAX:] if _is_running(start))
+    return tuple(sys.orig_argv) == starts[-1].command and next(running, None) is None
+
+
+def _is_running(start: Start) -> bool:
+    if start.host != socket.gethostname() or start.pid == os.getpid():
+        return False
+    try:
+        words = Path(f"/proc/{start.pid}/cmdline").read_bytes().split(b"\0")[:-1]
+    except OSError:
+        return False
+    return tuple(map(os.fsdecode, words)) == start.command
+
+
+def say(text: str) -> None:
+    """Write a line to the job's standard error."""
+    # The descriptor itself: a job may have put something else in the place of `sys.stderr`.
+    os.write(2, f"chaos-guard: {text}\n".encode(errors="replace"))
+
+
+def is_whole(save: Save) -> bool:
+    """Return whether the files of a save are here with the sizes and times that it left them."""
+    if not save.files:
+        return False
+    try:
+        return all(
+            facts[0] and facts_of(Path(path)) == tuple(facts) for path, facts in save.files.items()
+        )
+    except OSError:
+        return False
+
+
+def in_a_line(restart: Restart) -> str:
+    """Return what came back, in one line."""
+    if restart.step is None:
+        return f"start {restart.start}: it is not known what it went on from"
+    wrong = "not what was saved" if restart.is_wrong else "as it was saved"
+    parts = f"{len(restart.compared)} parts of the state compared"
+    again = ""
+    if restart.replayed:
+        again = (
+            f"; of {restart.replayed} steps made again {restart.same_inputs} had the same inputs "
+            f"and {restart.same_losses} the same loss to the last bit"
+        )
+    lost = "" if restart.lost is None else f"; {restart.lost} steps lost"
+    return f"went on from step {restart.step}, {wrong} ({parts}){again}{lost}"

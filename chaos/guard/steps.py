@@ -1,0 +1,166 @@
+"""The steps after a restart, compared with those that an earlier start made after the same save."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, quantiles
+
+from chaos.guard.records import Finding, Step
+from chaos.words import plural
+
+REPLAYED_MAX = 64  # steps after which a restart has been seen for long enough
+SHIFT_STEPS = 4  # in a row whose inputs are those of other steps
+SAMPLES_MIN = 8
+MOST = 0.9
+BLOCK = 8
+WINDOW_MIN = 64
+_DIGITS = 8
+
+
+@dataclass(frozen=True)
+class Replay:
+    """The steps that two starts have made after one save."""
+
+    steps: int
+    same_inputs: int
+    same_losses: int
+    #: the first step with the same inputs and another loss, and both losses
+    differs: tuple[int, float, float] | None = None
+
+
+def replay_of(old: Sequence[Step], new: Sequence[Step]) -> Replay:
+    """Compare the steps of a restart with those of the same numbers of an earlier start."""
+    before = {step.number: step for step in old}
+    pairs = [(before[step.number], step) for step in new if step.number in before]
+    alike = [(a, b) for a, b in pairs if a.inputs and a.inputs == b.inputs]
+    differing = (
+        (b.number, a.loss, b.loss)
+        for a, b in alike
+        if a.loss is not None and b.loss is not None and a.loss != b.loss
+    )
+    same = sum(a.loss is not None and a.loss == b.loss for a, b in alike)
+    return Replay(len(pairs), len(alike), same, next(differing, None))
+
+
+def data_findings(old: Sequence[Step], new: Sequence[Step]) -> Iterator[Finding]:
+    """Yield what the inputs after a restart show: samples that are trained twice, or passed over.
+
+    `old` are steps of the earlier start, before the save and after it, `new` those since the
+    restart. Nothing is said where the earlier start shows no other step after the save.
+    """
+    before = {step.number: step for step in old}
+    first = next(iter(new), None)
+    if first is None or first.number not in before or not first.inputs:
+        return
+    if before[first.number].inputs == first.inputs:
+        return
+    shift = _shift(before, new)
+    if shift is not None:
+        there = first.number + shift
+        what = "trained once more" if shift < 0 else "passed over"
+        count = plural(abs(shift), "step")
+        yield Finding(
+            "mismatch",
+            "data",
+            f"data: step {first.number} has the inputs that step {there} had before the restart: "
+            f"those of {count} are {what}",
+        )
+        return
+    yield from _trained_in_this_pass(old, new, first.number)
+
+
+def _shift(before: Mapping[int, Step], new: Sequence[Step]) -> int | None:
+    """Return by how many steps the inputs are those of others; None if they are of none."""
+    head = [step for step in new if step.inputs][:SHIFT_STEPS]
+    if len(head) < SHIFT_STEPS:
+        return None
+    first = head[0]
+    shifts = [n - first.number for n, step in before.items() if step.inputs == first.inputs]
+    found = [
+        shift
+        for shift in shifts
+        if all(_inputs(before, step.number + shift) == step.inputs for step in head)
+    ]
+    return min(found, key=abs, default=None)
+
+
+def _inputs(steps: Mapping[int, Step], number: int) -> str | None:
+    return steps[number].inputs if number in steps else None
+
+
+def _trained_in_this_pass(
+    old: Sequence[Step], new: Sequence[Step], first: int
+) -> Iterator[Finding]:
+    """Yield that most samples of the first steps had been trained in the same pass over the data.
+
+    Only where the earlier start went on with samples that it had not had in the pass: then the
+    pass was not over, and samples are not drawn anew each time.
+    """
+    passed = _pass_before(old, first)
+    after = [step for step in old if step.number >= first][: len(new)]
+    followed = [one for step in after for one in samples_of(step)]
+    ours = [one for step in new for one in samples_of(step)]
+    if len(ours) < SAMPLES_MIN or len(followed) < SAMPLES_MIN or not passed:
+        return
+    if any(one in passed for one in followed):
+        return
+    again = sum(one in passed for one in ours)
+    if again >= MOST * len(ours):
+        yield Finding(
+            "mismatch",
+            "data",
+            f"data: {again} of {len(ours)} samples since the restart had been trained in this "
+            "pass before the save; before the restart, others followed",
+        )
+
+
+def _pass_before(old: Sequence[Step], first: int) -> set[str]:
+    """Return the samples of the pass over the data that a step lies in, as far as none repeats."""
+    found: set[str] = set()
+    for step in sorted((s for s in old if s.number < first), key=lambda s: -s.number):
+        own = samples_of(step)
+        if not own or not found.isdisjoint(own):
+            break
+        found.update(own)
+    return found
+
+
+def samples_of(step: Step) -> list[str]:
+    """Return the digests of a step's samples."""
+    return [step.samples[at : at + _DIGITS] for at in range(0, len(step.samples), _DIGITS)]
+
+
+def loss_findings(
+    replay: Replay,
+    window: Sequence[float],
+    new: Sequence[Step],
+    generators: Sequence[str],
+    *,
+    is_same_state: bool,
+) -> Iterator[Finding]:
+    """Yield what the losses after a restart show, beside what state and data do.
+
+    With the same state and inputs the losses are compared one by one. Else they are compared with
+    the `window` of losses before the save: the mean of the first `BLOCK` steps lies above every
+    mean of as many in it, by more than the distance between their quartiles.
+    """
+    if replay.differs is not None and is_same_state:
+        number, due, found = replay.differs
+        text = f"losses: {found:.6g} at step {number}, where it was {due:.6g} with the same inputs"
+        if generators:
+            names = ", ".join(generators)
+            yield Finding("notice", "generators", f"{text}; {names} did not go on where they stood")
+        elif abs(found - due) > 1e-3 * max(abs(due), 1e-6):
+            yield Finding("notice", "loss", text)
+        return
+    losses = [step.loss for step in new if step.loss is not None][:BLOCK]
+    if replay.same_losses or len(losses) < BLOCK or len(window) < WINDOW_MIN:
+        return
+    means = [fmean(window[at : at + BLOCK]) for at in range(len(window) - BLOCK + 1)]
+    low, _, high = quantiles(means, n=4)
+    if fmean(losses) > max(means) + (high - low):
+        yield Finding(
+            "notice",
+            "loss",
+            f"losses: {fmean(losses):.6g} is the mean of the first {BLOCK} steps, above that of "
+            f"any {BLOCK} of the {len(window)} steps before the save (most {max(means):.6g})",
+        )

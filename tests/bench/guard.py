@@ -1,0 +1,198 @@
+"""The guard over the corpus: jobs started by hand, ranks killed for real, and no harness.
+
+    python -m tests.bench.guard FILE [--seeds N] [--only NAME]...
+
+Each job of torchrun's and of python's that needs no library beside torch is run without the guard
+and with it, and what it leaves is compared byte by byte. Then it is run once for each seed with
+two kills (SIGKILL, of a rank at a step that the seed draws), started again each time, and what the
+guard says of each restart is a line of FILE. The table at the end is over all lines of it: which
+jobs with a bug it found, and which right ones it blamed.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from chaos.guard.folder import Folder
+from chaos.selftest.corpus import CorpusJob, load_corpus
+
+ROOT = Path(__file__).parents[2]
+CORPUS = ROOT / "tests/corpus"
+KILLS, STARTS, RUN_S = 2, 6, 120
+ENV = {
+    "OMP_NUM_THREADS": "1",
+    "PYTHONHASHSEED": "0",
+    # Without it torch 2.13 itself fails some restarts (pytorch#135712).
+    "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+}
+
+
+def command(job: CorpusJob) -> list[str]:
+    """Return the words that start a job."""
+    script = [str(job.script(CORPUS)), *map(str, job.args)]
+    if job.launcher == "python":
+        return [sys.executable, *script]
+    retries = "0" if job.restart == "command" else str(KILLS + 1)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    options = ["--nproc-per-node", str(job.workers), "--max-restarts", retries]
+    return [*torchrun, *options, "--monitor-interval", "0.1", *script]
+
+
+def run(job: CorpusJob, folder: Path, guard: Path | None, kills: Sequence[int] = ()) -> int:
+    """Run a job until it succeeds; a rank is killed after each of so many steps of training."""
+    words = command(job)
+    if guard is not None:
+        words = [sys.executable, "-m", "chaos", "guard", "--folder", str(guard), "--", *words]
+    left = list(kills)
+    rc = -1
+    with (folder / "log").open("wb") as log:
+        for _ in range(STARTS):
+            env = os.environ | ENV | {"TMPDIR": str(folder)}
+            started = subprocess.Popen(
+                words, cwd=folder, env=env, stdout=log, stderr=log, process_group=0
+            )
+            killer = threading.Thread(target=_kill, args=(guard, left, started), daemon=True)
+            killer.start()
+            try:
+                rc = started.wait(RUN_S)
+            except subprocess.TimeoutExpired:
+                os.killpg(started.pid, signal.SIGKILL)
+                return started.wait()
+            killer.join(1)
+            if rc == 0:
+                break
+    return rc
+
+
+def _kill(guard: Path | None, left: list[int], job: subprocess.Popen[bytes]) -> None:
+    """Kill the last rank whenever it has made as many steps as are due next."""
+    while guard is not None and left and job.poll() is None:
+        folder = Folder(str(guard))
+        ranks = {start.rank for start in folder.starts()}
+        starts = folder.starts(max(ranks)) if ranks else []
+        if starts and Path(f"/proc/{starts[-1].pid}").exists():
+            steps = folder.steps(starts[-1].rank, starts[-1].start)
+            if steps and steps[-1].number >= left[0]:
+                left.pop(0)
+                os.kill(starts[-1].pid, signal.SIGKILL)
+        time.sleep(0.01)
+
+
+def left_behind(folder: Path) -> dict[str, str]:
+    """Return digests of the files that a job has left, by their paths."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != "log")
+    return {
+        str(path.relative_to(folder)): hashlib.blake2b(path.read_bytes()).hexdigest()[:16]
+        for path in files
+    }
+
+
+def rows(job: CorpusJob, seeds: int) -> Iterator[dict[str, Any]]:
+    """Yield what the guard says of a job's restarts, and first whether it changed anything."""
+    with tempfile.TemporaryDirectory() as name:
+        base = Path(name)
+        for own in ("plain", "again", "guarded"):
+            (base / own).mkdir()
+        rcs = [run(job, base / own, None) for own in ("plain", "again")]
+        rcs.append(run(job, base / "guarded", base / "guard"))
+        plain, again, guarded = (left_behind(base / o) for o in ("plain", "again", "guarded"))
+        repeats = {path for path, digest in plain.items() if again.get(path) == digest}
+        differing = sorted(path for path in repeats if guarded.get(path) != plain[path])
+        steps = [len(Folder(str(base / "guard")).steps(0, 0))]
+        yield {"job": job.name, "rcs": rcs, "files": len(repeats), "changed": differing} | {
+            "steps": steps[0]
+        }
+        for seed in range(seeds):
+            folder = base / f"killed-{seed}"
+            folder.mkdir()
+            drawn = random.Random(f"{job.name}-{seed}")
+            kills = sorted(
+                drawn.randrange(steps[0] // 4, max(3, steps[0] - 1)) for _ in range(KILLS)
+            )
+            rc = run(job, folder, base / f"guard-{seed}", kills)
+            found = Folder(str(base / f"guard-{seed}")).restarts()
+            said = [
+                {"start": r.start, "rank": r.rank, "step": r.step, "replayed": r.replayed}
+                | {"findings": [[f.level, f.kind, f.text] for f in r.findings]}
+                for r in found
+            ]
+            log = (folder / "log").read_text(encoding="utf-8", errors="replace")
+            failed = sorted({w for w in log.splitlines() if "chaos-guard: not watched" in w})
+            yield {
+                "job": job.name,
+                "seed": seed,
+                "kills": kills,
+                "rc": rc,
+                "restarts": said,
+                "not watched": failed,
+            }
+
+
+def table(lines: Sequence[dict[str, Any]], truth: dict[str, bool]) -> Iterator[str]:
+    """Yield each job's answer, and the counts."""
+    right_restarts = alarms = 0
+    found, wrong = set[str](), set[str]()
+    for name, is_right in truth.items():
+        own = [row for row in lines if row["job"] == name and "restarts" in row]
+        said = [r for row in own for r in row["restarts"]]
+        blamed = {f[1] for r in said for f in r["findings"] if f[0] == "mismatch"}
+        noted = {f[1] for r in said for f in r["findings"] if f[0] == "notice"}
+        if not said:
+            yield f"{name:24} no restart"
+            continue
+        if is_right:
+            right_restarts += len(said)
+            alarms += sum(any(f[0] == "mismatch" for f in r["findings"]) for r in said)
+        else:
+            wrong.add(name)
+            found |= {name} if blamed else set()
+        kind = "right" if is_right else "bug"
+        yield f"{name:24} {kind:6} {len(said):3} {','.join(blamed):22} {','.join(noted)}"
+    changed = {row["job"]: row["changed"] for row in lines if row.get("changed")}
+    yield f"\nbugs found: {len(found)} of {len(wrong)}"
+    yield f"restarts of right jobs (each rank's): {right_restarts}, of which blamed: {alarms}"
+    yield f"jobs whose files the guard changed: {changed or 'none'}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--only", action="append", default=[])
+    given = parser.parse_args()
+    jobs = [
+        job
+        for job in load_corpus(CORPUS)
+        if job.launcher in ("torchrun", "python")
+        and not job.needs
+        and (not given.only or job.name in given.only)
+    ]
+    given.file.touch()
+    lines = [json.loads(line) for line in given.file.read_text(encoding="utf-8").splitlines()]
+    done = {row["job"] for row in lines}
+    with given.file.open("a", encoding="utf-8") as file:
+        for job in jobs:
+            if job.name not in done:
+                for row in rows(job, given.seeds):
+                    file.write(json.dumps(row) + "\n")
+                    file.flush()
+                    lines.append(row)
+    seen = {row["job"] for row in lines}
+    truth = {job.name: job.bug is None for job in load_corpus(CORPUS) if job.name in seen}
+    for line in table(lines, truth):
+        print(line)
+
+
+if __name__ == "__main__":
+    main()

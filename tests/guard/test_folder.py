@@ -1,0 +1,108 @@
+"""The guard's folder, its report and the scenario of an incident."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from chaos.cli.commands import app
+from chaos.guard import folder as folders
+from chaos.guard.folder import Folder
+from chaos.guard.incident import scenario_of
+from chaos.guard.records import SAVES_KEPT, Finding, Restart, Step
+from chaos.guard.report import in_json, in_metrics
+from tests.guard.test_judge import save, start
+
+WRONG = Finding("mismatch", "state", "model: reset, as at the first step of the training")
+
+
+def restart(number: int, *findings: Finding) -> Restart:
+    return Restart(
+        start=number, rank=0, ranks=1, at_s=1.0, step=8, lost=3, first_step_s=2.5, findings=findings
+    )
+
+
+@pytest.fixture(params=["directory", "store"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
+    is_store = request.param == "store"
+    return Folder(f"memory://guard{tmp_path}" if is_store else str(tmp_path / "guard"))
+
+
+def test_records_come_back_as_they_were_kept(folder: Folder) -> None:
+    for step in (8, 4):
+        folder.keep_save(save(step))
+    folder.keep_start(start(0))
+    folder.keep_restart(restart(1, WRONG))
+    trail = folder.trail(0, 0, 1)
+    made = [Step(number, 0.5, "in", "") for number in (1, 2)]
+    for one in made:
+        trail.add(one)
+    trail.flush()
+    assert folder.saves(0) == [save(4), save(8)]
+    assert folder.saves(1) == []
+    assert folder.starts() == [start(0)]
+    assert folder.restarts() == [restart(1, WRONG)]
+    assert (folder.steps(0, 0), folder.steps(0, 1)) == (made, [])
+
+
+def test_old_saves_and_trails_go(folder: Folder) -> None:
+    for step in range(1, SAVES_KEPT + 3):
+        folder.keep_save(save(step))
+    assert [one.step for one in folder.saves()] == list(range(3, SAVES_KEPT + 3))
+    for first in range(1, 10):
+        trail = folder.trail(0, 0, first)
+        trail.add(Step(first, None, "", ""))
+        trail.flush()
+    assert [step.number for step in folder.steps(0, 0)] == list(range(10 - folders.TRAILS_KEPT, 10))
+
+
+def test_half_a_record_is_left_out(tmp_path: Path) -> None:
+    folder = Folder(str(tmp_path))
+    folder.trail(0, 0, 1).add(Step(1, None, "", ""))
+    (path,) = (tmp_path / "trail").iterdir()
+    path.write_bytes(path.read_bytes() + b"[2,0.")
+    (tmp_path / "saves").mkdir()
+    (tmp_path / "saves/0-0-4.json").write_text("{", encoding="utf-8")
+    (tmp_path / "saves/notes.json").write_text("{}", encoding="utf-8")
+    assert [step.number for step in folder.steps(0, 0)] == [1]
+    assert folder.saves() == []
+
+
+def test_a_report_has_a_row_for_each_rank_and_an_exit_code(tmp_path: Path) -> None:
+    folder = Folder(str(tmp_path))
+    run = CliRunner().invoke
+
+    def code() -> int:
+        return run(app, ["guard", "report", str(tmp_path)]).exit_code
+
+    assert code() == 2
+    folder.keep_restart(restart(1))
+    assert code() == 0
+    folder.keep_restart(restart(2, WRONG))
+    shown = run(app, ["guard", "report", str(tmp_path)])
+    assert shown.exit_code == 1
+    assert "start 2, rank 0: mismatch: model: reset" in shown.output
+    lines = in_json(folder.restarts()).splitlines()
+    assert [json.loads(line)["answer"] for line in lines] == ["came back", "mismatch"]
+    assert "chaos_guard_mismatches_total 1\n" in in_metrics(folder.restarts())
+    assert "chaos_guard_last_lost_steps 3\n" in in_metrics(folder.restarts())
+
+
+def test_an_incident_is_a_scenario_with_the_kill_after_the_same_step(tmp_path: Path) -> None:
+    folder = Folder(str(tmp_path))
+    for step in (4, 8):
+        folder.keep_save(save(step))
+    folder.keep_start(start(0))
+    trail = folder.trail(0, 0, 1)
+    for number in range(1, 12):
+        trail.add(Step(number, None, "", ""))
+    folder.keep_restart(restart(1, WRONG))
+    text = scenario_of(folder)
+    assert '  script: "/job/train.py"\n  args: ["--epochs", "9"]\n  workers: 1\n' in text
+    assert "  - at: {epoch: 2, step: 3, rank: 0}\n    kill_worker: {}\n" in text
+
+
+def test_a_folder_without_restarts_gives_no_scenario(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["guard", "scenario", str(tmp_path)])
+    assert done.exit_code != 0

@@ -1,0 +1,144 @@
+"""A job that is killed for real and started again by hand, guarded, without a harness."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from chaos.guard.folder import Folder
+from chaos.guard.incident import scenario_of
+from chaos.guard.records import Restart
+
+JOB = Path(__file__).with_name("jobs") / "rings.py"
+later = partial(pytest.param, marks=pytest.mark.nightly)  # each is a start of torch
+KILLED_AT = 70  # 16 steps an epoch: the last save is that of step 64
+
+
+def started(
+    folder: Path, *, guard: Path | None, stops: bool = False, **given: str
+) -> tuple[int, str]:
+    """Run the job in a folder, with variables; return its exit code and what it wrote."""
+    command = [sys.executable, str(JOB)]
+    if guard is not None:
+        how = ["--on-mismatch", "stop"] if stops else []
+        command = [sys.executable, "-m", "chaos", "guard", "--folder", str(guard), *how, "--"]
+        command += [sys.executable, str(JOB)]
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=os.environ | {"OMP_NUM_THREADS": "1"} | given,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder in which the job was killed."""
+    folder = tmp_path_factory.mktemp("killed")
+    code, _ = started(folder, guard=folder / "guard", KILL_AT=str(KILLED_AT))
+    assert code == -signal.SIGKILL
+    return folder
+
+
+def again(
+    killed: Path, folder: Path, *, stops: bool = False, **given: str
+) -> tuple[Restart, str, int]:
+    """Start the killed job again in a copy of its folder; return what the guard says."""
+    shutil.copytree(killed, folder / "copy")  # with the times of the files
+    guard = folder / "copy/guard"
+    code, text = started(folder / "copy", guard=guard, stops=stops, **given)
+    restarts = Folder(str(guard)).restarts()
+    assert len(restarts) == 1
+    return restarts[0], text, code
+
+
+def kinds(restart: Restart) -> list[tuple[str, str]]:
+    return [(finding.level, finding.kind) for finding in restart.findings]
+
+
+@pytest.mark.slow
+def test_a_right_job_comes_back_and_its_steps_are_the_same_to_the_last_bit(
+    killed: Path, tmp_path: Path
+) -> None:
+    restart, text, code = again(killed, tmp_path)
+    assert code == 0
+    assert (restart.step, restart.lost, restart.is_done) == (64, 6, True)
+    assert (restart.replayed, restart.same_inputs, restart.same_losses) == (6, 6, 6)
+    assert {"model", "model.buffers", "optimizer.momentum_buffer", "optimizer.lr"} <= set(
+        restart.compared
+    )
+    assert restart.findings == ()
+    assert "went on from step 64, as it was saved" in text
+
+
+@pytest.mark.slow
+def test_the_guard_changes_no_number(tmp_path: Path) -> None:
+    (tmp_path / "with").mkdir()
+    (tmp_path / "without").mkdir()
+    _, guarded = started(tmp_path / "with", guard=tmp_path / "guard")
+    _, plain = started(tmp_path / "without", guard=None)
+    assert guarded == plain
+    assert [path.name for path in (tmp_path / "with").iterdir()] == ["rings.pt"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("lost", "expected", "words"),
+    [
+        ("optimizer", ("mismatch", "state"), "optimizer.momentum_buffer"),
+        ("data", ("mismatch", "data"), "those of 64 steps are trained once more"),
+        later("model", ("mismatch", "state"), "model: reset, as at the first step"),
+        later("schedule", ("mismatch", "state"), "schedule: reset"),
+        later("generator", ("notice", "generators"), "rng.torch did not go on where they stood"),
+        later("all", ("mismatch", "began-anew"), "the save of step 64 is there"),
+    ],
+)
+def test_what_is_lost_is_named(
+    killed: Path, tmp_path: Path, lost: str, expected: tuple[str, str], words: str
+) -> None:
+    restart, _, code = again(killed, tmp_path, LOST=lost)
+    assert code == 0
+    assert expected in kinds(restart)
+    assert words in " ".join(finding.text for finding in restart.findings)
+
+
+@pytest.mark.nightly
+def test_a_job_that_draws_its_data_anew_is_not_blamed(killed: Path, tmp_path: Path) -> None:
+    restart, _, _ = again(killed, tmp_path, DRAWS="1000")
+    assert restart.same_inputs == 0
+    assert not restart.is_wrong
+
+
+@pytest.mark.nightly
+def test_a_mismatch_stops_a_job_that_asked_for_it(killed: Path, tmp_path: Path) -> None:
+    restart, text, code = again(killed, tmp_path, stops=True, LOST="optimizer")
+    assert code == 1
+    assert restart.is_wrong
+    assert "ResumeMismatchError: optimizer" in text
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(180)
+def test_an_incident_is_done_again_and_fails_for_the_same_reason(
+    killed: Path, tmp_path: Path
+) -> None:
+    restart, _, _ = again(killed, tmp_path, LOST="optimizer")
+    assert restart.is_wrong
+    text = scenario_of(Folder(str(tmp_path / "copy/guard")))
+    assert "at: {epoch: 4, step: 6, rank: 0}" in text
+    text = text.replace("  workers: 1\n", "  workers: 1\n  env: {LOST: optimizer}\n")
+    path = tmp_path / "incident.chaos.yaml"
+    path.write_text(text, encoding="utf-8")
+    command = [sys.executable, "-m", "chaos", "run", str(path), "--reports", str(tmp_path / "r")]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "optimizer" in done.stdout

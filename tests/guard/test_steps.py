@@ -1,0 +1,112 @@
+"""The steps after a restart, judged by those of the start before."""
+
+import random
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chaos.guard.records import Step
+from chaos.guard.steps import Replay, data_findings, loss_findings, replay_of
+
+EPOCH, BATCH = 8, 4
+
+
+def steps(numbers: Sequence[int], *, of: int = 0, seed: int = 0, loss: float = 1.0) -> list[Step]:
+    """Return steps; a step's inputs are those of the step `of` later, in a shuffled order."""
+    found = []
+    for number in numbers:
+        epoch, batch = divmod(number - 1 + of, EPOCH)
+        order = list(range(EPOCH * BATCH))
+        random.Random(f"{seed}-{epoch}").shuffle(order)
+        own = order[batch * BATCH : (batch + 1) * BATCH]
+        samples = "".join(f"{one:08x}" for one in own)
+        found.append(Step(number, loss, samples, samples))
+    return found
+
+
+def told(old: Sequence[Step], new: Sequence[Step]) -> list[str]:
+    return [finding.text for finding in data_findings(old, new)]
+
+
+@given(st.integers(1, 40), st.integers(1, 20))
+def test_the_same_inputs_at_the_same_steps_are_right(saved: int, made: int) -> None:
+    old = steps(range(1, saved + made + 1))
+    new = steps(range(saved + 1, saved + 9))
+    assert told(old, new) == []
+    assert replay_of(old, new).same_inputs == min(made, 8)
+
+
+@given(st.integers(9, 30))
+def test_inputs_of_earlier_steps_are_trained_once_more(saved: int) -> None:
+    old = steps(range(1, saved + 6))
+    new = steps(range(saved + 1, saved + 9), of=-saved)
+    (text,) = told(old, new)
+    assert text.endswith(f"those of {saved} steps are trained once more")
+
+
+def test_inputs_of_later_steps_pass_over_samples() -> None:
+    (text,) = told(steps(range(1, 40)), steps(range(21, 29), of=3))
+    assert text.endswith("those of 3 steps are passed over")
+
+
+@given(st.integers(1, 40), st.integers(1, 9))
+def test_an_order_drawn_anew_is_not_blamed_where_a_pass_begins(epochs: int, seed: int) -> None:
+    saved = EPOCH * epochs
+    assert told(steps(range(1, saved + 4)), steps(range(saved + 1, saved + 9), seed=seed)) == []
+
+
+def test_the_rest_of_a_pass_in_another_order_is_right_and_its_beginning_is_not() -> None:
+    old = steps(range(1, 8))
+    rest = "".join(step.samples for step in old[4:])
+    turned = [rest[at : at + 8] for at in range(0, len(rest), 8)][::-1]
+    new = [Step(5 + at, 1.0, f"x{at}", "".join(turned[at * 4 : at * 4 + 4])) for at in range(3)]
+    assert told(old, new) == []
+    head = "".join(step.samples for step in old[:3])
+    again = [head[at : at + 8] for at in range(0, len(head), 8)][::-1]
+    new = [Step(5 + at, 1.0, f"x{at}", "".join(again[at * 4 : at * 4 + 4])) for at in range(3)]
+    (text,) = told(old, new)
+    assert text.startswith("data: 12 of 12 samples since the restart")
+
+
+def test_samples_that_are_drawn_with_replacement_are_not_blamed() -> None:
+    drawn = random.Random(0)
+
+    def some(numbers: Sequence[int]) -> list[Step]:
+        return [
+            Step(n, 1.0, f"{drawn.random()}", "".join(f"{drawn.randrange(64):08x}" for _ in "abcd"))
+            for n in numbers
+        ]
+
+    for _ in range(200):
+        assert told(some(range(1, 30)), some(range(21, 37))) == []
+
+
+def test_nothing_is_said_where_the_start_before_made_no_step_after_the_save() -> None:
+    assert told(steps(range(1, 9)), steps(range(9, 17), of=-8)) == []
+
+
+def told_of_losses(replay: Replay, new: Sequence[Step], window: Sequence[float] = ()) -> list[str]:
+    found = loss_findings(replay, window, new, ["rng.torch"], is_same_state=True)
+    return [f"{finding.level} {finding.kind}" for finding in found]
+
+
+def test_a_loss_that_differs_with_the_same_inputs_is_a_notice() -> None:
+    new = steps(range(9, 12))
+    assert told_of_losses(Replay(3, 3, 3), new) == []
+    assert told_of_losses(Replay(3, 3, 0, (9, 1.0, 2.0)), new) == ["notice generators"]
+
+
+@given(st.integers(0, 10_000))
+def test_losses_of_the_same_noise_lie_in_the_window(seed: int) -> None:
+    drawn = random.Random(seed)
+    window = [drawn.gauss(1.0, 0.1) for _ in range(256)]
+    after = [Step(n, drawn.gauss(1.0, 0.1), "", "") for n in range(8)]
+    assert told_of_losses(Replay(0, 0, 0), after, window) == []
+
+
+def test_losses_far_above_the_window_are_a_notice() -> None:
+    drawn = random.Random(0)
+    window = [drawn.gauss(1.0, 0.1) for _ in range(256)]
+    after = [Step(n, drawn.gauss(2.3, 0.1), "", "") for n in range(8)]
+    assert told_of_losses(Replay(0, 0, 0), after, window) == ["notice loss"]

@@ -1,0 +1,164 @@
+"""Saves as a rank takes them, by hand: no hook is installed in this process."""
+
+import errno
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from chaos.guard.content import content_of
+from chaos.guard.folder import Folder
+from chaos.guard.records import Save
+from chaos.guard.restart import is_whole
+from chaos.guard.watch import FAILURES_MAX, GuardedRank
+
+
+class Training:
+    """A model, an optimizer and the guard of the rank that trains it."""
+
+    def __init__(self, root: Path) -> None:
+        self.path, self.folder = root / "model.pt", Folder(str(root / "guard"))
+        self.failures: list[Exception] = []
+        self.rank = GuardedRank(
+            self.folder, stops=False, failed=lambda _, error: self.failures.append(error)
+        )
+        self.model = torch.nn.Linear(4, 2)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.9)
+
+    def step(self) -> None:
+        self.model(torch.ones(3, 4)).sum().backward()
+        self.rank._step_begins(self.optimizer)
+        self.optimizer.step()
+        self.rank._step_done((0.5,))
+
+    def save(self) -> None:
+        torch.save(self.model.state_dict(), self.path)
+        self.rank._files.saved(self.path, self.model.state_dict())
+
+    def saves(self) -> list[Save]:
+        assert self.failures == []
+        return self.folder.saves()
+
+
+@pytest.fixture
+def training(tmp_path: Path) -> Training:
+    made = Training(tmp_path)
+    made.step()
+    return made
+
+
+def beside(act: Callable[[], None]) -> None:
+    thread = threading.Thread(target=act)
+    thread.start()
+    thread.join()
+
+
+def test_a_save_has_the_state_with_which_the_next_step_began(training: Training) -> None:
+    training.save()
+    assert [(one.step, bool(one.entered), one.is_past) for one in training.saves()] == [
+        (1, False, False)
+    ]
+    training.step()
+    (save,) = training.saves()
+    assert (save.is_live, bool(save.entered), save.is_past) == (True, True, True)
+
+
+def test_a_save_before_the_end_is_past_where_the_process_ends_in_order(training: Training) -> None:
+    training.save()
+    training.rank.ended()
+    (save,) = training.saves()
+    assert (save.entered, save.is_past) == ((), True)
+
+
+def test_a_save_that_a_thread_makes_is_not_compared_with_the_next_step(training: Training) -> None:
+    beside(training.save)
+    training.step()
+    (save,) = training.saves()
+    assert (save.step, save.is_live, save.entered, save.is_past) == (1, True, (), False)
+
+
+def test_a_save_that_a_thread_makes_while_a_step_is_made_is_of_no_use(training: Training) -> None:
+    training.model(torch.ones(3, 4)).sum().backward()
+    training.rank._step_begins(training.optimizer)
+    beside(training.save)
+    assert training.saves() == []
+    training.rank._step_done((0.5,))
+
+    parts = training.rank._parts
+
+    def stepped(*, is_entry: bool) -> object:
+        # The training thread goes on while the other one looks at the state.
+        training.rank._parts = parts  # type: ignore[method-assign]
+        training.step()
+        return parts(is_entry=is_entry)
+
+    training.rank._parts = stepped  # type: ignore[method-assign,assignment]
+    beside(training.save)
+    assert training.saves() == []
+
+
+def test_a_file_that_is_read_in_training_is_not_looked_at(training: Training) -> None:
+    # Such as one for each sample of a data set.
+    training.rank._files.loaded(training.path, "", None, {"x": torch.ones(4)})
+    assert training.rank._files.loads == []
+
+
+def test_a_model_that_is_saved_whole_is_asked_for_no_state(training: Training) -> None:
+    # FSDP gathers in it from all ranks, of which only one may save.
+    def gathered(*_: object, **__: object) -> None:
+        raise AssertionError
+
+    training.model.state_dict = gathered
+    training.rank._files.saved(Path(__file__), training.model)
+    assert [save.is_live for save in training.saves()] == [True]
+    assert len(content_of(training.model).tensors) == len(list(training.model.parameters()))
+
+
+def test_a_sharded_save_is_whole_once_the_next_step_or_the_next_save_begins(
+    training: Training, tmp_path: Path
+) -> None:
+    shards = tmp_path / "shards"
+    shards.mkdir()
+
+    def written(name: str) -> None:
+        (shards / name).write_bytes(b"shard")
+
+    training.rank._files.shard_begun(shards)
+    written("0.distcp")
+    training.step()
+    (save,) = training.saves()
+    assert is_whole(save)
+    written(".metadata")  # by a thread, which is later
+    training.save()
+    assert is_whole(training.saves()[0])
+
+
+def test_a_save_that_goes_on_while_training_does_is_not_past(
+    training: Training, tmp_path: Path
+) -> None:
+    # Killed in it, the job has a folder that is as it was at the next step, and is no checkpoint.
+    shards = tmp_path / "shards"
+    training.rank._files.save_handed_over(shards)  # which is not there yet
+    training.step()
+    shards.mkdir()
+    (save,) = training.saves()
+    assert (bool(save.entered), save.is_past, is_whole(save)) == (True, False, False)
+
+
+def test_a_guard_that_cannot_write_ends_and_makes_no_more_digests(
+    training: Training, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(training.folder, "keep_save", full)
+    for _ in range(FAILURES_MAX):
+        training.save()
+    monkeypatch.undo()
+    training.save()
+    training.step()
+    training.rank.ended()
+    assert len(training.failures) == FAILURES_MAX
+    assert training.folder.saves() == []
