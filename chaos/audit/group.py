@@ -154,7 +154,7 @@ def is_had(group: Group, facts: LauncherFacts) -> bool:
     """Return whether a launcher's jobs may have such places, and should outlive a fault there."""
     if facts.lacks_part(needs(group)):
         return False
-    return group not in OF_ERRORS or facts.begins_again_after == "kill_worker"
+    return group not in OF_ERRORS or not facts.begins_again_by_requeue
 
 
 def needs_nodes(group: Group) -> bool:
@@ -165,7 +165,7 @@ def needs_nodes(group: Group) -> bool:
 def kind_of(group: Group, facts: LauncherFacts) -> Kind:
     """Return the kind of fault that a group of a launcher's jobs is counted under."""
     kind = _KINDS.get(group, "worker killed")
-    is_requeued = facts.begins_again_after == "requeue_job"
+    is_requeued = facts.begins_again_by_requeue
     return _REQUEUED.get(kind, kind) if is_requeued else kind
 
 

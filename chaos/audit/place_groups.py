@@ -441,7 +441,7 @@ def _single(group: Group, ops: tuple[Op, ...]) -> PlaceGroup:
 
 def _ends(profile: JobProfile, *places: Trigger) -> tuple[Op, ...]:
     """Return ops that end an attempt each, after which the launcher begins another by itself."""
-    if profile.facts.begins_again_after == "requeue_job":
+    if profile.facts.begins_again_by_requeue:
         return tuple(Op(index=n, at=at, requeue_job=RequeueJob()) for n, at in enumerate(places))
     return tuple(Op(index=n, at=at, kill_worker=KillWorker()) for n, at in enumerate(places))
 

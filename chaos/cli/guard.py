@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from chaos.cli.documents import Document, Form, Format, Output
+from chaos.cli.streams import write_document
 from chaos.declared import GUARD_ENV
 from chaos.errors import UsageError
 from chaos.guard.folder import Folder
@@ -29,7 +30,7 @@ def guard(
     words: Annotated[
         list[str],
         typer.Argument(
-            metavar="-- COMMAND...",
+            metavar="-- COMMAND",
             help="The command that starts the training; or `report FOLDER`, `scenario FOLDER`.",
         ),
     ],
@@ -66,7 +67,7 @@ def guard(
     if words[0] in ("report", "scenario") and len(words) == len(("report", "FOLDER")):
         _read(words[0], Folder(_known(words[1])), form, output)
     if form is not None or output is not None:
-        raise UsageError("--format and --output are of `chaos guard report`.", "Leave them out.")
+        raise UsageError("--format and --output are of `chaos guard report`", "Leave them out.")
     place = folder if "://" in folder else str(Path(folder).absolute())
     path = os.pathsep.join(filter(None, (SITE, os.environ.get("PYTHONPATH"))))
     stops = str(int(on_mismatch is OnMismatch.STOP))
@@ -82,7 +83,7 @@ def _read(what: str, folder: Folder, form: Form | None, output: Path | None) -> 
     if what == "scenario":
         text = scenario_of(folder)
         if output is None:
-            typer.echo(text, nl=False)
+            write_document(text)
         else:
             output.write_text(text, encoding="utf-8")
         raise typer.Exit(0)
@@ -103,5 +104,5 @@ def _read(what: str, folder: Folder, form: Form | None, output: Path | None) -> 
 
 def _known(place: str) -> str:
     if "://" not in place and not Path(place).is_dir():
-        raise UsageError(f"{place} is no folder.", "Name the --folder of `chaos guard`.")
+        raise UsageError(f"{place} is no folder", "Name the --folder of `chaos guard`.")
     return place

@@ -29,7 +29,7 @@ def scenario_of(folder: Folder) -> str:
     restarts = [one for one in folder.restarts() if one.step is not None or one.is_wrong]
     if not restarts:
         raise UsageError(
-            "no restart is recorded in it.",
+            "no restart is recorded in it",
             "A start is one if it goes on from a save that an earlier start has made.",
             place=folder.place,
         )

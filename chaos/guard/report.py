@@ -50,7 +50,7 @@ def in_terminal(place: str, starts: Sequence[Start], restarts: Sequence[Restart]
             Text(answer, style=_STYLES[answer]),
         )
     lines: list[RenderableType] = [Text(head), Text("")]
-    lines += [table] if restarts else [Text("No start has gone on from a save yet.")]
+    lines += [table] if restarts else [Text(_why_none(starts))]
     lines += [Text("")] if any(one.findings for one in restarts) else []
     found: dict[tuple[int, Finding], list[int]] = {}
     for one in restarts:
@@ -62,6 +62,15 @@ def in_terminal(place: str, starts: Sequence[Start], restarts: Sequence[Restart]
             Text.assemble(where, (finding.level, _STYLES[finding.level]), f": {finding.text}")
         )
     return Group(*lines)
+
+
+def _why_none(starts: Sequence[Start]) -> str:
+    if len({start.start for start in starts}) > 1:
+        return (
+            "No start could be compared: before it, no save of what is trained was seen "
+            "(docs/guard.md, limits)."
+        )
+    return "No start has followed another one yet."
 
 
 def _number(value: int | None) -> str:

@@ -343,7 +343,7 @@ def number_of(rank: int, ranks: int, began_s: float, before: Sequence[Start]) ->
 
 
 def _with_folders(save: Save) -> Save:
-    """Return a save with the facts of its folders as they are now: it is told as it begins."""
+    """Return a save with the facts of its folders as they are now: they came as it began."""
     folders = {path: facts_of(Path(path)) for path in save.files if Path(path).is_dir()}
     return _with(save, files=save.files | folders)
 

@@ -107,8 +107,8 @@ class LauncherFacts:
     restarts_elsewhere: bool = False
     #: A node that is announced to go is given to another job, and comes back after it.
     returns_preempted: bool = False
-    #: The fault that ends an attempt, and after which the launcher begins another one by itself.
-    begins_again_after: Literal["kill_worker", "requeue_job"] = "kill_worker"
+    #: An attempt follows another if the job was requeued, and none that a worker's death has ended.
+    begins_again_by_requeue: bool = False
     #: A script may state the port at which its ranks meet: its runs with several go one by one.
     states_ports: bool = False
 
@@ -248,7 +248,7 @@ _SLURM = LauncherFacts(
     shutdown_s=30.0,
     meeting_s=60.0,
     returns_preempted=True,
-    begins_again_after="requeue_job",
+    begins_again_by_requeue=True,
     requeue_s=7.0,
     states_ports=True,
 )
