@@ -39,5 +39,5 @@ class Looks:
         return self.baseline is not self.clean.baseline
 
     def may_come_again(self) -> None:
-        """Let the run be made once more, if it has shown nothing."""
+        """Allow the run to be made once more, if it has shown nothing."""
         self._was_made = self.baseline is not self.clean.baseline

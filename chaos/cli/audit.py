@@ -22,12 +22,12 @@ from chaos.audit.lanes import lanes_for
 from chaos.audit.page import annotations, card_in_markdown
 from chaos.audit.places import STEP_PLACES_MAX
 from chaos.audit.plans import ONE_NODE, base_plan, begun_again_by, under_launcher
+from chaos.audit.repro import on_ray_if
 from chaos.audit.result import AuditResult
 from chaos.audit.terminal import AuditDisplay, print_card
 from chaos.cli import signals
 from chaos.cli.cluster import refuse_no_address
 from chaos.cli.documents import Document, Form, Format, Output
-from chaos.cli.on_ray import on_ray_if
 from chaos.cli.options import (
     AGAIN,
     REPORTS,

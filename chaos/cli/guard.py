@@ -14,7 +14,7 @@ from chaos.errors import UsageError
 from chaos.guard.folder import Folder
 from chaos.guard.incident import scenario_of
 from chaos.guard.process import FOLDER, STOPS_ENV
-from chaos.guard.report import in_json, in_metrics, in_terminal, is_wrong
+from chaos.guard.report import exit_code, in_json, in_metrics, in_terminal
 from chaos.launch.python.process import SITE
 from chaos.report.screen import plain, screen
 
@@ -59,8 +59,8 @@ def guard(
     averages, what is declared; then the inputs and losses of the steps that are made again.
 
     `chaos guard report FOLDER` shows the restarts; exit codes: 0 each came back, 1 one did not,
-    2 there is none yet. `chaos guard scenario FOLDER` writes the scenario that does the last one
-    again on this machine. Else the exit code is the command's.
+    2 there is none yet, or nothing shows it of one. `chaos guard scenario FOLDER` writes the
+    scenario that does the last one again on this machine. Else the exit code is the command's.
 
     Example: chaos guard --folder /mnt/guard -- torchrun train.py
     """
@@ -99,7 +99,7 @@ def _read(what: str, folder: Folder, form: Form | None, output: Path | None) -> 
             "prometheus": lambda: in_metrics(restarts),
         }
     )
-    raise typer.Exit(2 if not restarts else int(is_wrong(restarts)))
+    raise typer.Exit(exit_code(restarts))
 
 
 def _known(place: str) -> str:

@@ -38,7 +38,7 @@ class PreemptNode(Fault):
     )
     # A notice long enough for a poll of Ray's controller, short enough for a job of some seconds.
     at_random = ({"notice_s": Between(0.2, 0.5)},)
-    sentence = "the node of rank {rank} was given notice {place} and {fault.reclaimed}"
+    sentence = "the node of rank {rank} was {fault.announced} {place} and {fault.reclaimed}"
     whom = "the node of rank {rank}, and all that runs on it"
     nodes_lost: ClassVar[int] = 1  # a drained node holds no worker again, though it may stay
     lets_go_first = True
@@ -68,8 +68,15 @@ class PreemptNode(Fault):
         return f"with reclaim: {self.reclaim}: a platform takes a node when its notice is over"
 
     @property
+    def announced(self) -> str:
+        """The beginning of it, as part of a sentence: without a notice nothing announces it."""
+        return "given notice" if self.notice_s else "preempted"
+
+    @property
     def reclaimed(self) -> str:
         """The end of the node, as part of a sentence."""
+        if not self.notice_s and self.reclaim != "never":
+            return "lost at once"
         lost_ns = self.loss_ns(int(self.notice_s * 1e9))
         return "stayed" if lost_ns is None else f"lost {lost_ns / 1e9:g} s later"
 

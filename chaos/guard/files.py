@@ -13,8 +13,7 @@ from chaos.guard.judge import Load
 R = TypeVar("R")
 LOADS_KEPT = 64
 
-# Called with the files of a save, what is saved (None where that is not known), and whether that
-# is handed over to a thread or a process beside training.
+# Called with the files of a save, and what is saved: None where that is not known.
 Saved = Callable[[list[Path], Any], None]
 
 

@@ -8,6 +8,7 @@ tensors of model and optimizer are due then: what a job does between a save and 
 Such a save may be passed over as well: it may not have had its name, or a mark that it is whole.
 """
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -337,7 +338,7 @@ def _without_origin(
 
 def _family(path: str) -> str:
     """Return a path without its numbers, which it has in common with its successors."""
-    return "".join("#" if letter.isdigit() else letter for letter in path).replace("##", "#")
+    return re.sub(r"\d+", "#", path)
 
 
 def combined(findings: Collection[Finding]) -> tuple[Finding, ...]:

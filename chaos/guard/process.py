@@ -2,7 +2,6 @@
 
 import atexit
 import os
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -12,8 +11,6 @@ from chaos.declared import GUARD_ENV
 
 FOLDER = ".chaos-guard"
 STOPS_ENV = "CHAOS_GUARD_STOPS"
-# Processes that Python and torch start for themselves.
-_HELPERS = ("multiprocessing.resource_tracker", "torch._inductor.compile_worker")
 _told: set[str] = set()
 _begun = False
 
@@ -31,10 +28,8 @@ def guard(folder: str | os.PathLike[str] = FOLDER, *, on_mismatch: str = "warn")
 
 
 def watch_child() -> None:
-    """Watch this process if its environment asks for it."""
-    place = os.environ.get(GUARD_ENV)
-    is_helper = any(helper in word for word in sys.orig_argv for helper in _HELPERS)
-    if place and not is_helper:
+    """Watch this process, as its environment asks for it."""
+    if place := os.environ[GUARD_ENV]:
         begin(place, stops=os.environ.get(STOPS_ENV) == "1")
 
 
@@ -76,6 +71,11 @@ def failed(where: str, error: Exception) -> None:
     if where in _told:
         return
     _told.add(where)
-    text = f"chaos-guard: not watched ({where}): {type(error).__name__}: {error}\n"
+    say(f"not watched ({where}): {type(error).__name__}: {error}")
+
+
+def say(text: str) -> None:
+    """Write a line to the job's standard error."""
+    # The descriptor itself: a job may have put something else in the place of `sys.stderr`.
     with suppress(OSError):
-        os.write(2, text.encode(errors="replace"))
+        os.write(2, f"chaos-guard: {text}\n".encode(errors="replace"))

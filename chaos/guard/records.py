@@ -67,6 +67,8 @@ class Restart(msgspec.Struct, frozen=True, kw_only=True):
     at_s: float
     #: the step after which it went on, None if that is not known
     step: int | None
+    #: the state shows it; else a file of that save was read, and the state is another
+    is_by_state: bool = False
     #: the start that had made the save, and the files
     of_start: int | None = None
     files: tuple[str, ...] = ()
@@ -89,6 +91,12 @@ class Restart(msgspec.Struct, frozen=True, kw_only=True):
     def is_wrong(self) -> bool:
         """Whether something that was saved did not come back."""
         return any(finding.level == "mismatch" for finding in self.findings)
+
+    @property
+    def has_come_back(self) -> bool:
+        """Whether the state was compared, and is the save's."""
+        differs = any(finding.kind == "state" for finding in self.findings)
+        return self.step is not None and bool(self.compared) and not differs
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):

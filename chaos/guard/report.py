@@ -1,7 +1,7 @@
 """The restarts of a guarded training, in a terminal, as JSON and as metrics."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 from rich.console import Group, RenderableType
@@ -15,16 +15,19 @@ from chaos.words import plural, ranks
 _STYLES = {"mismatch": "bold red", "notice": "yellow", "came back": "green", "unknown": "yellow"}
 
 
-def is_wrong(restarts: Iterable[Restart]) -> bool:
-    """Return whether any restart did not bring back what was saved."""
-    return any(restart.is_wrong for restart in restarts)
+def exit_code(restarts: Sequence[Restart]) -> int:
+    """Return 1 if any restart is a mismatch, 0 if each came back, 2 else: nothing shows it."""
+    answers = set(map(told, restarts))
+    if "mismatch" in answers:
+        return 1
+    return 0 if answers == {"came back"} else 2
 
 
 def told(restart: Restart) -> str:
     """Return the answer of one rank's restart in a word or two."""
     if restart.is_wrong:
         return "mismatch"
-    return "unknown" if restart.step is None else "came back"
+    return "came back" if restart.has_come_back else "unknown"
 
 
 def in_terminal(place: str, starts: Sequence[Start], restarts: Sequence[Restart]) -> RenderableType:

@@ -12,10 +12,12 @@ import msgspec
 from chaos.guard.files import facts_of
 from chaos.guard.folder import Folder
 from chaos.guard.judge import Entry, combined, origin_of, place_findings, state_answer
+from chaos.guard.process import say
 from chaos.guard.records import Finding, Restart, Save, Start, Step
 from chaos.guard.steps import REPLAYED_MAX, data_findings, loss_findings, replay_of
 from chaos.guard.whole import ALL, is_sharded, ranks_of, whole_entry, whole_saves
 from chaos.run.clock import SystemClock, seconds_since
+from chaos.words import plural
 
 WAIT_S, POLL_S = 10.0, 0.05  # for the records of the other ranks, where shards are of another size
 
@@ -69,9 +71,10 @@ class Restarted:
             ranks=self.ranks,
             at_s=SystemClock().wall_ns() / 1e9,
             step=None if origin is None else origin.save.step,
+            is_by_state=origin is not None and origin.is_by_state,
             of_start=None if origin is None else origin.save.start,
             files=() if origin is None else tuple(origin.save.files),
-            lost=None if self._last is None else max(0, self._last - self.step),
+            lost=self._lost(findings),
             first_step_s=first_step_s,
             compared=compared,
             findings=combined(findings),
@@ -141,6 +144,11 @@ class Restarted:
         if is_done:
             self._say(in_a_line(self._restart))
 
+    def _lost(self, findings: Sequence[Finding]) -> int | None:
+        """Return the steps that were lost, None where it is not known from where it went on."""
+        is_known = self._origin is not None or any(one.kind == "began-anew" for one in findings)
+        return max(0, self._last - self.step) if is_known and self._last is not None else None
+
     def _is_of_as_many_ranks(self) -> bool:
         return self._origin is not None and self._origin.save.ranks == self.ranks
 
@@ -181,12 +189,6 @@ def _is_running(start: Start) -> bool:
     return tuple(map(os.fsdecode, words)) == start.command
 
 
-def say(text: str) -> None:
-    """Write a line to the job's standard error."""
-    # The descriptor itself: a job may have put something else in the place of `sys.stderr`.
-    os.write(2, f"chaos-guard: {text}\n".encode(errors="replace"))
-
-
 def is_whole(save: Save) -> bool:
     """Return whether the files of a save are here with the sizes and times that it left them."""
     if not save.files:
@@ -203,8 +205,12 @@ def in_a_line(restart: Restart) -> str:
     """Return what came back, in one line."""
     if restart.step is None:
         return f"start {restart.start}: it is not known what it went on from"
-    wrong = "not what was saved" if restart.is_wrong else "as it was saved"
-    parts = f"{len(restart.compared)} parts of the state compared"
+    from_there = "went on from" if restart.is_by_state else "read the save of"
+    state = "with nothing to compare"
+    if restart.compared:
+        as_saved = "as it was saved" if restart.has_come_back else "not as it was saved"
+        parts = plural(len(restart.compared), "part")
+        state = f"its state {as_saved} ({parts} compared)"
     again = ""
     if restart.replayed:
         again = (
@@ -212,4 +218,4 @@ def in_a_line(restart: Restart) -> str:
             f"and {restart.same_losses} the same loss to the last bit"
         )
     lost = "" if restart.lost is None else f"; {restart.lost} steps lost"
-    return f"went on from step {restart.step}, {wrong} ({parts}){again}{lost}"
+    return f"{from_there} step {restart.step}, {state}{again}{lost}"

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from statistics import fmean, quantiles
 
 from chaos.guard.records import Finding, Step
-from chaos.words import plural
 
 REPLAYED_MAX = 64  # steps after which a restart has been seen for long enough
 SHIFT_STEPS = 4  # in a row whose inputs are those of other steps
@@ -55,14 +54,13 @@ def data_findings(old: Sequence[Step], new: Sequence[Step]) -> Iterator[Finding]
         return
     shift = _shift(before, new)
     if shift is not None:
-        there = first.number + shift
-        what = "trained once more" if shift < 0 else "passed over"
-        count = plural(abs(shift), "step")
+        last = [step for step in new if step.inputs][SHIFT_STEPS - 1].number
+        what = "are trained again" if shift < 0 else "follow, and those between were passed over"
         yield Finding(
             "mismatch",
             "data",
-            f"data: step {first.number} has the inputs that step {there} had before the restart: "
-            f"those of {count} are {what}",
+            f"data: steps {first.number} to {last} have the inputs that steps "
+            f"{first.number + shift} to {last + shift} had before the restart: these {what}",
         )
         return
     yield from _trained_in_this_pass(old, new, first.number)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import chaos.cli.audit
-import chaos.cli.on_ray
+from chaos.audit import repro
 from chaos.model.event import FitReturned
 from chaos.model.history import History
 from chaos.model.plan import Plan
@@ -45,7 +45,7 @@ class Backends:
 def audit(folder: Path, backends: Backends, patch: pytest.MonkeyPatch, *words: str) -> Done:
     (folder / "train.py").write_text("import ray.train\n")
     patch.setattr(chaos.cli.audit, "open_backend", backends.open)
-    patch.setattr(chaos.cli.on_ray, "open_backend", backends.open)
+    patch.setattr(repro, "open_backend", backends.open)
     patch.setattr(chaos.cli.audit, "open_launcher", lambda *_: backends.open("fork"))
     options = ["--max-runs", "7", "--jobs", "1", *words]
     return called("audit", "train.py", *options, folder=folder)

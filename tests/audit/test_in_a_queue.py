@@ -6,14 +6,15 @@ from pathlib import Path
 import pytest
 
 from chaos.audit.group import OF_ERRORS, PREEMPTED, kinds_of, needs_nodes
-from chaos.audit.job_profile import JobProfile, SaveOperation
+from chaos.audit.job_profile import JobProfile
 from chaos.audit.notes import notes, without_grace
 from chaos.audit.place_groups import FaultPlace
 from chaos.audit.places import coverage, kill_map
 from chaos.audit.plans import base_plan, plan_of, under_launcher
 from chaos.model.launcher import FACTS
-from chaos.model.places import EpochRank, Place
+from chaos.model.places import EpochRank
 from chaos.model.plan import Plan
+from tests.audit.test_places import under_torchrun
 from tests.called import chaos as called
 
 HEADER = "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --requeue\nsrun python train.py\n"
@@ -21,24 +22,11 @@ HEADER = "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --requeue\nsrun python train.p
 
 def under_slurm(*, away: tuple[int, ...] = (1,), grace_s: float = 0.0) -> JobProfile:
     places = tuple(EpochRank(epoch, 0) for epoch in range(4))
-    return JobProfile(
-        ranks=(0, 1),
-        epochs=(),
-        saved=(),
-        uploads=(),
-        saves=places,
+    return replace(
+        under_torchrun(away=away),
         beside=places,
-        own_saves=tuple(Place(epoch, 3) for epoch in range(4)),
-        operations=(SaveOperation("saving", "exp/last.pt", dict.fromkeys(places, 3)),),
-        steps={EpochRank(epoch, rank): 3 for epoch in range(4) for rank in (0, 1)},
-        left_s=dict.fromkeys(range(4), 10.0),
-        seconds=3.0,
-        settings={"num_workers": 2},
-        replaced={},
-        loads=(0,),
         loaders=dict.fromkeys(places, 1),
         launcher="slurm",
-        away=away,
         grace_s=grace_s,
     )
 

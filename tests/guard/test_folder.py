@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
@@ -12,15 +13,37 @@ from chaos.guard.folder import Folder
 from chaos.guard.incident import scenario_of
 from chaos.guard.records import SAVES_KEPT, Finding, Restart, Step
 from chaos.guard.report import in_json, in_metrics
+from chaos.guard.restart import in_a_line
 from tests.guard.test_judge import save, start
 
+OTHER = Finding("notice", "state", "optimizer settings (optimizer.lr): other than at the save")
 WRONG = Finding("mismatch", "state", "model: reset, as at the first step of the training")
 
 
-def restart(number: int, *findings: Finding) -> Restart:
-    return Restart(
-        start=number, rank=0, ranks=1, at_s=1.0, step=8, lost=3, first_step_s=2.5, findings=findings
+def restart(number: int, *findings: Finding, **changed: object) -> Restart:
+    made = Restart(
+        start=number,
+        rank=0,
+        ranks=1,
+        at_s=1.0,
+        step=8,
+        is_by_state=True,
+        lost=3,
+        first_step_s=2.5,
+        compared=("model",),
+        findings=findings,
     )
+    return msgspec.structs.replace(made, **changed)
+
+
+def test_a_line_says_what_was_seen_and_no_more() -> None:
+    right = "went on from step 8, its state as it was saved (1 part compared); 3 steps lost"
+    assert in_a_line(restart(1)) == right
+    assert in_a_line(restart(1, Finding("mismatch", "data", "data: …"))) == right
+    for other in (WRONG, OTHER):
+        assert "its state not as it was saved" in in_a_line(restart(1, other))
+    assert "step 8, with nothing to compare" in in_a_line(restart(1, compared=()))
+    assert "read the save of step 8, its" in in_a_line(restart(1, WRONG, is_by_state=False))
 
 
 @pytest.fixture(params=["directory", "store"])
@@ -79,6 +102,10 @@ def test_a_report_has_a_row_for_each_rank_and_an_exit_code(tmp_path: Path) -> No
     assert code() == 2
     folder.keep_restart(restart(1))
     assert code() == 0
+    # Nothing was compared of it, or what was is other: it is no proof that it came back.
+    for unclear in (restart(2, compared=()), restart(2, OTHER), restart(2, step=None)):
+        folder.keep_restart(unclear)
+        assert code() == 2
     folder.keep_restart(restart(2, WRONG))
     shown = run(app, ["guard", "report", str(tmp_path)])
     assert shown.exit_code == 1

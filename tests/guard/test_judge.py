@@ -220,6 +220,9 @@ def test_an_older_save_is_a_mismatch_where_its_like_was_read_and_the_newer_one_i
     saves = [save(4), save(8)]
     read = entry(state(4), loads=(Load("/saves/step_4.pt", frozenset({"t4"})),))
     assert placed(read, saves, [4, 8]) == [("mismatch", "older")]
+    # Its number may be longer.
+    longer = [save(4), save(800)]
+    assert placed(read, longer, [4, 800]) == [("mismatch", "older")]
     # The newer one is cut off, or gone: to go on from the one before is right.
     assert placed(read, saves, [4]) == []
     # The best one, which the job keeps beside the last, may be what it was asked for.

@@ -42,12 +42,16 @@ def test_inputs_of_earlier_steps_are_trained_once_more(saved: int) -> None:
     old = steps(range(1, saved + 6))
     new = steps(range(saved + 1, saved + 9), of=-saved)
     (text,) = told(old, new)
-    assert text.endswith(f"those of {saved} steps are trained once more")
+    assert text == (
+        f"data: steps {saved + 1} to {saved + 4} have the inputs that steps 1 to 4 had before the "
+        "restart: these are trained again"
+    )
 
 
 def test_inputs_of_later_steps_pass_over_samples() -> None:
     (text,) = told(steps(range(1, 40)), steps(range(21, 29), of=3))
-    assert text.endswith("those of 3 steps are passed over")
+    assert "the inputs that steps 24 to 27 had" in text
+    assert text.endswith("those between were passed over")
 
 
 @given(st.integers(1, 40), st.integers(1, 9))

@@ -35,8 +35,6 @@ from chaos.run.directory import RunDirectory
 COMMAND = Path(__file__).with_name("command.py")
 SITE = str(Path(__file__).with_name("site"))
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-# Processes that Python and torch start for themselves, and that run no line of the job's.
-_HELPERS = ("multiprocessing.resource_tracker", "torch._inductor.compile_worker")
 _SPAWN = "torch.multiprocessing.spawn"
 
 
@@ -210,9 +208,7 @@ def watch_command() -> Process | None:
 
 def watch_child() -> None:
     """Watch a process that the command has started, as its interpreter starts."""
-    words = sys.orig_argv
-    is_helper = any(helper in word for word in words for helper in _HELPERS)
-    if DIRECTORY_ENV not in os.environ or is_helper or str(COMMAND) in words:
+    if DIRECTORY_ENV not in os.environ or str(COMMAND) in sys.orig_argv:
         return
     try:
         process = _watched(RunAddress.from_env(), is_in_slurm=know_place_in_slurm())

@@ -12,9 +12,12 @@ from pathlib import Path
 
 _here = str(Path(__file__).parent)
 _name = Path(__file__).stem
-_variables = {
-    "chaos.launch.python.process": "CHAOS_RUN_DIRECTORY",  # within a run of chaos
-    "chaos.guard.process": "CHAOS_GUARD",
+# Processes that Python and torch start for themselves, and that run no line of the job's.
+_HELPERS = ("multiprocessing.resource_tracker", "torch._inductor.compile_worker")
+# The modules that watch a process, each by the variable that asks for it, a run's first.
+_WATCHERS = {
+    "CHAOS_RUN_DIRECTORY": "chaos.launch.python.process",
+    "CHAOS_GUARD": "chaos.guard.process",
 }
 
 sys.path[:] = [entry for entry in sys.path if entry != _here]
@@ -26,8 +29,7 @@ except ModuleNotFoundError as error:
         raise
 finally:
     sys.modules.setdefault(_name, _this)  # the import of this one looks for it
-    with contextlib.suppress(ModuleNotFoundError):
-        for _process in ("chaos.launch.python.process", "chaos.guard.process"):
-            if _variables[_process] in os.environ:
-                importlib.import_module(_process).watch_child()
-                break
+    _asked = [module for variable, module in _WATCHERS.items() if variable in os.environ]
+    if _asked and not any(helper in word for word in sys.orig_argv for helper in _HELPERS):
+        with contextlib.suppress(ModuleNotFoundError):
+            importlib.import_module(_asked[0]).watch_child()
