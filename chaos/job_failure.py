@@ -286,14 +286,15 @@ def _refusal(history: History) -> str | None:
     return next(filter(None, refusals), None)
 
 
-def refuse_harm(run: FinishedRun) -> None:
-    """Raise `JobError` if the job was kept from harming a file, even if it caught the error."""
+def why_harmful(run: FinishedRun) -> JobError | None:
+    """Return an error if the job was kept from harming a file, even if it caught the error."""
     for _, wrote in run.history.of(WroteOutside):
         if wrote.how in REFUSED and not wrote.after_fit:
             is_remote = wrote.how == "remote"
             foreign = ForeignFileError.of(wrote.path, "overwrite")
             refusal = RemoteStoreError.of(wrote.path) if is_remote else foreign
-            raise JobError(refusal.problem, refusal.hint, place=_place(run.plan))
+            return JobError(refusal.problem, refusal.hint, place=_place(run.plan))
+    return None
 
 
 def _asks_for_gpu(history: History, reason: str) -> str | None:

@@ -31,11 +31,16 @@ def execute(
     Raises the backend's errors, and `HarnessError` if the disk is full.
     """
     with room_in(directory):
-        if plan.expect.align == "reports":
-            directory.save_lengths(baseline)
-            for rank, content in saved_indexes(baseline).items():
-                directory.write(f"saves/{INDEX}{rank}.json", content)
+        prepare(plan, directory, baseline)
         backend.execute(plan, directory, show)
+
+
+def prepare(plan: Plan, directory: RunDirectory, baseline: History | None) -> None:
+    """Write what the processes of a run have to know of the baseline into its folder."""
+    if plan.expect.align == "reports":
+        directory.save_lengths(baseline)
+        for rank, content in saved_indexes(baseline).items():
+            directory.write(f"saves/{INDEX}{rank}.json", content)
 
 
 def judged(

@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+from chaos import runner
 from chaos.audit.baseline_runs import Clean, CleanRuns
 from chaos.audit.budget import (
     UNLIMITED,
@@ -28,6 +29,7 @@ from chaos.audit.folder import AuditFolder
 from chaos.audit.giving_back import GivingBack
 from chaos.audit.group import GROUPS, Group, Question, needs_nodes
 from chaos.audit.job_profile import JobProfile
+from chaos.audit.judged_run import JudgedRun, judged_there, judges
 from chaos.audit.lanes import side_by_side
 from chaos.audit.looks import Looks
 from chaos.audit.notes import Note, note, one_at_a_time, without_grace
@@ -47,7 +49,8 @@ from chaos.check.trajectory import TRAJECTORY
 from chaos.errors import ChaosError, NoViewError, UsageError
 from chaos.model.plan import Plan
 from chaos.run.clock import Clock, seconds_since
-from chaos.run.ports import Backend, ScriptBackend
+from chaos.run.directory import RunDirectory, room_in
+from chaos.run.ports import Backend, JudgingBackend, ScriptBackend
 
 EXPLANATION = "giving values back: finding"
 # Of the time that the audit took; or so many runs, as a short audit has none to spare.
@@ -394,13 +397,27 @@ class Audit:
         if self.ray is not None:
             plan = on_ray(plan)
         directory = self.folder.new_run("runs", number, plan)
-        done = self.folder.execute(backend, plan, directory, self._looks.baseline, self.clock)
+        judged = self._judged(backend, plan, directory, run)
         # A restart may go on from a step at which the baseline's state was not looked at. One more
         # clean run is looked at everywhere then, once for all, and this run is judged anew by it.
-        if self._looks.are_due(done) and self._looks.have_come(backend):
-            baseline, seconds = self._looks.baseline, done.duration_s
-            done = self.folder.settle(directory, plan, baseline, seconds=seconds)
-        return run_rows(number, places, done)
+        if judged.lacks_looks and self._looks.have_come(backend):
+            means = directory, plan, directory.load_history(), self._looks.baseline
+            return run_rows(*run, self.folder.judge(*means, seconds=judged.seconds))
+        return judged.rows
+
+    def _judged(self, backend: Backend, plan: Plan, directory: RunDirectory, run: Run) -> JudgedRun:
+        """Execute a run, and judge it where it was executed."""
+        baseline = self._looks.baseline
+        if not isinstance(backend, JudgingBackend):
+            return JudgedRun.of(
+                run, self.folder.execute(backend, plan, directory, baseline, self.clock)
+            )
+        with room_in(directory):
+            runner.prepare(plan, directory, baseline)
+            judged = backend.judged(directory, judged_there, baseline, (run, judges()))
+        if judged.harm is not None:
+            raise judged.harm
+        return judged
 
     def _may_be_an_example(self, row: RunRow) -> bool:
         """Return whether a run is the smallest of its defects so far; drop the one before."""

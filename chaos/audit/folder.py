@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from chaos import runner
-from chaos.job_failure import refuse_harm
+from chaos.job_failure import why_harmful
 from chaos.model.history import History
 from chaos.model.plan import Plan
 from chaos.report.html import render_run
@@ -77,7 +77,8 @@ class AuditFolder:
             raise
         with room_in(directory):
             run = self.settle(directory, plan, baseline, seconds=seconds_since(start, clock))
-        refuse_harm(run)
+        if (harm := why_harmful(run)) is not None:
+            raise harm
         return run
 
     def settle(
@@ -86,6 +87,18 @@ class AuditFolder:
         """Read a run's journals, judge the history, and write history and verdict."""
         history = read_history(directory.journals)
         directory.save_history(history)
+        return self.judge(directory, plan, history, baseline, seconds=seconds)
+
+    def judge(
+        self,
+        directory: RunDirectory,
+        plan: Plan,
+        history: History,
+        baseline: History | None,
+        *,
+        seconds: float,
+    ) -> FinishedRun:
+        """Judge a history that is written, and write the verdict."""
         run = runner.judged(directory, plan, history, baseline, duration_s=seconds)
         return replace(run, verdict=directory.save_verdict(run.verdict))
 

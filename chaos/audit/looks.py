@@ -9,6 +9,11 @@ from chaos.report.outcome import FinishedRun
 from chaos.run.ports import Backend
 
 
+def are_due(run: FinishedRun) -> bool:
+    """Return whether a run could not be judged for want of looks."""
+    return any(UNLOOKED_AT in result.summary for result in run.verdict.undecided)
+
+
 @dataclass
 class Looks:
     """The baseline, with a look at the state of every step once a restart went on within an epoch.
@@ -24,10 +29,6 @@ class Looks:
 
     def __post_init__(self) -> None:
         self.baseline = self.clean.baseline
-
-    def are_due(self, run: FinishedRun) -> bool:
-        """Return whether a run could not be judged for want of them."""
-        return any(UNLOOKED_AT in result.summary for result in run.verdict.undecided)
 
     def have_come(self, backend: Backend) -> bool:
         """Make the run if it was not made yet; return whether the baseline has it now."""

@@ -44,6 +44,11 @@ class History(Sequence[Entry]):
         self.hidden = hidden
         self._made: dict[str, Any] = {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return its entries for another process, without what was computed of them."""
+        own = ("entries", "torn", "hidden", "repeats")
+        return {**{name: self.__dict__[name] for name in own if name in self.__dict__}, "_made": {}}
+
     def once(self, name: str, make: Callable[[], T]) -> T:
         """Return what `make` returned when it was first asked for by this name.
 

@@ -36,6 +36,7 @@ from chaos.run.journal import load_history, write_history
 from chaos.run.record_file import digest_of, full_disk_told, read_record, write_text
 from chaos.run.shown import shown
 
+VERDICT = "verdict.json"
 LENGTHS = "lengths.json"
 RANKS = "ranks"  # in it: the number of ranks of the baseline
 INDEX = "index-"  # begins the name of a rank's index of the baseline
@@ -161,13 +162,13 @@ class RunDirectory:
     def save_verdict(self, verdict: Verdict) -> Verdict:
         """Write and return the verdict, with the digest of its history."""
         judged = verdict.model_copy(update={"history": digest_of(self.path / HISTORY)})
-        self.write("verdict.json", judged.model_dump_json(indent=2))
+        self.write(VERDICT, judged.model_dump_json(indent=2))
         return judged
 
     def load_verdict(self) -> Verdict | None:
         """Return the verdict, None if there is none, or if another version wrote it."""
         try:
-            return Verdict.model_validate_json(read_record(self.path / "verdict.json"))
+            return Verdict.model_validate_json(read_record(self.path / VERDICT))
         except (OSError, ValidationError):
             return None
 

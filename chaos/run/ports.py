@@ -1,9 +1,9 @@
 """The interface between the harness and a backend."""
 
 from collections.abc import Callable, Sequence
-from typing import ParamSpec, Protocol, Self, TypeAlias, TypeVar
+from typing import ParamSpec, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
-from chaos.model.history import Entry
+from chaos.model.history import Baseline, Entry
 from chaos.model.plan import Plan
 from chaos.run.directory import RunDirectory
 
@@ -11,6 +11,10 @@ Show: TypeAlias = Callable[[Sequence[Entry]], None]
 Say: TypeAlias = Callable[[str], None]
 P = ParamSpec("P")
 R = TypeVar("R")
+W = TypeVar("W")
+# A function of a module's, called with a run's folder, its time in seconds, the baseline, and words
+# that are passed on.
+Judge: TypeAlias = Callable[[RunDirectory, float, Baseline, W], R]
 
 
 class View(Protocol):
@@ -46,6 +50,23 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """End the processes that are kept warm between plans."""
+
+
+@runtime_checkable
+class JudgingBackend(Backend, Protocol):
+    """A backend elsewhere that has a run judged where it was executed."""
+
+    def judged(
+        self,
+        directory: RunDirectory,
+        judge: Judge[W, R],
+        baseline: Baseline,
+        words: W,
+    ) -> R:
+        """Execute the plan in a folder; return what `judge` returns of the run's folder elsewhere.
+
+        The folder here gets history, verdict and logs. Raises what `execute` and `judge` raise.
+        """
 
 
 class OpenBackend(Backend, Protocol):

@@ -1,38 +1,99 @@
 """A lane on another host: the files of a run come back from it, and nothing stays there."""
 
 import os
+import pickle
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from chaos.audit.plans import base_plan
+from chaos.audit.folder import AuditFolder
+from chaos.audit.group import Group
+from chaos.audit.job_profile import job_profile
+from chaos.audit.judged_run import JudgedRun, judged_there, judges
+from chaos.audit.place_groups import FaultPlace
+from chaos.audit.plans import base_plan, plan_of
 from chaos.check.judge import judge
-from chaos.launch.ray.lanes import LaneActor
+from chaos.errors import ClusterError
+from chaos.faults.kill_worker import KillWorker
+from chaos.launch.ray.lanes import Judging, LaneActor
+from chaos.model.history import Baseline, History
+from chaos.model.plan import Op
+from chaos.model.trigger import AtStep
 from chaos.run import files_elsewhere, leavings
-from chaos.run.directory import create
+from chaos.run.directory import RunDirectory, create
 from chaos.run.journal import read_history
 
 ROOT = Path(__file__).parents[2]
 NAME = "chaos-lane-of-a-test"
+PLAN = base_plan(Path("scenarios/jobs/digits_ddp.py"), ["--epochs", "2"], cwd=ROOT, seed=0)
+GROUP: Group = "mid-epoch"
+KILL = Op(index=0, at=AtStep(epoch=1, step=2, rank=1), kill_worker=KillWorker())
 
 
-def test_the_files_of_a_run_elsewhere_are_those_of_one_here(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def sent(baseline: Baseline) -> Baseline:
+    """Return a baseline as it comes out of a store."""
+    copy: Baseline = pickle.loads(pickle.dumps(baseline))
+    return copy
+
+
+@pytest.fixture
+def lane(monkeypatch: pytest.MonkeyPatch) -> Iterator[LaneActor]:
     for name in [*os.environ]:
         if name.startswith("RAY_") or name == "OMP_NUM_THREADS":
             monkeypatch.delenv(name)
-    plan = base_plan(Path("scenarios/jobs/digits_ddp.py"), ["--epochs", "2"], cwd=ROOT, seed=0)
-    directory = create(tmp_path, "run", plan, {})
-    lane = LaneActor(NAME, None)
+    actor = LaneActor(NAME, None, fetch=sent)
     try:
-        files = lane.execute(files_elsewhere.pack(directory))
-        assert not any(directory.journals.iterdir())
-        assert not [*leavings.named(NAME).iterdir()]
+        yield actor
     finally:
-        lane.end()
+        actor.end()
+        assert not leavings.named(NAME).exists()
+
+
+def test_the_files_of_a_run_elsewhere_are_those_of_one_here(
+    lane: LaneActor, tmp_path: Path
+) -> None:
+    directory = create(tmp_path, "run", PLAN, {})
+    files, found = lane.execute(files_elsewhere.pack(directory))
+    assert not any(directory.journals.iterdir())
+    assert not [*leavings.named(NAME).iterdir()]
 
     files_elsewhere.unpack(files, directory.path)
-    verdict = judge(plan, read_history(directory.journals), None)
+    verdict = judge(PLAN, read_history(directory.journals), None)
     assert verdict.status == "pass", verdict.headline
-    assert not leavings.named(NAME).exists()
+    assert found is None
+
+
+def test_a_run_is_judged_on_its_node_as_it_would_be_here(lane: LaneActor, tmp_path: Path) -> None:
+    clean = create(tmp_path, "clean", PLAN.baseline(), {})
+    files, _ = lane.execute(files_elsewhere.pack(clean))
+    files_elsewhere.unpack(files, clean.path)
+    baseline = Baseline([read_history(clean.journals)])
+    place = FaultPlace("epoch 1, step 2, rank 1", GROUP, (KILL,))
+    run = 1, (place,)
+    directory = create(tmp_path, "run", plan_of(PLAN, place, job_profile(baseline)), {})
+
+    given = files_elsewhere.pack(directory)
+    files, there = lane.execute(given, Judging(judged_there, baseline, (run, judges())))
+    files_elsewhere.unpack(files, directory.path)
+
+    assert there == judged_here(directory, baseline, run, seconds=there.seconds)
+    assert there.rows[0].is_right
+    assert {name.partition("/")[0] for name in files} == {"history.jsonl", "verdict.json", "logs"}
+
+
+def judged_here(directory: RunDirectory, baseline: Baseline, run: Any, *, seconds: float) -> Any:
+    """Return the run as the harness judges it, after a check that the verdict is the same."""
+    told, plan = directory.load_verdict(), directory.load_plan()
+    means = directory, plan, directory.load_history(), baseline
+    done = AuditFolder(directory.path, {}).judge(*means, seconds=seconds)
+    assert done.verdict == told
+    return JudgedRun.of(run, done)
+
+
+def test_a_node_with_other_checks_judges_nothing(tmp_path: Path) -> None:
+    directory = create(tmp_path, "run", PLAN, {})
+
+    with pytest.raises(ClusterError, match="another chaos than this machine"):
+        judged_there(directory, 1.0, Baseline([History([])]), ((1, ()), (*judges(), "more of p 1")))

@@ -11,10 +11,11 @@ import math
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from pathlib import Path
 from threading import Lock
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import ray
 from ray.exceptions import RayError, RayTaskError
@@ -22,10 +23,12 @@ from ray.exceptions import RayError, RayTaskError
 from chaos.errors import ClusterError
 from chaos.launch.forked.backend import ForkBackend
 from chaos.launch.ray.existing.cluster import connect
+from chaos.model.history import HISTORY, Baseline
 from chaos.model.plan import Plan
 from chaos.run import files_elsewhere, leavings
-from chaos.run.directory import RunDirectory
-from chaos.run.ports import Backend, Show
+from chaos.run.clock import SystemClock, seconds_since
+from chaos.run.directory import VERDICT, RunDirectory
+from chaos.run.ports import Backend, Judge, R, Show, W
 
 READY_S = 60.0
 END_S = 5.0
@@ -36,14 +39,25 @@ Files: TypeAlias = Mapping[str, bytes]
 Check: TypeAlias = Callable[[Backend], None]
 
 
+class Judging(NamedTuple):
+    """The request that a run be judged where it was executed; see `JudgingBackend`."""
+
+    judge: Judge[Any, Any]
+    #: a reference to the baseline
+    baseline: Any
+    words: Any
+
+
 class LaneActor:
     """The content of an actor: it executes plans one after the other, in a folder of its own.
 
     The environment is that of its node, without what Ray sets for a worker. `threads` is the
-    harness's own number of threads, if it sets one.
+    harness's own number of threads, if it sets one. `fetch` returns the baseline of a reference.
     """
 
-    def __init__(self, name: str, threads: str | None) -> None:
+    def __init__(
+        self, name: str, threads: str | None, fetch: Callable[[Any], Baseline] = ray.get
+    ) -> None:
         # A run in here starts scripts and Ray Train of its own. With Ray's variables they would
         # take the cluster of this actor for theirs, and with its number of threads sums would be
         # those of another machine.
@@ -56,22 +70,39 @@ class LaneActor:
         leavings.hold(self._folder)
         leavings.attend(self._folder)
         self._backend = ForkBackend()
+        self._fetch = fetch
+        self._known: tuple[Any, Baseline] | None = None
 
     def is_ready(self) -> bool:
         return True
 
-    def execute(self, given: Files) -> Files:
-        """Execute the plan among the files of a run; return those that it has written."""
-        folder = self._folder / "run"
-        directory = files_elsewhere.unpack(given, folder)
+    def execute(self, given: Files, judging: "Judging | None" = None) -> tuple[Files, Any]:
+        """Execute the plan among the files of a run, and have it judged if that is asked for.
+
+        Returns the files that it has written, and what the judge returns.
+        """
+        folder, clock = self._folder / "run", SystemClock()
+        directory, start = files_elsewhere.unpack(given, folder), clock.now_ns()
         try:
             with leavings.belonging_to(self._folder):
                 self._backend.execute(directory.load_plan(), directory, lambda _: None)
             # What the run has written travels as the answer, and not by a shared folder: nodes
             # share none.
-            return _written(directory)
+            if judging is None:
+                return _written(folder, directory.journals, directory.logs, directory.saves), None
+            seconds, baseline = seconds_since(start, clock), self._baseline_of(judging.baseline)
+            found = judging.judge(directory, seconds, baseline, judging.words)
+            # The history has what the journals have, and no judgement is of the saves.
+            judged = [folder / HISTORY, folder / VERDICT]
+            return _contents(folder, judged) | _written(folder, directory.logs), found
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+    def _baseline_of(self, reference: Any) -> Baseline:
+        # One object for many runs, as what is computed of it alone is kept with it.
+        if self._known is None or self._known[0] != reference:
+            self._known = reference, self._fetch(reference)
+        return self._known[1]
 
     def end(self) -> None:
         """End all that was forked, and remove the folder."""
@@ -82,10 +113,27 @@ class LaneActor:
 _Actor = ray.remote(max_restarts=0)(LaneActor)
 
 
-def _written(directory: RunDirectory) -> Files:
-    folders = (directory.journals, directory.logs, directory.saves)
-    files = (file for folder in folders for file in folder.rglob("*") if file.is_file())
-    return {str(file.relative_to(directory.path)): file.read_bytes() for file in files}
+def _written(root: Path, *folders: Path) -> dict[str, bytes]:
+    return _contents(root, (file for folder in folders for file in folder.rglob("*")))
+
+
+def _contents(root: Path, files: Iterable[Path]) -> dict[str, bytes]:
+    """Return the content of the files, by their paths below a folder."""
+    return {str(file.relative_to(root)): file.read_bytes() for file in files if file.is_file()}
+
+
+class SentBaseline:
+    """The baseline in Ray's store: sent once for all lanes, and again only if there is another."""
+
+    def __init__(self) -> None:
+        self._turn = Lock()
+        self._sent: tuple[Baseline, Any] | None = None
+
+    def reference(self, baseline: Baseline) -> Any:
+        with self._turn:
+            if self._sent is None or self._sent[0] is not baseline:
+                self._sent = baseline, ray.put(baseline)
+            return self._sent[1]
 
 
 class RemoteLane:
@@ -94,8 +142,8 @@ class RemoteLane:
     `check` is called with this lane for every new actor; it raises if the node cannot be used.
     """
 
-    def __init__(self, start: Callable[[], Any], check: Check) -> None:
-        self._start, self._check = start, check
+    def __init__(self, start: Callable[[], Any], check: Check, sent: SentBaseline) -> None:
+        self._start, self._check, self._sent = start, check, sent
         self._turn = Lock()
         self._actor: Any = None
         self._is_checking = self._is_closed = self._is_running = False
@@ -103,18 +151,28 @@ class RemoteLane:
     def execute(self, plan: Plan, directory: RunDirectory, show: Show) -> None:
         """Execute a plan on a node; raises `ClusterError` if three in a row are lost at it."""
         del plan, show  # the plan is in the directory, and an audit shows runs, not events
+        self._execute(directory, None)
+
+    def judged(
+        self, directory: RunDirectory, judge: Judge[W, R], baseline: Baseline, words: W
+    ) -> R:
+        """Execute a plan on a node, and judge it there; raises `ClusterError` as `execute` does."""
+        held = self._sent.reference(baseline)
+        found: R = self._execute(directory, Judging(judge, held, words))
+        return found
+
+    def _execute(self, directory: RunDirectory, judging: Judging | None) -> Any:
         # The check makes runs on this very lane. A process that is lost there must not be replaced
         # from within: the new one would have to be checked in turn, and the count of tries begin
         # anew.
         if self._is_checking:
-            self._execute(directory)
-            return
+            return self._ask(directory, judging)
         lost: RayError | None = None
         for _ in range(TRIES):
             try:
                 if self._actor is None:
                     self._begin()
-                self._execute(directory)
+                return self._ask(directory, judging)
             except RayTaskError as error:
                 raise error.cause from error  # what went wrong in the lane, as it would here
             except RayError as error:
@@ -122,8 +180,6 @@ class RemoteLane:
                     raise
                 self._end()
                 lost = error
-            else:
-                return
         raise ClusterError(
             f"{TRIES} processes on the cluster were lost in a row, each as it made a run: {lost}",
             "Look at the nodes' memory, and whether chaos is installed there; or audit without "
@@ -141,13 +197,15 @@ class RemoteLane:
         finally:
             self._is_checking = False
 
-    def _execute(self, directory: RunDirectory) -> None:
+    def _ask(self, directory: RunDirectory, judging: Judging | None) -> Any:
         self._is_running = True
         try:
-            files = ray.get(self._actor.execute.remote(files_elsewhere.pack(directory)))
+            asked = self._actor.execute.remote(files_elsewhere.pack(directory), judging)
+            files, found = ray.get(asked)
         finally:
             self._is_running = False
         files_elsewhere.unpack(files, directory.path)
+        return found
 
     def close(self) -> None:
         with self._turn:
@@ -188,7 +246,8 @@ def lanes_at(address: str, *, workers: int, most: int, check: Check) -> Iterator
                 f"the cluster at {address} has no room: a run takes {cpus:g} free CPUs of one node",
                 "Wait until it has, or audit without --address.",
             )
-        lanes = [RemoteLane(partial(_given_or_new, [actor], start), check) for actor in actors]
+        begin, sent = [partial(_given_or_new, [actor], start) for actor in actors], SentBaseline()
+        lanes = [RemoteLane(each, check, sent) for each in begin]
         for lane in lanes:
             stack.callback(lane.close)
         yield [*lanes]
