@@ -63,6 +63,17 @@ def test_a_library_that_leaves_modules_alone_is_shared_and_sees_what_its_worker_
     assert sys.path == path
 
 
+def test_a_library_that_asks_for_ipv6_as_urllib3_does_is_shared(site: Path) -> None:
+    asks = "import socket\nwith socket.socket() as asked:\n    asked.bind(('127.0.0.1', 0))\n"
+
+    hears = library(
+        site, "import socket\nheard = socket.create_server(('127.0.0.1', 0))\n", "hears"
+    )
+
+    assert unshared(library(site, asks), hears) == (1, "it changes open files")
+    sys.modules["hears"].heard.close()
+
+
 HARM = {
     "reads RANK": "import os\nrank = int(os.environ.get('RANK', 0))\n",
     "reads all variables": "import os\nenv = os.environ.copy()\n",
@@ -71,6 +82,8 @@ HARM = {
     "changes threads": "import threading\n"
     "over = threading.Event()\nthreading.Thread(target=over.wait, daemon=True).start()\n",
     "changes open files": "import os\nopened = os.open('/dev/null', os.O_RDONLY)\n",
+    "does socket.bind": "import socket\n"
+    "with socket.socket() as port:\n    port.bind(('127.0.0.1', 29517))\n",
     "changes signal handlers": "import signal\nsignal.signal(signal.SIGUSR2, lambda *_: None)\n",
     "changes log handlers": "import logging\nlogging.root.addHandler(logging.NullHandler())\n",
     "changes hooks": "import sys\nsys.excepthook = lambda *_: None\n",

@@ -318,6 +318,7 @@ def replaced_functions() -> dict[int, str]:
         "torch.load": torch.load,
         "pickle.dump": pickle.dump,
         "torch.distributed.init_process_group": dist.init_process_group,
+        **{f"os.{name}": getattr(os, name) for name in ("fsync", "fdatasync", "sync")},
     }
     return {id(function): name for name, function in found.items()}
 
@@ -397,7 +398,15 @@ def _audited(event: str, args: tuple[Any, ...]) -> None:
     # A descriptor is of a file whose own opening was seen: of bytecode, say, which is left out.
     is_path = event == "open" and not isinstance(args[0], int)
     is_write = is_path and isinstance(args[2], int) and args[2] & _WRITES
-    if (event in _DEEDS or is_write) and "__pycache__" not in str(args) and args[0] != os.devnull:
+    # To ask whether there is IPv6 (urllib3). No port is taken from anybody, and a socket that is
+    # left is an open file.
+    is_probe = event == "socket.bind" and args[1][1:2] == (0,)
+    if (
+        (event in _DEEDS or is_write)
+        and not is_probe
+        and "__pycache__" not in str(args)
+        and args[0] != os.devnull
+    ):
         _told(f"it does {event} {args[0]}"[:200])
 
 
