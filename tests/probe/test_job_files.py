@@ -241,6 +241,18 @@ def test_a_save_in_halves_stands_still_in_the_middle_and_is_whole_in_the_end(new
     assert torch.equal(torch.load(rank.path), torch.arange(100))
 
 
+def test_a_save_in_halves_has_the_bytes_of_one_at_once(new: New) -> None:
+    # Two ranks that saved the same under one name, one of them in halves, left a mixture of both.
+    rank = new()
+    torch.save(torch.arange(9), rank.path)
+    at_once = rank.path.read_bytes()
+    rank.files.stops = lambda *_: lambda: None
+
+    torch.save(torch.arange(9), str(rank.path))
+
+    assert rank.path.read_bytes() == at_once
+
+
 def test_a_save_into_a_file_that_the_job_has_opened_stands_still_in_its_middle_too(
     new: New,
 ) -> None:

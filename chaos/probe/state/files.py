@@ -178,15 +178,20 @@ def _save_in_halves(
 
     Where the job has opened the file itself, it stays open.
     """
+    target = _argument(args, kwargs, 1, "f")
+    if isinstance(target, str | os.PathLike):
+        # By torch first, as its archive has the name of the file: ranks that write the same file at
+        # the same time, of which one wrote other bytes, would leave a mixture of both.
+        result = original(*args, **kwargs)
+        _write_in_halves(path, path.read_bytes(), then)
+        return result
     # Into a buffer first: only then is the middle of the file known.
     buffer = io.BytesIO()
     if len(args) > 1:
         result = original(args[0], buffer, *args[2:], **kwargs)
     else:
         result = original(*args, **{**kwargs, "f": buffer})
-    content = buffer.getvalue()
-    target = _argument(args, kwargs, 1, "f")
-    _write_in_halves(path if isinstance(target, str | os.PathLike) else target, content, then)
+    _write_in_halves(target, buffer.getvalue(), then)
     return result
 
 
