@@ -13,7 +13,7 @@ from chaos.declared import GUARD_ENV
 from chaos.errors import UsageError
 from chaos.guard.folder import Folder
 from chaos.guard.incident import scenario_of
-from chaos.guard.process import FOLDER, STOPS_ENV
+from chaos.guard.process import ACCEPTABLE, FOLDER, Use
 from chaos.guard.report import exit_code, in_json, in_metrics, in_terminal
 from chaos.launch.python.process import SITE
 from chaos.report.screen import plain, screen
@@ -24,6 +24,9 @@ class OnMismatch(StrEnum):
 
     WARN = "warn"
     STOP = "stop"
+
+
+Accepted = StrEnum("Accepted", [(word, word) for word in ACCEPTABLE])  # type: ignore[misc]
 
 
 def guard(
@@ -50,6 +53,15 @@ def guard(
             help="warn: write it to the log. stop: raise an error in the first step.",
         ),
     ] = OnMismatch.WARN,
+    accept: Annotated[
+        list[Accepted] | None,
+        typer.Option(
+            "--accept",
+            metavar="WHAT",
+            help="No mismatch, as the job means it so. One of "
+            f"{', '.join(ACCEPTABLE)}. Repeatable.",
+        ),
+    ] = None,
     form: Format = None,
     output: Output = None,
 ) -> None:
@@ -70,8 +82,8 @@ def guard(
         raise UsageError("--format and --output are of `chaos guard report`", "Leave them out.")
     place = folder if "://" in folder else str(Path(folder).absolute())
     path = os.pathsep.join(filter(None, (SITE, os.environ.get("PYTHONPATH"))))
-    stops = str(int(on_mismatch is OnMismatch.STOP))
-    env = os.environ | {"PYTHONPATH": path, GUARD_ENV: place, STOPS_ENV: stops}
+    use = Use(on_mismatch is OnMismatch.STOP, frozenset(accept or ()))
+    env = os.environ | {"PYTHONPATH": path, GUARD_ENV: place} | use.variables()
     try:
         # This process becomes the command, so that signals of a platform reach it as without.
         os.execvpe(words[0], words, env)  # noqa: S606 - the user's own command

@@ -12,6 +12,8 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from chaos.check.state_at_resume import group_of
 from chaos.check.state_snapshots import holds_nothing, is_rng, owner_of, owners_in
 from chaos.guard.records import Finding, Level, Save
@@ -163,7 +165,9 @@ def state_answer(
             how = _how(ours, part, key, keyed(first), others, save)
             lost.setdefault((group_of(part.name), how), []).append(part.name)
     findings = [
-        Finding(_level(group, save, entry, others), "state", f"{_named(group, names)}: {how}")
+        Finding(
+            _level(group, save, entry, others), "state", f"{_named(group, names)}: {how}", group
+        )
         for (group, how), names in lost.items()
     ]
     return StateAnswer(tuple(compared), tuple(findings), tuple(generators))
@@ -341,7 +345,12 @@ def _family(path: str) -> str:
     return re.sub(r"\d+", "#", path)
 
 
-def combined(findings: Collection[Finding]) -> tuple[Finding, ...]:
-    """Return findings, the mismatches first, each once."""
-    unique = dict.fromkeys(findings)
+def combined(findings: Iterable[Finding], accepted: Collection[str] = ()) -> tuple[Finding, ...]:
+    """Return findings, the mismatches first, each once; `accepted` are subjects of no mismatch."""
+    unique = dict.fromkeys(
+        msgspec.structs.replace(finding, level="accepted")
+        if finding.level == "mismatch" and finding.subject in accepted
+        else finding
+        for finding in findings
+    )
     return tuple(sorted(unique, key=lambda finding: finding.level != "mismatch"))

@@ -2,58 +2,100 @@
 
 import atexit
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple, Self
 
 from chaos.declared import GUARD_ENV
 
 FOLDER = ".chaos-guard"
-STOPS_ENV = "CHAOS_GUARD_STOPS"
+STOPS_ENV, ACCEPTS_ENV = "CHAOS_GUARD_STOPS", "CHAOS_GUARD_ACCEPTS"
+# What a job may begin anew on purpose: groups of its state, and its place.
+ACCEPTABLE = (
+    *(
+        "buffers",
+        "gradients",
+        "optimizer",
+        "optimizer-settings",
+        "schedule",
+        "scaler",
+        "averaged-model",
+    ),
+    *("declared", "data", "older", "began-anew"),
+)
 _told: set[str] = set()
 _begun = False
 
 
-def guard(folder: str | os.PathLike[str] = FOLDER, *, on_mismatch: str = "warn") -> None:
+class Use(NamedTuple):
+    """The use that is made of a finding."""
+
+    stops: bool = False
+    #: what is meant to be other after a restart, of `ACCEPTABLE`
+    accepted: frozenset[str] = frozenset()
+
+    @classmethod
+    def asked(cls) -> Self:
+        """Return what the environment asks for."""
+        words = os.environ.get(ACCEPTS_ENV, "").split(",")
+        return cls(os.environ.get(STOPS_ENV) == "1", frozenset(filter(None, words)))
+
+    def variables(self) -> dict[str, str]:
+        """Return the environment that asks for it."""
+        return {STOPS_ENV: str(int(self.stops)), ACCEPTS_ENV: ",".join(sorted(self.accepted))}
+
+
+def guard(
+    folder: str | os.PathLike[str] = FOLDER,
+    *,
+    on_mismatch: str = "warn",
+    accept: Collection[str] = (),
+) -> None:
     """Guard this training from here on, as `chaos guard` does: call it before torch is used.
 
     `folder` is one for each training, and outlives its nodes. `on_mismatch`: `warn` writes to the
-    log, `stop` raises `ResumeMismatchError` in the first step. Raises `ValueError` for another.
+    log, `stop` raises `ResumeMismatchError` in the first step. `accept`: what the job begins anew
+    on purpose, such as `schedule`. Raises `ValueError` for other words.
     """
     if on_mismatch not in ("warn", "stop"):
         raise ValueError(f"on_mismatch is 'warn' or 'stop', and not {on_mismatch!r}")
+    for word in accept:
+        if isinstance(accept, str) or word not in ACCEPTABLE:
+            raise ValueError(f"accept has some of {ACCEPTABLE}, and not {accept!r}")
     place = os.fspath(folder)
-    begin(place if "://" in place else str(Path(place).absolute()), stops=on_mismatch == "stop")
+    place = place if "://" in place else str(Path(place).absolute())
+    begin(place, Use(on_mismatch == "stop", frozenset(accept)))
 
 
 def watch_child() -> None:
     """Watch this process, as its environment asks for it."""
     if place := os.environ[GUARD_ENV]:
-        begin(place, stops=os.environ.get(STOPS_ENV) == "1")
+        begin(place, Use.asked())
 
 
-def begin(place: str, *, stops: bool = False) -> None:
+def begin(place: str, use: Use) -> None:
     """Guard this process from now on; a second call does nothing. Raises nothing."""
     global _begun  # noqa: PLW0603 - there is one process
     if _begun:
         return
     _begun = True
     # Its children as well; and `chaos.declare` has an effect.
-    os.environ[GUARD_ENV], os.environ[STOPS_ENV] = place, str(int(stops))
+    os.environ.update({GUARD_ENV: place} | use.variables())
     try:
         from chaos.probe.imported import once_imported
 
-        once_imported({"torch"}, lambda _: _guarded(partial(_install, place, stops=stops)))
+        once_imported({"torch"}, lambda _: _guarded(partial(_install, place, use)))
     except Exception as error:  # noqa: BLE001 - training goes on
         failed("start", error)
 
 
-def _install(place: str, *, stops: bool) -> None:
+def _install(place: str, use: Use) -> None:
     from chaos.guard.folder import Folder
     from chaos.guard.watch import GuardedRank
 
-    rank = GuardedRank(Folder(place), stops=stops, failed=failed)
+    rank = GuardedRank(Folder(place), use, failed=failed)
     rank.install()
     pid = os.getpid()
     atexit.register(lambda: _guarded(rank.ended) if os.getpid() == pid else None)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from chaos.declared import GUARD_ENV
-from chaos.guard.process import FOLDER, STOPS_ENV, begin, failed
+from chaos.guard.process import FOLDER, Use, begin, failed
 from chaos.launch.raytrain import compat
 
 _BASES: Any = compat.callback_bases()
@@ -20,7 +20,7 @@ class RayCallback(*_BASES):  # type: ignore[misc]
 
     def __init__(self) -> None:
         self._place = os.environ.get(GUARD_ENV)
-        self._stops = os.environ.get(STOPS_ENV) == "1"
+        self._use = Use.asked()
 
     def after_controller_start(self, train_run_context: Any) -> None:
         try:
@@ -35,4 +35,4 @@ class RayCallback(*_BASES):  # type: ignore[misc]
         if self._place is None:
             failed("folder", ValueError(f"set {GUARD_ENV} in the driver's environment"))
         else:
-            begin(self._place, stops=self._stops)
+            begin(self._place, self._use)

@@ -6,7 +6,7 @@ import msgspec
 
 from chaos.model.event import Component
 
-Level: TypeAlias = Literal["mismatch", "notice"]
+Level: TypeAlias = Literal["mismatch", "notice", "accepted"]
 #: a file's bytes and the time of its content (unix, ns), by its path
 Files: TypeAlias = dict[str, tuple[int, int]]
 
@@ -56,6 +56,13 @@ class Finding(msgspec.Struct, frozen=True):
     #: `state`, `began-anew`, `older`, `data`, `loss`, `generators`, `unknown`
     kind: str
     text: str
+    #: of a `state`, the group of its parts
+    group: str | None = None
+
+    @property
+    def subject(self) -> str:
+        """The word by which it is accepted."""
+        return (self.group or self.kind).replace(" ", "-")
 
 
 class Restart(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,8 +101,9 @@ class Restart(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_come_back(self) -> bool:
-        """Whether the state was compared, and is the save's."""
-        differs = any(finding.kind == "state" for finding in self.findings)
+        """Whether the state was compared, and is the save's but for what is accepted."""
+        state = [finding for finding in self.findings if finding.kind == "state"]
+        differs = any(finding.level != "accepted" for finding in state)
         return self.step is not None and bool(self.compared) and not differs
 
 

@@ -12,7 +12,13 @@ from chaos.guard.records import Finding, Restart, Start
 from chaos.report.screen import bare_table, numbers
 from chaos.words import plural, ranks
 
-_STYLES = {"mismatch": "bold red", "notice": "yellow", "came back": "green", "unknown": "yellow"}
+_STYLES = {
+    "mismatch": "bold red",
+    "notice": "yellow",
+    "accepted": "dim",
+    "came back": "green",
+    "unknown": "yellow",
+}
 
 
 def exit_code(restarts: Sequence[Restart]) -> int:

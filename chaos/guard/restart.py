@@ -3,7 +3,7 @@
 import os
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,8 +27,10 @@ RUNNING_MAX = 8  # starts of which it is looked up whether they are running
 class Restarted:
     """One start of a rank. The first one of a training has nothing to be compared with."""
 
-    def __init__(self, folder: Folder, entry: Entry, start: Start) -> None:
-        self._folder, self._entry = folder, entry
+    def __init__(
+        self, folder: Folder, entry: Entry, start: Start, accepted: Collection[str] = ()
+    ) -> None:
+        self._folder, self._entry, self._accepted = folder, entry, accepted
         self.rank, self.ranks, self.start = entry.rank, entry.ranks, start.start
         every = [one for one in folder.starts() if one.start < self.start]
         starts = [one for one in every if one.rank == entry.rank] or every
@@ -77,7 +79,7 @@ class Restarted:
             lost=self._lost(findings),
             first_step_s=first_step_s,
             compared=compared,
-            findings=combined(findings),
+            findings=combined(findings, self._accepted),
         )
         self._tell(self._restart.findings)
         self._folder.keep_restart(self._restart)
@@ -130,14 +132,15 @@ class Restarted:
             same = self._state_is_same
             found += loss_findings(replay, window, self._new, self._generators, is_same_state=same)
         known = self._restart.findings
-        new = [one for one in found if all(one.kind != old.kind for old in known)]
+        fresh = (one for one in found if all(one.kind != old.kind for old in known))
+        new = combined([*fresh], self._accepted)
         self._tell(new)
         self._restart = msgspec.structs.replace(
             self._restart,
             replayed=replay.steps,
             same_inputs=replay.same_inputs,
             same_losses=replay.same_losses,
-            findings=combined([*known, *new]),
+            findings=combined((*known, *new)),
             is_done=is_done,
         )
         self._folder.keep_restart(self._restart)
@@ -209,6 +212,8 @@ def in_a_line(restart: Restart) -> str:
     state = "with nothing to compare"
     if restart.compared:
         as_saved = "as it was saved" if restart.has_come_back else "not as it was saved"
+        if restart.has_come_back and any(one.kind == "state" for one in restart.findings):
+            as_saved += " but for what is accepted"
         parts = plural(len(restart.compared), "part")
         state = f"its state {as_saved} ({parts} compared)"
     again = ""

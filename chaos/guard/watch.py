@@ -15,6 +15,7 @@ from chaos.guard.content import Content, content_of, held_in, is_dense
 from chaos.guard.files import GuardedFiles, facts_of, launcher, versions
 from chaos.guard.folder import Folder, Trail
 from chaos.guard.judge import Entry
+from chaos.guard.process import Use
 from chaos.guard.records import LOSSES_KEPT, TRAIL_STEPS, Save, Start, Step
 from chaos.guard.restart import Restarted
 from chaos.model.event import Component, Inputs
@@ -43,9 +44,9 @@ class GuardedRank:
     """The guard of this process, if that turns out to train: a rank is known at its first step."""
 
     def __init__(
-        self, folder: Folder, *, stops: bool, failed: Callable[[str, Exception], None]
+        self, folder: Folder, use: Use, *, failed: Callable[[str, Exception], None]
     ) -> None:
-        self._folder, self._stops, self._failed = folder, stops, failed
+        self._folder, self._use, self._failed = folder, use, failed
         self._clock, self._pid = SystemClock(), os.getpid()
         self._began_s = self._now_s()
         self._state = StateWatch(Recorder(Cursor(0, 0, 0), _nowhere, failed), every=NEVER)
@@ -184,12 +185,12 @@ class GuardedRank:
             entered=entry.parts,
         )
         self._folder.keep_start(start)  # at once: other ranks may have to add it to their own
-        self._restart = Restarted(self._folder, entry, start)
+        self._restart = Restarted(self._folder, entry, start, self._use.accepted)
         self._number = self._restart.step
         if self._number:
             self._folder.keep_start(msgspec.structs.replace(start, step=self._number))
         wrong = self._restart.begin(first_step_s=self._now_s() - self._began_s)
-        if wrong and self._stops:
+        if wrong and self._use.stops:
             raise ResumeMismatchError(wrong)
 
     def _begin_trail(self, step: int) -> None:

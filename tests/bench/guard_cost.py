@@ -19,6 +19,7 @@ import torch
 from torch import nn
 
 from chaos.guard.folder import Folder
+from chaos.guard.process import Use
 from chaos.guard.watch import GuardedRank
 
 EVERY = 100
@@ -89,7 +90,7 @@ def main(steps: int) -> None:
     for name in (*OF_STEPS, "_saved"):
         timed(name)
     with tempfile.TemporaryDirectory() as folder:
-        GuardedRank(Folder(f"{folder}/guard"), stops=False, failed=_failed).install()
+        GuardedRank(Folder(f"{folder}/guard"), Use(), failed=_failed).install()
         durations, saves, size = train(folder, steps)
     # Of a step: one that follows no save. Of a save: its own time, and that of the step after it.
     after = [step + 1 for step in saves if step + 1 < steps]

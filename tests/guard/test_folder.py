@@ -17,6 +17,7 @@ from chaos.guard.restart import in_a_line
 from tests.guard.test_judge import save, start
 
 OTHER = Finding("notice", "state", "optimizer settings (optimizer.lr): other than at the save")
+ACCEPTED = Finding("accepted", "state", "schedule: reset", "schedule")
 WRONG = Finding("mismatch", "state", "model: reset, as at the first step of the training")
 
 
@@ -40,6 +41,7 @@ def test_a_line_says_what_was_seen_and_no_more() -> None:
     right = "went on from step 8, its state as it was saved (1 part compared); 3 steps lost"
     assert in_a_line(restart(1)) == right
     assert in_a_line(restart(1, Finding("mismatch", "data", "data: …"))) == right
+    assert "as it was saved but for what is accepted" in in_a_line(restart(1, ACCEPTED))
     for other in (WRONG, OTHER):
         assert "its state not as it was saved" in in_a_line(restart(1, other))
     assert "step 8, with nothing to compare" in in_a_line(restart(1, compared=()))

@@ -10,13 +10,16 @@ from hypothesis import strategies as st
 from chaos.guard.judge import (
     Entry,
     Load,
+    combined,
     origin_of,
     place_findings,
     state_answer,
 )
-from chaos.guard.records import Save, Start
+from chaos.guard.process import ACCEPTABLE
+from chaos.guard.records import Finding, Save, Start
 from chaos.guard.watch import number_of
 from chaos.guard.whole import ranks_of, whole_entry, whole_saves
+from chaos.model.diagnosis import GROUPS
 from chaos.model.event import Component, Share
 
 FRESH = (
@@ -327,3 +330,23 @@ def test_a_rank_that_was_away_has_the_number_of_the_ranks_that_begin_with_it() -
     assert number_of(3, 4, 201.0, with_first) == 2
     assert number_of(0, 4, 300.0, with_first) == 3
     assert number_of(0, 1, 0.0, []) == 0
+
+
+def test_what_is_accepted_is_no_mismatch_and_the_rest_stays_one() -> None:
+    lost = [
+        Finding("mismatch", "state", f"{part}: …", part) for part in ("model", "averaged model")
+    ]
+    data = Finding("mismatch", "data", "data: …")
+    told = combined([*lost, data], {"averaged-model", "data"})
+    assert [(one.level, one.subject) for one in told] == [
+        ("mismatch", "model"),
+        ("accepted", "averaged-model"),
+        ("accepted", "data"),
+    ]
+    note = Finding("notice", "older", "it goes on from step 8")
+    assert combined([note], {"older"}) == (note,)
+
+
+def test_every_group_that_is_compared_can_be_accepted_but_the_model() -> None:
+    groups = {group.replace(" ", "-") for group in GROUPS} - {"model", "rng"}
+    assert groups - {"data-order", "cursor"} <= {*ACCEPTABLE}

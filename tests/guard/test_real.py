@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -16,16 +17,16 @@ from chaos.guard.records import Restart
 
 JOB = Path(__file__).with_name("jobs") / "rings.py"
 later = partial(pytest.param, marks=pytest.mark.nightly)  # each is a start of torch
+STOPS = ("--on-mismatch", "stop")
 KILLED_AT = 70  # 16 steps an epoch: the last save is that of step 64
 
 
 def started(
-    folder: Path, *, guard: Path | None, stops: bool = False, **given: str
+    folder: Path, *, guard: Path | None, how: Sequence[str] = (), **given: str
 ) -> tuple[int, str]:
     """Run the job in a folder, with variables; return its exit code and what it wrote."""
     command = [sys.executable, str(JOB)]
     if guard is not None:
-        how = ["--on-mismatch", "stop"] if stops else []
         command = [sys.executable, "-m", "chaos", "guard", "--folder", str(guard), *how, "--"]
         command += [sys.executable, str(JOB)]
     done = subprocess.run(
@@ -50,12 +51,12 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def again(
-    killed: Path, folder: Path, *, stops: bool = False, **given: str
+    killed: Path, folder: Path, *, how: Sequence[str] = (), **given: str
 ) -> tuple[Restart, str, int]:
     """Start the killed job again in a copy of its folder; return what the guard says."""
     shutil.copytree(killed, folder / "copy")  # with the times of the files
     guard = folder / "copy/guard"
-    code, text = started(folder / "copy", guard=guard, stops=stops, **given)
+    code, text = started(folder / "copy", guard=guard, how=how, **given)
     restarts = Folder(str(guard)).restarts()
     assert len(restarts) == 1
     return restarts[0], text, code
@@ -120,10 +121,21 @@ def test_a_job_that_draws_its_data_anew_is_not_blamed(killed: Path, tmp_path: Pa
 
 @pytest.mark.nightly
 def test_a_mismatch_stops_a_job_that_asked_for_it(killed: Path, tmp_path: Path) -> None:
-    restart, text, code = again(killed, tmp_path, stops=True, LOST="optimizer")
+    restart, text, code = again(killed, tmp_path, how=STOPS, LOST="optimizer")
     assert code == 1
     assert restart.is_wrong
     assert "ResumeMismatchError: optimizer" in text
+
+
+@pytest.mark.nightly
+def test_what_is_accepted_stops_nothing_and_all_else_does(killed: Path, tmp_path: Path) -> None:
+    how = [*STOPS, "--accept", "schedule", "--accept", "optimizer-settings"]
+    restart, text, code = again(killed, tmp_path, how=how, LOST="schedule")
+    assert code == 0
+    assert {one.level for one in restart.findings if one.kind == "state"} == {"accepted"}
+    assert "as it was saved but for what is accepted" in text
+    _, text, code = again(killed, tmp_path / "other", how=how, LOST="optimizer")
+    assert (code, "ResumeMismatchError: optimizer" in text) == (1, True)
 
 
 @pytest.mark.nightly

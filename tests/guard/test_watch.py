@@ -10,6 +10,7 @@ import torch
 
 from chaos.guard.content import content_of
 from chaos.guard.folder import Folder
+from chaos.guard.process import Use
 from chaos.guard.records import Save
 from chaos.guard.restart import is_whole
 from chaos.guard.watch import FAILURES_MAX, GuardedRank
@@ -22,7 +23,7 @@ class Training:
         self.path, self.folder = root / "model.pt", Folder(str(root / "guard"))
         self.failures: list[Exception] = []
         self.rank = GuardedRank(
-            self.folder, stops=False, failed=lambda _, error: self.failures.append(error)
+            self.folder, Use(), failed=lambda _, error: self.failures.append(error)
         )
         self.model = torch.nn.Linear(4, 2)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.9)
