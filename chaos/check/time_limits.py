@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import inf
 from typing import Literal, TypeAlias
 
 from chaos.check.analysis import RunAnalysis
@@ -211,11 +212,14 @@ class TimeLimit:
 def for_recovery(analysis: RunAnalysis) -> TimeLimit:
     """Return the limit of a recovery: the scenario's bound, if it states one.
 
-    Without one, a job whose baseline takes long to start may do so again.
+    Without one, a job whose baseline takes long to start may do so again, and a wait in a queue
+    among the jobs of others has no limit.
     """
     stated, reference = analysis.plan.expect.recovery_s, analysis.reference
     if stated is not None:
         return TimeLimit(stated.max)
+    if analysis.plan.waits_among_others:
+        return TimeLimit(inf)
     own_s = None if reference is None else start_s(reference.history, reference.attempts)
     return TimeLimit.of(RECOVERY_S, own_s)
 

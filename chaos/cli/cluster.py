@@ -23,7 +23,7 @@ Address = Annotated[
     typer.Option(
         "--address",
         metavar="HOST:PORT",
-        help="Use the Ray cluster at this address, not one of chaos's own.",
+        help="Use the Ray cluster, or the Slurm, at this address, not one of chaos's own.",
     ),
     NotWith(
         "backend",
@@ -102,9 +102,10 @@ def show_dry_run(
     """Print the faults of each plan and their targets, without a change of any cluster."""
     made = [plan_of(file, cwd=Path.cwd(), seed=seed, backend="ray") for file in files]
     plans = [overrides.over(plan) for plan in made]
-    known = {address: nodes_at(address) for address in {p.shape.address for p in plans} if address}
+    named = {(plan.job.launcher, plan.shape.address) for plan in plans}
+    known = {(who, address): nodes_at(address, who) for who, address in named if address}
     for plan in plans:
-        nodes = known.get(plan.shape.address or "", [])
+        nodes = known.get((plan.job.launcher, plan.shape.address or ""), [])
         console.print(dry_run(plan, nodes, overrides.permissions, machines_under(plan, nodes)))
         console.print()
 

@@ -10,6 +10,6 @@ class QueueFault(Fault):
 
     family = "control"
     needs = "queue"
-    on_shared_cluster = SharedCluster("never", "it acts on a Slurm of its own")
+    on_shared_cluster = SharedCluster("never", "only an operator of Slurm may do it")
     whom = "the job"
     rank: ClassVar[None] = None

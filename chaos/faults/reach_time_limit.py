@@ -1,5 +1,6 @@
 """A job comes to its time limit, and its queue ends it."""
 
+from chaos.faults.base import SharedCluster
 from chaos.faults.queue import QueueFault
 from chaos.faults.world import Outcome, Release, Target, World
 
@@ -16,6 +17,9 @@ class ReachTimeLimit(QueueFault):
     """
 
     ends_attempt = "always"
+    on_shared_cluster = SharedCluster(
+        "never", "a user who has lowered his job's time limit may not raise it again"
+    )
     sentence = "the job came to its time limit {place}"
 
     def inject(self, world: World, target: Target, release: Release) -> Outcome:

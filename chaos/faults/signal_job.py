@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from chaos.faults.base import SAFE
 from chaos.faults.queue import QueueFault
 from chaos.faults.world import Outcome, Release, Target, World
 
@@ -14,11 +15,12 @@ class SignalJob(QueueFault):
     """Send a signal to the job's steps, or to its batch shell (`scancel --signal`, `--batch`).
 
     It is what `#SBATCH --signal=USR1@60`, or `B:USR1@60`, asks for before the time limit, without
-    the wait. Training goes on. Landed when the daemons of the nodes have sent it: without `srun`
-    there is no step that gets it.
+    the wait. Training goes on. Landed when each worker, or the shell, has got it, stopped for as
+    long as it takes to see that: without `srun` there is no step that gets it.
     """
 
     ends_attempt = "perhaps"
+    on_shared_cluster = SAFE
     sentence = "{fault.to_whom} was sent SIG{fault.signal} {place}"
     lets_go_first = True
 
@@ -41,7 +43,7 @@ class SignalJob(QueueFault):
         release()
         if is_sent:
             return Outcome("ok", f"{self.to_whom} was sent SIG{self.signal}")
-        return Outcome("fail", f"no node has sent SIG{self.signal} to {self.to_whom}")
+        return Outcome("fail", f"SIG{self.signal} did not come to {self.to_whom}")
 
     def __str__(self) -> str:
         return f"signal_job (SIG{self.signal} to the {self.to})"

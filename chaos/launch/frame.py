@@ -75,6 +75,8 @@ class LaunchedRun(ABC, Generic[Driver]):
         self._tail = Tail(self.directory.journals)
         self._seen: list[AnyEvent] = []
         self._trains_since_ns: int | None = None
+        #: for which the job has waited for nodes among the jobs of others: no limit counts it
+        self.waited_ns = 0
         self.disturbed_by: str | None = None
         self._running: dict[int, Driver] = {}  # by the number of its start, from 0
         self._starts = 0
@@ -194,9 +196,9 @@ class LaunchedRun(ABC, Generic[Driver]):
         limit_s, since_ns = self.plan.limits.run_s, self._trains_since_ns
         if since_ns is None:
             if any(isinstance(event, WorkerGroupStarted) for event in self._seen):
-                self._trains_since_ns = self.clock.now_ns()
-            return seconds_since(start_ns, self.clock) > limit_s + START_S
-        return seconds_since(since_ns, self.clock) > limit_s
+                self._trains_since_ns = self.clock.now_ns() - self.waited_ns
+            return seconds_since(start_ns + self.waited_ns, self.clock) > limit_s + START_S
+        return seconds_since(since_ns + self.waited_ns, self.clock) > limit_s
 
     @property
     def start_number(self) -> int:

@@ -140,8 +140,11 @@ def _sending_metrics_every_second() -> Iterator[None]:
             del os.environ[name]
 
 
-def nodes_at(address: str) -> list[NodeFacts]:
+def nodes_at(address: str, launcher: Launcher = USUAL) -> list[NodeFacts]:
     """Return the nodes of a running cluster; raises `ClusterError` if none can be joined."""
+    if launcher != USUAL:
+        found: list[NodeFacts] = _module(launcher).nodes_at(address)
+        return found
     refuse_without_ray("--address")
     from chaos.launch.ray.existing.cluster import connect, nodes
 

@@ -120,6 +120,16 @@ class Plan(Record):
         is_on_disks = self.storage or any(op.fault.needs_disks for op in self.ops)
         return self.job.needs_backend or (has_disks if is_on_disks else None)
 
+    @property
+    def has_cluster(self) -> bool:
+        """Whether it runs on a cluster, which may be one that chaos did not start."""
+        return self.backend != "fork" and "address" in self.job.facts.cluster
+
+    @property
+    def waits_among_others(self) -> bool:
+        """Whether the job waits for its nodes in a queue with others' jobs, which may take long."""
+        return self.shape.address is not None and not self.job.facts.lacks_part("queue")
+
     def storage_ops(self, *, of_objects: bool) -> tuple[Op, ...]:
         """Return the faults of storage: of objects that the job puts itself, or of all else."""
         every = (op for op in self.ops if op.fault.family == "storage")

@@ -216,8 +216,9 @@ class ClusterShape(Record):
     address: str | None = Field(
         default=None,
         pattern=r"^[^\s:/]+:[0-9]+$",
-        description="host:port of a Ray cluster that chaos did not start; `--address` wins over "
-        "it, and nothing happens there without `--allow-faults-on` with the same address",
+        description="host:port of a Ray cluster, or of a Slurm's controller, that chaos did not "
+        "start; `--address` wins over it, and nothing happens there without `--allow-faults-on` "
+        "with the same address",
     )
     storage: str | None = Field(
         default=None,
@@ -246,6 +247,8 @@ class ClusterShape(Record):
             raise ValueError(
                 "cluster.metadata is served on this machine, and cluster.address names others"
             )
+        if self.preempt_mode is not None and self.address is not None:
+            raise ValueError("cluster.preempt_mode is of a Slurm that chaos starts")
         for name in ("storage", "reclaim_by"):
             if getattr(self, name) is not None and self.address is None:
                 raise ValueError(f"cluster.{name} goes with cluster.address")

@@ -39,11 +39,12 @@ class ClusterOverrides:
 
     def over(self, plan: Plan) -> Plan:
         """Return a plan for the command line's cluster, if it names one; else for the file's."""
-        if plan.backend != "ray":  # it needs no cluster, and has none
+        if not plan.has_cluster:
             there: dict[str, str | None] = dict.fromkeys(("address", "storage", "reclaim_by"))
         elif self.address is not None:
             stated = {"storage": self.storage, "reclaim_by": self.reclaim_by}
-            there = {"address": self.address, **{k: v for k, v in stated.items() if v}}
+            kept = {k: v for k, v in stated.items() if v and k in plan.job.facts.cluster}
+            there = {"address": self.address, **kept}
         else:
             return plan
         shape = plan.shape.model_copy(update=there)
@@ -62,6 +63,8 @@ class NodeFacts:
     is_head: bool = False
     #: the harness runs there
     is_own: bool = False
+    #: those of a Slurm's
+    partitions: frozenset[str] = frozenset()
 
     @property
     def protection(self) -> str | None:
@@ -92,7 +95,7 @@ class Refusal:
 def needs_permission(plan: Plan, permissions: Permissions) -> str | None:
     """Return which permission the plan's cluster lacks, None where it lacks none."""
     address = plan.shape.address
-    if address is None or plan.backend != "ray" or permissions.faults_on == address:
+    if address is None or not plan.has_cluster or permissions.faults_on == address:
         return None
     if permissions.faults_on is None:
         return f"chaos did not start the cluster at {address}, and faults are not allowed on it"
@@ -103,7 +106,7 @@ def refusals(plan: Plan, permissions: Permissions) -> tuple[Refusal, ...]:
     """Return the ops that cannot, or must not, be carried out on a cluster that runs already."""
     if plan.shape.address is None:
         return ()
-    found = ((op, _refused(op, platform_for(plan, op), permissions)) for op in plan.ops)
+    found = ((op, _refused(plan, op, permissions)) for op in plan.ops)
     return tuple(Refusal(op, why) for op, why in found if why is not None)
 
 
@@ -115,8 +118,10 @@ def platform_for(plan: Plan, op: Op) -> Platform | None:
     return platform if platform in op.fault.on_shared_cluster.by else None
 
 
-def _refused(op: Op, platform: Platform | None, permissions: Permissions) -> str | None:
-    rule = op.fault.on_shared_cluster
+def _refused(plan: Plan, op: Op, permissions: Permissions) -> str | None:
+    rule, platform = op.fault.on_shared_cluster, platform_for(plan, op)
+    if rule.rule == "costs a node" and not plan.job.facts.lacks_part("queue"):
+        return "not on a cluster that chaos did not start: its nodes are not a user's to take"
     if rule.rule == "never" and platform is None:
         able = f" ({' or '.join(rule.by)} does it: --reclaim-by)" if rule.by else ""
         return f"not on a cluster that chaos did not start{able}: {rule.why}"

@@ -330,6 +330,11 @@ def dry_run(
         shape = plan.shape
         line = f"on a local cluster of {shape.nodes} nodes that chaos starts and ends"
         parts.append(Text(line, style="dim"))
+    elif plan.waits_among_others:
+        line = (
+            f"on {plan.job.facts.words.name} at {plan.shape.address}: to the run's own job, no node"
+        )
+        parts.append(Text(line))
     else:
         parts += [Text(f"nodes of the cluster at {plan.shape.address}"), _nodes(nodes, machines)]
     return Group(*parts, Text("nothing was done", style="dim"))

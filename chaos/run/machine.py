@@ -73,15 +73,16 @@ OF_SCENARIOS: dict[str, tuple[tuple[str, ...], ...]] = {
     "transformers": (("transformers",), ("accelerate",), ("scikit-learn",)),
     "xgboost": (("xgboost-cpu", "xgboost"), ("scikit-learn",)),
 }
-# The programs of a local Slurm, and what installs them.
-SLURM = ("munged", "slurmctld", "slurmd", "sbatch", "scontrol", "scancel")
+# The commands of any Slurm, the programs of a local one, and what installs them.
+SLURM_COMMANDS = ("sbatch", "scontrol", "scancel", "squeue")
+SLURM = ("munged", "slurmctld", "slurmd", *SLURM_COMMANDS)
 SLURM_BY = "apt-get install slurm-wlm munge"
 _WAIT_S = 10.0
 
 
-def lacking_of_slurm() -> tuple[str, ...]:
-    """Return the programs of a local Slurm that are not installed."""
-    return tuple(name for name in SLURM if shutil.which(name, path=with_sbin()) is None)
+def lacking_of_slurm(programs: Sequence[str] = SLURM) -> tuple[str, ...]:
+    """Return the programs of a Slurm, a local one's if none are named, that are not installed."""
+    return tuple(name for name in programs if shutil.which(name, path=with_sbin()) is None)
 
 
 def with_sbin() -> str:

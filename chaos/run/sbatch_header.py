@@ -1,13 +1,29 @@
 """The header of a script for `sbatch`: the options that it asks Slurm for, with their lines."""
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 _HEADER = re.compile(r"#SBATCH\s+([^#]*)")
 _SHORT = {
+    "-A": "--account",
+    "-a": "--array",
+    "-b": "--begin",
+    "-B": "--extra-node-info",
+    "-c": "--cpus-per-task",
+    "-C": "--constraint",
+    "-e": "--error",
+    "-F": "--nodefile",
+    "-G": "--gpus",
+    "-H": "--hold",
+    "-L": "--licenses",
+    "-M": "--clusters",
     "-N": "--nodes",
+    "-w": "--nodelist",
+    "-W": "--wait",
+    "-x": "--exclude",
     "-t": "--time",
     "-n": "--ntasks",
     "-o": "--output",
@@ -46,7 +62,7 @@ def _options(text: str) -> Iterator[tuple[str, Option]]:
     """Yield the options of a header, several of a line too: `-N4 -t 1:00`, `--nodes=4 -q a`."""
     for number, line in enumerate(text.splitlines(), 1):
         found = _HEADER.match(line.strip())
-        words = found[1].split() if found is not None else []
+        words = _words(found[1]) if found is not None else []
         while words:
             name, sign, value = words.pop(0).partition("=")
             if not name.startswith("-"):
@@ -56,3 +72,10 @@ def _options(text: str) -> Iterator[tuple[str, Option]]:
             elif not sign and words and not words[0].startswith("-"):
                 value = words.pop(0)
             yield _SHORT.get(name, name), Option(value.strip("\"'"), number)
+
+
+def _words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:  # a quotation mark stands alone
+        return text.split()

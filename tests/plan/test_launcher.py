@@ -63,7 +63,7 @@ LACKS: dict[Launcher, dict[str, str]] = {
         "upload begins; upload ends",
         "job": "checkpoint epoch_metric failure fit min_workers module needs_backend train_loop "
         "trial",
-        "cluster": "address cpus_per_node metadata reclaim_by storage",
+        "cluster": "cpus_per_node metadata reclaim_by storage",
         "options": "--address --fit --nodes --storage",
     },
 }

@@ -240,3 +240,54 @@ def test_a_refused_strike_says_whose_node_it_was() -> None:
 )
 def test_what_may_become_of_a_node_is_known_before_a_run(facts: NodeFacts, standing: str) -> None:
     assert facts.standing == standing
+
+
+def in_a_queue(kind: str, **settings: object) -> Plan:
+    entry = {"at": {"epoch": 1, "step": 1, "rank": 0}, kind: settings}
+    scenario = Scenario(
+        scenario="x",
+        job=Job(launcher="slurm", script="train.sbatch", workers=2),
+        cluster=ClusterShape(address=HERE, nodes=2),
+        faults=(FaultEntry.model_validate(entry),),
+    )
+    return make_plan(scenario, file=Path("x.chaos.yaml"), seed=0, cwd=Path("/work"))
+
+
+def test_a_queue_of_others_has_to_be_named_twice_as_well() -> None:
+    plan = in_a_queue("requeue_job")
+
+    assert needs_permission(plan, Permissions()) is not None
+    assert needs_permission(plan, ALL) is None
+
+
+@pytest.mark.parametrize("kind", ["requeue_job", "signal_job", "kill_worker", "raise_in_worker"])
+def test_a_user_may_do_to_his_own_job_what_slurm_lets_him(kind: str) -> None:
+    assert not refusals(in_a_queue(kind), Permissions(faults_on=HERE))
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        ("preempt_node", {"notice_s": 0}),
+        ("kill_node", {}),
+        ("return_capacity", {"nodes": 1}),
+        ("suspend_job", {}),
+        ("reach_time_limit", {}),
+        ("restart_slurmctld", {}),
+        ("exhaust_memory", {}),
+    ],
+)
+def test_what_is_an_operators_or_takes_from_others_is_refused_there(
+    kind: str, settings: dict[str, object]
+) -> None:
+    [refusal] = refusals(in_a_queue(kind, **settings), ALL)
+
+    assert "not on a cluster that chaos did not start" in refusal.why
+
+
+def test_the_address_of_the_command_line_is_a_slurms_as_well() -> None:
+    overrides = ClusterOverrides("head:6817", storage="/shared")
+
+    shape = overrides.over(in_a_queue("requeue_job")).shape
+
+    assert (shape.address, shape.storage) == ("head:6817", None)

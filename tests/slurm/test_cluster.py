@@ -8,7 +8,8 @@ import psutil
 import pytest
 
 from chaos.errors import UnmetNeedError, UsageError
-from chaos.launch.slurm.cluster import JobState, SlurmCluster
+from chaos.launch.slurm.client import JobState
+from chaos.launch.slurm.cluster import SlurmCluster
 from chaos.launch.slurm.run import ended_by
 from chaos.run.clock import SystemClock
 

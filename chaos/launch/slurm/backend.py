@@ -1,4 +1,4 @@
-"""The backend of scripts for `sbatch`: each run has a Slurm of its own."""
+"""The backend of scripts for `sbatch`: each run has a Slurm of its own, or a job on another one."""
 
 from functools import partial
 from typing import Self
@@ -7,6 +7,7 @@ from chaos.errors import NoViewError
 from chaos.launch.commands.backend import started_anew
 from chaos.launch.environment import HASH_SEED, OTHER_HASH_SEED
 from chaos.launch.frame import carry_out
+from chaos.launch.slurm import existing
 from chaos.launch.slurm.run import SlurmRun
 from chaos.model.plan import Plan
 from chaos.run.directory import RunDirectory
@@ -46,3 +47,4 @@ def why_not_forked(env: object) -> str | None:
 
 
 open_scripts = SlurmBackend
+nodes_at = existing.nodes_at

@@ -1,6 +1,6 @@
 """A Slurm of one run: munged, slurmctld, and a slurmd for each node, on this machine.
 
-Seen with slurm-wlm 22.05 of Debian. All daemons run in the foreground.
+All daemons run in the foreground.
 """
 
 import contextlib
@@ -10,15 +10,16 @@ import re
 import shutil
 import socket
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from chaos.errors import HarnessError, UnmetNeedError, UsageError
+from chaos.errors import HarnessError, UnmetNeedError
+from chaos.launch.slurm.client import Slurm
 from chaos.run import leavings
 from chaos.run.clock import Clock, seconds_since
 from chaos.run.machine import SLURM_BY, lacking_of_slurm, with_sbin
-from chaos.run.sbatch_header import options_in
+from chaos.run.sbatch_header import Option
 
 HOW = f"On Debian and Ubuntu: {SLURM_BY}."
 READY_S, END_S, POLL_S = 30.0, 5.0, 0.05
@@ -27,37 +28,10 @@ LOW, HIGH = "chaos", "urgent"  # the job's partition, and the one whose jobs pre
 # Slurm takes no shorter life of a credential: a job that is requeued waits for it to be over.
 CREDENTIAL_S = 5
 _CONTROLLER = "slurmctld"
-_ENV = re.compile(r"^(?:SLURM|SBATCH|SRUN)_")
-
-
-@dataclass(frozen=True)
-class JobState:
-    """The state of a job, as `scontrol show job` prints it."""
-
-    state: str
-    restarts: int
-    #: its preemption has begun
-    is_preempted: bool
-    #: the code of the script, and the signal that ended it
-    code: int
-    signal: int
-
-    @property
-    def has_ended(self) -> bool:
-        return self.state not in _GOES_ON
-
-    @property
-    def has_nodes(self) -> bool:
-        """Whether its processes may still be on its nodes."""
-        return self.state in _ON_NODES
-
-
-_ON_NODES = ("RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED")
-_GOES_ON = (*_ON_NODES, "PENDING", "REQUEUED")
 
 
 @dataclass
-class SlurmCluster:
+class SlurmCluster(Slurm):
     """The daemons of one run; `start` starts them, and `stop` ends them and removes their files."""
 
     nodes: int
@@ -131,42 +105,6 @@ class SlurmCluster:
 
     # -- what is asked of it -----------------------------------------------------------------
 
-    def submit(
-        self, words: Sequence[str], env: Mapping[str, str], cwd: str, log: Path, *, is_own: bool
-    ) -> int:
-        """Submit a script with its arguments; return the job's number.
-
-        Its output goes to `log`, unless the script names a file; with `is_own` also then.
-        Raises `UsageError` with sbatch's words if it does not take the script.
-        """
-        own: tuple[str, ...] = ("--parsable", "--export=ALL", f"--partition={LOW}")
-        given = options_in(Path(words[0]).read_text(encoding="utf-8", errors="replace"))
-        if is_own or "--output" not in given:
-            own = (*own, f"--output={log}")
-        if is_own and given.keys() & {"--error", "-e"}:
-            own = (*own, f"--error={log}")
-        kept = {name: value for name, value in env.items() if not _ENV.match(name)}
-        done = self._call("sbatch", *own, *words, env=kept, cwd=cwd)
-        if done.returncode or not done.stdout.strip().isdigit():
-            text = done.stderr.strip().removeprefix("sbatch: error: ") or done.stdout.strip()
-            raise UsageError(f"sbatch: {text}", "Is it a script for sbatch?", place=words[0])
-        return int(done.stdout)
-
-    def job(self, number: int) -> JobState | None:
-        """Return the state of a job; None if Slurm does not answer now."""
-        done = self._call("scontrol", "show", "job", "-o", str(number))
-        told = dict(re.findall(r"(\w+)=(\S*)", done.stdout))
-        if done.returncode or "JobState" not in told:
-            return None
-        code, _, signal = told["ExitCode"].partition(":")
-        return JobState(
-            state=told["JobState"],
-            restarts=int(told["Restarts"]),
-            is_preempted=told.get("PreemptTime", "None") != "None",
-            code=int(code),
-            signal=int(signal),
-        )
-
     def restarts_of(self, number: int) -> int:
         """Return how often a job was requeued; raises `HarnessError` if Slurm does not tell."""
         seen = self.job(number)
@@ -182,30 +120,9 @@ class SlurmCluster:
         """Return whether Slurm counts a node as down."""
         return self._states().get(node, "").startswith("DOWN")
 
-    def control(self, verb: str, number: int) -> None:
-        """Requeue, hold, release, suspend or resume a job, as an operator does.
-
-        Raises `HarnessError` if Slurm refuses.
-        """
-        self._must("scontrol", verb, str(number))
-
     def limit_time(self, number: int) -> None:
         """Set a job's time limit to the least that Slurm has, a minute."""
         self._must("scontrol", "update", f"JobId={number}", "TimeLimit=1")
-
-    def signal(self, number: int, name: str, *, to_batch: bool) -> None:
-        """Send a signal to a job's steps, or to its batch shell alone."""
-        self._must("scancel", f"--signal={name}", *(["--batch"] if to_batch else []), str(number))
-
-    def sent(self, number: int, *, to_batch: bool) -> int:
-        """Return how often nodes have sent a signal to steps, or to a batch shell, by their logs.
-
-        As slurmstepd 22.05 has it: `Sent signal 10 to StepId=1.0`, `sent signal 10 to pid 332
-        StepId=1.batch`.
-        """
-        to = r"pid \d+ StepId=\d+\.batch" if to_batch else r"StepId=\d+\.\d+"
-        logs = (file.read_text(errors="replace") for file in self.folder.glob("slurmd-*.log"))
-        return sum(len(re.findall(rf"[Ss]ent signal {number} to {to}", log)) for log in logs)
 
     def stop_controller(self) -> int:
         """End slurmctld by SIGTERM, on which it saves its state; return its pid."""
@@ -232,9 +149,13 @@ class SlurmCluster:
             f"--output={self.folder}/urgent.log", wrapped,
         )  # fmt: skip
 
-    def cancel(self, number: int) -> None:
-        """Cancel a job, if it is still there."""
-        self._call("scancel", str(number))
+    def options(self, given: Mapping[str, Option]) -> tuple[str, ...]:
+        del given
+        return (f"--partition={LOW}",)
+
+    @property
+    def own_env(self) -> dict[str, str]:
+        return {"SLURM_CONF": str(self._conf), leavings.HELD_ENV: str(self.folder)}
 
     # -- inside ------------------------------------------------------------------------------
 
@@ -242,37 +163,16 @@ class SlurmCluster:
     def _conf(self) -> Path:
         return self.folder / "slurm.conf"
 
-    @property
-    def _own_env(self) -> dict[str, str]:
-        return {"SLURM_CONF": str(self._conf), leavings.HELD_ENV: str(self.folder)}
-
     def _states(self) -> dict[str, str]:
         done = self._call("scontrol", "show", "node", "-o")
         return dict(re.findall(r"(?m)^NodeName=(\S+) .*?\bState=([A-Z]+)", done.stdout))
-
-    def _must(self, *words: str) -> None:
-        done = self._call(*words)
-        if done.returncode:
-            raise HarnessError(f"{words[0]}: {done.stderr.strip() or done.stdout.strip()}")
-
-    def _call(
-        self, *words: str, env: Mapping[str, str] | None = None, cwd: str | None = None
-    ) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            words,
-            env={**(os.environ if env is None else env), **self._own_env},
-            cwd=cwd,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
 
     def _daemon(self, name: str, *words: str) -> None:
         """Start a daemon, which ends with the cluster's folder, also where chaos is killed."""
         with (self.log / f"{name}.out").open("ab") as out:
             self._daemons[name] = subprocess.Popen(
                 [str(shutil.which(words[0], path=with_sbin())), *words[1:]],
-                env={**os.environ, **self._own_env},
+                env={**os.environ, **self.own_env},
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,

@@ -5,6 +5,7 @@ import re
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from chaos.launch.commands.groups import GroupServer
@@ -13,8 +14,10 @@ from chaos.launch.job import words_at
 from chaos.launch.local_run import LocalRun
 from chaos.launch.node_disk import NodeDisk
 from chaos.launch.python.process import SITE
-from chaos.launch.slurm.cluster import JobState, SlurmCluster
-from chaos.launch.slurm.world import SlurmWorld
+from chaos.launch.slurm.client import JobState, Slurm
+from chaos.launch.slurm.cluster import SlurmCluster
+from chaos.launch.slurm.existing import ExistingSlurm
+from chaos.launch.slurm.world import LocalSlurmWorld, SlurmWorld
 from chaos.launch.torchrun.settings import environment_of
 from chaos.model.event import (
     Disturbed,
@@ -31,14 +34,9 @@ from chaos.run.controller import ChaosController
 from chaos.run.signals import killed
 
 _ME: Launcher = "slurm"
-LOOK_S = 0.1  # each look is a call of scontrol
 _BY_SIGNAL = 128  # srun's exit code for a task that a signal has ended is that much more
 # As srun 22.05 has it.
 _TASK_KILLED = re.compile(r"srun: error: \S+ tasks? [\d,-]+: Killed")
-_SILENT = (
-    "Slurm requeued the job since a node did not answer, and chaos did nothing to it: on a busy "
-    "machine slurmd may come too late"
-)
 _FAILED = 1  # the code of a job that Slurm ended by itself
 
 
@@ -51,22 +49,30 @@ class SlurmRun(LocalRun[int, SlurmWorld]):
 
     def __post_init__(self) -> None:
         self._restarts = 0
+        self._looked_ns = 0
         self._said_of = list[int]()  # the last attempt that is known, and the output before it
         self._said_before = 0
         self._over = set[int]()  # attempts that another one follows, or none
         super().__post_init__()
+        self.world.own = self.descendants
 
     def make_world(self, armed: ArmedFaults, disk_of: Callable[[str], NodeDisk]) -> SlurmWorld:
-        job, nodes = self.plan.job, self.plan.shape.nodes
-        cpus = max(self.plan.shape.cpus_per_node, -(-job.workers // nodes))
-        self.cluster = SlurmCluster(
+        job, shape = self.plan.job, self.plan.shape
+        if shape.address is not None:
+            env = {**os.environ, **job.env}
+            there = ExistingSlurm(shape.address, Path(job.source), env, self.address.token)
+            self.cluster: Slurm = there
+            return SlurmWorld(self.clock, there, armed, disk_of)
+        nodes = shape.nodes
+        cpus = max(shape.cpus_per_node, -(-job.workers // nodes))
+        ours = self.cluster = SlurmCluster(
             nodes,
             cpus,
             self.directory.logs / "slurm",
             self.clock,
-            preempt_mode=self.plan.shape.preempt_mode or "requeue",
+            preempt_mode=shape.preempt_mode or "requeue",
         )
-        return SlurmWorld(self.clock, self.cluster, armed, disk_of)
+        return LocalSlurmWorld(self.clock, ours, armed, disk_of)
 
     def prepare(self) -> bool:
         self.cluster.start()
@@ -100,18 +106,27 @@ class SlurmRun(LocalRun[int, SlurmWorld]):
         words = words_at(plan, self.start_number)
         is_own = plan.confined is not None  # an audit writes over no file of the user's
         self.world.job = self.cluster.submit(words, env, plan.cwd, log, is_own=is_own)
+        self._looked_ns = self.clock.now_ns()
         return self.world.job
 
+    def driver_started(self, driver: int) -> None:
+        """Pass nothing on: a job is no process of this machine."""
+
+    def driver_ended(self, driver: int) -> None:
+        """Pass nothing on, likewise."""
+
     def pid_of(self, driver: int) -> int:
-        del driver
-        return self.cluster.pid_of("slurmctld")
+        raise AssertionError(driver)  # asked by none of the two above
 
     def exit_code(self, driver: int) -> int | None:
         """Return the code of a job that has ended for good; record each requeue, and the end."""
         seen = self.cluster.job(driver)
+        self._count_waiting(seen)
         if seen is None:
             return None
         self._decide_on_restarts(seen)
+        if (why := self.cluster.ended_by_others(seen)) is not None:
+            self.journal.add(Disturbed(why=why))
         if not seen.has_ended:
             return None
         if seen.state == "COMPLETED":
@@ -125,14 +140,22 @@ class SlurmRun(LocalRun[int, SlurmWorld]):
         self.journal.add(FitRaised(error=seen.state, message=how, launcher=_ME))
         return seen.code or _FAILED
 
+    def _count_waiting(self, seen: JobState | None) -> None:
+        """Add the time since the last look to what no limit counts, if the job still waits."""
+        now_ns = self.clock.now_ns()
+        if seen is not None and seen.state == "PENDING" and self.plan.waits_among_others:
+            self.waited_ns += now_ns - self._looked_ns
+        self._looked_ns = now_ns
+
     def _decide_on_restarts(self, seen: JobState) -> None:
         """Record each attempt that another one follows: by a requeue, or a round of torchrun's."""
         requeues, self._restarts = seen.restarts - self._restarts, seen.restarts
         undecided = self._undecided()
         for attempt in undecided[:requeues]:
             why = self._why()
-            if not self.is_struck(attempt) and "node failure" in why:
-                self.journal.add(Disturbed(why=_SILENT))
+            others = self.cluster.requeued_by_others(why, is_struck=self.is_struck(attempt))
+            if others is not None:
+                self.journal.add(Disturbed(why=others))
             self._decided(attempt, "RETRY", f"requeued by Slurm{why}")
         if (last := undecided[-1:]) != self._said_of:
             self._said_of, self._said_before = last, len(self._output())
@@ -183,7 +206,7 @@ class SlurmRun(LocalRun[int, SlurmWorld]):
         return _FAILED
 
     def meanwhile(self) -> None:
-        self.clock.sleep(LOOK_S)
+        self.clock.sleep(self.cluster.look_s)
 
     def stacks_of(self, driver: int) -> list[tuple[int, str]]:
         del driver

@@ -1,8 +1,13 @@
-"""Faults on the nodes of a local Slurm: a node is a slurmd, its steps, and what they started."""
+"""Faults on the job of a Slurm, and on the nodes of a local one.
 
+A node is a slurmd, its steps, and what they started.
+"""
+
+import contextlib
 import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Self
 
 import psutil
@@ -10,40 +15,45 @@ import psutil
 from chaos.faults.world import RefusedError, Target
 from chaos.launch.commands.world import MachineWorld
 from chaos.launch.node_disk import NodeDisk
+from chaos.launch.slurm.client import Slurm
 from chaos.launch.slurm.cluster import SPARES, SlurmCluster
+from chaos.processes.tree import is_running, stands_still
 from chaos.run.armed import ArmedFaults
 from chaos.run.clock import Clock
 
 TAKES_S = 1.0  # for which a job of higher priority has the node
 ACTS_S = 10.0  # until Slurm acts on what it was asked
+STILL_S = 1.0  # until a process that was sent SIGSTOP stands still
 STEP = "slurmstepd"  # the process of a step on a node, which is no child of its slurmd
+OTHERS = "a Slurm that chaos did not start"
 
 
 class SlurmWorld(MachineWorld):
-    """The nodes and workers of one run, and the queue of its job.
-
-    Slurm is never told what chaos did: it finds out.
-    """
+    """The workers of one run, and the queue of its job; no node is chaos's to touch."""
 
     def __init__(
         self,
         clock: Clock,
-        cluster: SlurmCluster,
+        slurm: Slurm,
         armed: ArmedFaults,
         disk_of: Callable[[str], NodeDisk],
+        nodes: int = 0,
     ) -> None:
-        super().__init__(clock, cluster.nodes, armed, disk_of)
-        self._cluster = cluster
-        self._preempted: dict[str, int] = {}  # nodes, each with the job's restarts until then
+        super().__init__(clock, nodes, armed, disk_of)
+        self._slurm = slurm
         self.job = 0
+        #: the processes that are the run's own: other Slurms of this host have jobs of one number
+        self.own: Callable[[], Sequence[psutil.Process]] = lambda: ()
         self.sent: set[int] = set()  # the signals that a fault has had Slurm send
 
     def learn_group(self, group: Mapping[int, Target]) -> None:
         super().learn_group(group)
-        self._preempted.clear()
+        with self._lock:
+            names = {worker.node_id for worker in group.values()}
+            self._joined += sorted(names.difference(self._joined))
 
     def first_of(self, node_id: str) -> int:
-        return self._cluster.pid_of(node_id)
+        raise RefusedError(f"{node_id} is a node of {OTHERS}")
 
     def take(self, node_id: str) -> None:
         """Note nothing: Slurm decides what a lost node's exit codes mean."""
@@ -57,6 +67,81 @@ class SlurmWorld(MachineWorld):
     def _ends_all(self) -> None:
         """Note that Slurm ends all workers because of a fault."""
         self.signalled.update(worker.pid for worker in self.group().values())
+
+    # -- asked as the queue of the job ----------------------------------------------------------
+
+    def requeue(self, *, is_held: bool) -> None:
+        self._ends_all()
+        self._slurm.control("requeuehold" if is_held else "requeue", self.job)
+
+    def release(self) -> None:
+        self._slurm.control("release", self.job)
+
+    def suspend(self) -> None:
+        raise RefusedError(f"only an operator suspends a job of {OTHERS}")
+
+    def resume(self) -> None:
+        raise AssertionError  # refused in `suspend`
+
+    def signal(self, name: str, *, to_batch: bool, within_s: float) -> bool:
+        number = signal.Signals[f"SIG{name}"]
+        self.sent.add(number)
+        whom = [worker.pid for worker in self.group().values()]
+        if to_batch:
+            whom = [process.pid for process in self.own() if _is_batch_shell(process)]
+        with self._stopped_for_a_look(whom):
+            self._slurm.signal(self.job, name, to_batch=to_batch)
+            have_got = self._until(lambda: all(_has_got(pid, number) for pid in whom), within_s)
+        return bool(whom) and have_got
+
+    @contextlib.contextmanager
+    def _stopped_for_a_look(self, pids: Sequence[int]) -> Iterator[None]:
+        """Stop processes, so that a signal that comes to them is seen, and continue them."""
+        # A signal leaves no trace in a process that handles it. One that is stopped keeps it
+        # pending, or ends of it where it has no handler.
+        for pid in filter(is_running, pids):
+            os.kill(pid, signal.SIGSTOP)
+        self._until(lambda: all(map(stands_still, pids)), STILL_S)
+        try:
+            yield
+        finally:
+            for pid in filter(is_running, pids):
+                os.kill(pid, signal.SIGCONT)
+
+    def time_out(self, *, within_s: float) -> bool:
+        del within_s
+        raise RefusedError(f"the time limits of {OTHERS} are its operator's")
+
+    def stop(self) -> int:
+        raise RefusedError(f"the controller of {OTHERS} serves others")
+
+    def start(self, *, within_s: float) -> int | None:
+        raise AssertionError(within_s)  # refused in `stop`
+
+
+class LocalSlurmWorld(SlurmWorld):
+    """The nodes and workers of one run on a local Slurm, and the queue of its job.
+
+    Slurm is never told what chaos did: it finds out.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        cluster: SlurmCluster,
+        armed: ArmedFaults,
+        disk_of: Callable[[str], NodeDisk],
+    ) -> None:
+        super().__init__(clock, cluster, armed, disk_of, cluster.nodes)
+        self._cluster = cluster
+        self._preempted: dict[str, int] = {}  # nodes, each with the job's restarts until then
+
+    def learn_group(self, group: Mapping[int, Target]) -> None:
+        super().learn_group(group)
+        self._preempted.clear()
+
+    def first_of(self, node_id: str) -> int:
+        return self._cluster.pid_of(node_id)
 
     def give_notice(self, node_id: str, *, notice_s: float) -> int:
         """Submit a job of higher priority for a node; `notice_s` is the partition's GraceTime."""
@@ -123,26 +208,11 @@ class SlurmWorld(MachineWorld):
 
     # -- asked as the queue of the job ----------------------------------------------------------
 
-    def requeue(self, *, is_held: bool) -> None:
-        self._ends_all()
-        self._cluster.control("requeuehold" if is_held else "requeue", self.job)
-
-    def release(self) -> None:
-        self._cluster.control("release", self.job)
-
     def suspend(self) -> None:
         self._cluster.control("suspend", self.job)
 
     def resume(self) -> None:
         self._cluster.control("resume", self.job)
-
-    def signal(self, name: str, *, to_batch: bool, within_s: float) -> bool:
-        number = signal.Signals[f"SIG{name}"]
-        nodes = 1 if to_batch else len({worker.node_id for worker in self.group().values()})
-        due = nodes + self._cluster.sent(number, to_batch=to_batch)
-        self.sent.add(number)
-        self._cluster.signal(self.job, name, to_batch=to_batch)
-        return self._until(lambda: self._cluster.sent(number, to_batch=to_batch) >= due, within_s)
 
     def time_out(self, *, within_s: float) -> bool:
         self._cluster.limit_time(self.job)
@@ -158,6 +228,24 @@ class SlurmWorld(MachineWorld):
 
     def start(self, *, within_s: float) -> int | None:
         return self._cluster.start_controller(within_s=within_s)
+
+
+def _is_batch_shell(process: psutil.Process) -> bool:
+    """Return whether a process is the first one of the step that has no number."""
+    with contextlib.suppress(psutil.Error):
+        parent = process.parent()
+        is_first = parent is not None and parent.name() == STEP
+        return is_first and "SLURM_STEP_ID" not in process.environ()
+    return False
+
+
+def _has_got(pid: int, number: int) -> bool:
+    """Return whether a process that is stopped has a signal pending, or has ended."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+        pending = int(status.partition("ShdPnd:")[2].split()[0], 16)
+        return bool(pending >> (number - 1) & 1) or not is_running(pid)
+    return True
 
 
 def _is_step(process: psutil.Process, log: str) -> bool:

@@ -1,0 +1,172 @@
+"""A Slurm, asked by its own commands as a user does it: jobs are submitted, looked at, and ended.
+
+Seen with slurm-wlm 22.05 of Debian.
+"""
+
+import os
+import re
+import subprocess
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from chaos.errors import HarnessError, JobError
+from chaos.run.sbatch_header import Option, options_in
+
+_SILENT = (
+    "Slurm requeued the job since a node did not answer, and chaos did nothing to it: on a busy "
+    "machine slurmd may come too late"
+)
+_ENV = re.compile(r"^(?:SLURM|SBATCH|SRUN)_")
+
+
+@dataclass(frozen=True)
+class JobState:
+    """The state of a job, as `scontrol show job` prints it."""
+
+    state: str
+    restarts: int
+    #: its preemption has begun
+    is_preempted: bool
+    #: the code of the script, and the signal that ended it
+    code: int
+    signal: int
+
+    @property
+    def has_ended(self) -> bool:
+        return self.state not in _GOES_ON
+
+    @property
+    def has_nodes(self) -> bool:
+        """Whether its processes may still be on its nodes."""
+        return self.state in _ON_NODES
+
+
+_ON_NODES = ("RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED")
+_GOES_ON = (*_ON_NODES, "PENDING", "REQUEUED")
+
+
+class Slurm(ABC):
+    """The commands of one Slurm; `start` is called before the first, and `stop` after the last."""
+
+    #: seconds between two looks at a job, each of which is a call of scontrol
+    look_s: ClassVar[float] = 0.1
+
+    def submit(
+        self, words: Sequence[str], env: Mapping[str, str], cwd: str, log: Path, *, is_own: bool
+    ) -> int:
+        """Submit a script with its arguments; return the job's number.
+
+        Its output goes to `log`, unless the script names a file; with `is_own` also then.
+        Raises `JobError` with sbatch's words if it does not take the script.
+        """
+        given = options_in(Path(words[0]).read_text(encoding="utf-8", errors="replace"))
+        own = ["--parsable", "--export=ALL", *self.options(given)]
+        if is_own or "--output" not in given:
+            own.append(f"--output={log}")
+        if is_own and "--error" in given:
+            own.append(f"--error={log}")
+        kept = {name: value for name, value in env.items() if self.takes(name)}
+        done = self._call("sbatch", *own, *words, env=kept, cwd=cwd)
+        number = done.stdout.strip().partition(";")[0]  # a cluster's name may follow
+        if done.returncode or not number.isdigit():
+            text = done.stderr.strip().removeprefix("sbatch: error: ") or done.stdout.strip()
+            raise JobError(f"sbatch: {text}", "Is it a script for sbatch?", place=words[0])
+        return int(number)
+
+    def job(self, number: int) -> JobState | None:
+        """Return the state of a job; None if Slurm does not answer now."""
+        told = dict(re.findall(r"(\w+)=(\S*)", self._shown(number)))
+        if "JobState" not in told:
+            return None
+        code, _, signal = told["ExitCode"].partition(":")
+        return JobState(
+            state=told["JobState"],
+            restarts=int(told["Restarts"]),
+            is_preempted=told.get("PreemptTime", "None") != "None",
+            code=int(code),
+            signal=int(signal),
+        )
+
+    def control(self, verb: str, number: int) -> None:
+        """Requeue, hold, release, suspend or resume a job.
+
+        Raises `HarnessError` if Slurm refuses.
+        """
+        self._act(number, "scontrol", verb, str(number))
+
+    def signal(self, number: int, name: str, *, to_batch: bool) -> None:
+        """Send a signal to a job's steps, or to its batch shell alone."""
+        to = ("--batch",) if to_batch else ()
+        self._act(number, "scancel", f"--signal={name}", *to, str(number))
+
+    def cancel(self, number: int) -> None:
+        """Cancel a job, if it is still there."""
+        self._call("scancel", str(number))
+
+    def ended_by_others(self, seen: JobState) -> str | None:
+        """Return in words what others than this run have done to its job, by its state; or None."""
+        del seen
+        return None
+
+    def requeued_by_others(self, why: str, *, is_struck: bool) -> str | None:
+        """Return in words that another requeued the job than a fault has, if so.
+
+        `why` is what the job's output says of it; `is_struck`: a fault was injected before it.
+        """
+        return _SILENT if "node failure" in why and not is_struck else None
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _shown(self, number: int) -> str:
+        """Return what scontrol shows of a job; nothing if Slurm does not answer now."""
+        done = self._call("scontrol", "show", "job", "-o", str(number))
+        return "" if done.returncode else done.stdout
+
+    def _act(self, number: int, *words: str) -> None:
+        """Do something to a job."""
+        del number
+        self._must(*words)
+
+    def _must(self, *words: str) -> str:
+        done = self._call(*words)
+        if done.returncode:
+            raise HarnessError(f"{words[0]}: {done.stderr.strip() or done.stdout.strip()}")
+        return done.stdout
+
+    def _call(
+        self, *words: str, env: Mapping[str, str] | None = None, cwd: str | None = None
+    ) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            words,
+            env={**(os.environ if env is None else env), **self.own_env},
+            cwd=cwd,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def takes(self, variable: str) -> bool:
+        """Return whether sbatch is called with a variable: those of another job are no word."""
+        return not _ENV.match(variable)
+
+    # -- filled in ---------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def own_env(self) -> Mapping[str, str]:
+        """The variables by which the commands find it."""
+
+    @abstractmethod
+    def options(self, given: Mapping[str, Option]) -> tuple[str, ...]:
+        """Return the options of sbatch beside those that a script has in its header."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Make ready for a job."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """End all that `start` has started, and the job."""
