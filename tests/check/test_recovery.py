@@ -1,14 +1,18 @@
 """What a restart costs in time and in work: recovery, lost-work."""
 
+from math import inf
 from typing import Any
 
 import msgspec
 import pytest
 
+from chaos.check.analysis import RunAnalysis
 from chaos.check.judge import judge
+from chaos.check.time_limits import for_recovery
 from chaos.model import event as ev
 from chaos.model.bounds import Bound
 from chaos.model.history import History
+from chaos.model.scenario import Job
 from chaos.model.verdict import Verdict
 from tests.check.story import Story, Strike
 from tests.check.tamper import analysis_of, changed, later, result_on, resumed_at, rows, without
@@ -65,6 +69,16 @@ def test_a_recovery_that_takes_too_long_names_its_longest_phase() -> None:
 
     assert result.status == "fail"
     assert "1.0 s after the fault; 0.5 s are allowed (most of it: group, 0.9 s)" in result.summary
+
+
+@pytest.mark.parametrize(("address", "allowed_s"), [(None, 120), ("head:6817", inf)])
+def test_a_queue_of_others_may_keep_a_job_waiting(address: str | None, allowed_s: float) -> None:
+    plan = KILLED.plan()
+    job = Job(launcher="slurm", script="train.sbatch", workers=2)
+    shape = plan.shape.model_copy(update={"address": address})
+    queued = plan.model_copy(update={"job": job, "shape": shape})
+
+    assert for_recovery(RunAnalysis(queued, KILLED.history(), None)).seconds == allowed_s
 
 
 def test_a_restart_after_the_last_step_has_nothing_to_recover() -> None:

@@ -101,6 +101,25 @@ def test_the_limit_counts_from_when_the_first_workers_are_there(
     assert ended.lines == {**counted, "harness": history[number].seq}
 
 
+class Queued(Watched):
+    """A driver whose job waits in a queue until a moment, and never ends then."""
+
+    def meanwhile(self) -> None:
+        if self.hand.seconds < 1000:
+            self.waited_ns += 10**9
+        super().meanwhile()
+
+
+@pytest.mark.parametrize("start_s", [3.0, 1003.0], ids=["queued again", "queued first"])
+def test_a_wait_among_the_jobs_of_others_is_in_no_limit(start_s: float, tmp_path: Path) -> None:
+    run = Queued(Story().plan(), made(tmp_path), lambda _: None, None)
+    run.start_s = start_s
+
+    watched(run)
+
+    assert run.hand.seconds == pytest.approx(max(start_s, 1000) + 240, abs=2)
+
+
 class Twice(Watched):
     """A driver beside which a fault asks for a second one; each ends at its time, if it does."""
 
