@@ -45,6 +45,11 @@ def options_in(text: str) -> Mapping[str, Option]:
     return dict(_options(text))
 
 
+def options_of(script: Path) -> Mapping[str, Option]:
+    """Return the options in the header of a script; raises `OSError`."""
+    return options_in(script.read_text(encoding="utf-8", errors="replace"))
+
+
 def is_for_sbatch(script: Path) -> bool:
     """Return whether a file is a script with options for sbatch; raises `OSError`."""
     with script.open("rb") as file:
@@ -56,6 +61,14 @@ def nodes_in(text: str) -> int:
     """Return the number of nodes that a header asks for; one where it names none."""
     least = options_in(text).get("--nodes", Option("", 0)).value.partition("-")[0]
     return max(1, int(least)) if least.isdigit() else 1
+
+
+def tasks_per_node(given: Mapping[str, Option], nodes: int) -> int:
+    """Return the number of tasks on a node that a header asks for; one where it says nothing."""
+    for name, share in (("--ntasks-per-node", 1), ("--ntasks", nodes)):
+        if name in given and given[name].value.isdigit():
+            return max(1, -(-int(given[name].value) // share))
+    return 1
 
 
 def _options(text: str) -> Iterator[tuple[str, Option]]:

@@ -47,6 +47,11 @@ RUN_ELSEWHERE = {
     "--allow-faults-on 10.0.0.1:6379 --allow-node-loss": "tests/ray/test_reclaimed_nodes.py",
     "chaos audit train_ddp.py -- --epochs 3": "tests/torchrun/test_audit.py",
     "chaos run scenarios/slurm/preempted.chaos.yaml": "tests/slurm/test_scenarios.py",
+    "chaos run scenarios/slurm/requeued.chaos.yaml --address head:6817 --dry-run": (
+        "tests/slurm/test_existing.py"
+    ),
+    "chaos run scenarios/slurm/requeued.chaos.yaml --address head:6817 "
+    "--allow-faults-on head:6817": "tests/slurm/test_existing.py",
     **dict.fromkeys(WALK, "tests/documents/test_walk.py"),
     "chaos preflight train.py --market hot-4h --validate -- --epochs 12": (
         "tests/forked/test_preflight.py"
@@ -134,7 +139,32 @@ READERS_OWN = {
 }
 
 # Options that the documents and the help name, and that are not chaos's: whose they are.
+_SBATCHS = (
+    "--account",
+    "--array",
+    "--begin",
+    "--clusters",
+    "--constraint",
+    "--cpus-per-gpu",
+    "--cpus-per-task",
+    "--gid",
+    "--gpus",
+    "--gres",
+    "--hold",
+    "--licenses",
+    "--mem",
+    "--nodelist",
+    "--partition",
+    "--prefer",
+    "--qos",
+    "--reservation",
+    "--test-only",
+    "--tmp",
+    "--uid",
+    "--wait",
+)
 OTHERS_OPTIONS = {
+    **dict.fromkeys(_SBATCHS, "sbatch's"),
     "--api-key": "a job's",
     "--batch": "scancel's",
     "--block": "ray start's",

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from chaos.errors import HarnessError, JobError
-from chaos.run.sbatch_header import Option, options_in
+from chaos.run.sbatch_header import Option, options_of
 
 _SILENT = (
     "Slurm requeued the job since a node did not answer, and chaos did nothing to it: on a busy "
@@ -62,7 +62,7 @@ class Slurm(ABC):
         Its output goes to `log`, unless the script names a file; with `is_own` also then.
         Raises `JobError` with sbatch's words if it does not take the script.
         """
-        given = options_in(Path(words[0]).read_text(encoding="utf-8", errors="replace"))
+        given = options_of(Path(words[0]))
         own = ["--parsable", "--export=ALL", *self.options(given)]
         if is_own or "--output" not in given:
             own.append(f"--output={log}")

@@ -14,8 +14,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
+
 from chaos.errors import HarnessError, UnmetNeedError
 from chaos.launch.slurm.client import Slurm
+from chaos.launch.slurm.header import COUNT, Wanted
 from chaos.run import leavings
 from chaos.run.clock import Clock, seconds_since
 from chaos.run.machine import SLURM_BY, lacking_of_slurm, with_sbin
@@ -24,7 +27,8 @@ from chaos.run.sbatch_header import Option
 HOW = f"On Debian and Ubuntu: {SLURM_BY}."
 READY_S, END_S, POLL_S = 30.0, 5.0, 0.05
 SPARES = 4  # nodes that are declared, and whose daemons are started only where a fault adds them
-LOW, HIGH = "chaos", "urgent"  # the job's partition, and the one whose jobs preempt it
+# The job's partition, if its script names none, and the one whose jobs preempt it.
+LOW, HIGH = "chaos", "chaos-urgent"
 # Slurm takes no shorter life of a credential: a job that is requeued waits for it to be over.
 CREDENTIAL_S = 5
 _CONTROLLER = "slurmctld"
@@ -42,6 +46,8 @@ class SlurmCluster(Slurm):
     silent_s: int = 5
     #: what becomes of a job whose nodes one of higher priority takes
     preempt_mode: str = "requeue"
+    #: what the script's header wants of it
+    wanted: Wanted = field(default=Wanted())
     #: its sockets, its state and its settings, which end with it
     folder: Path = field(init=False)
     _daemons: dict[str, subprocess.Popen[bytes]] = field(init=False, default_factory=dict)
@@ -63,6 +69,7 @@ class SlurmCluster(Slurm):
         key.write_bytes(os.urandom(1024))
         key.chmod(0o400)
         self._conf.write_text(self._written(), encoding="utf-8")
+        self._write_gpus()
         where = self.folder
         self._daemon(
             "munged", "munged", "-F", "--force", f"--key-file={key}",
@@ -142,7 +149,8 @@ class SlurmCluster(Slurm):
 
     def preempt(self, node: str, *, grace_s: int, for_s: float) -> None:
         """Submit a job of the urgent partition that takes a node for some seconds."""
-        self._must("scontrol", "update", f"PartitionName={LOW}", f"GraceTime={grace_s}")
+        for name in self._partitions:
+            self._must("scontrol", "update", f"PartitionName={name}", f"GraceTime={grace_s}")
         wrapped = f"--wrap=sleep {for_s:g}"
         self._must(
             "sbatch", "--parsable", f"--partition={HIGH}", f"--nodelist={node}", "--exclusive",
@@ -151,13 +159,17 @@ class SlurmCluster(Slurm):
 
     def options(self, given: Mapping[str, Option]) -> tuple[str, ...]:
         del given
-        return (f"--partition={LOW}",)
+        return (f"--partition={','.join(self._partitions)}",)
 
     @property
     def own_env(self) -> dict[str, str]:
         return {"SLURM_CONF": str(self._conf), leavings.HELD_ENV: str(self.folder)}
 
     # -- inside ------------------------------------------------------------------------------
+
+    @property
+    def _partitions(self) -> tuple[str, ...]:
+        return self.wanted.partitions or (LOW,)
 
     @property
     def _conf(self) -> Path:
@@ -188,11 +200,34 @@ class SlurmCluster(Slurm):
                 raise HarnessError(f"the local Slurm does not start: {what}; see {self.log}")
             self.clock.sleep(POLL_S)
 
+    def _write_gpus(self) -> None:
+        """Write the GPUs that Slurm is to count: each needs a file, which is none of a device's."""
+        lines, folder = [], self.folder / "gpus"
+        folder.mkdir()
+        for number, kind in enumerate(self.wanted.gpus):
+            first, last = number * COUNT, (number + 1) * COUNT - 1
+            for index in range(first, last + 1):
+                (folder / f"gpu{index}").touch()
+            named = f"Type={kind} " if kind else ""
+            files = f"File={folder}/gpu[{first}-{last}]"
+            lines.append(f"Name=gpu {named}{files} Flags=no_gpu_env\n")
+        (self.folder / "gres.conf").write_text("".join(lines), encoding="utf-8")
+
     def _written(self) -> str:
         host, where = socket.gethostname().partition(".")[0], self.folder
         ports = _free_ports(1 + self.nodes + SPARES)
         last = self.nodes + SPARES - 1
         every = ",".join(str(port) for port in ports[1:])
+        low = "\n".join(
+            f"PartitionName={name} Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1"
+            for name in self._partitions
+        )
+        has = f"RealMemory={max(_memory(), self.wanted.memory)} TmpDisk={self.wanted.disk}"
+        if self.wanted.features:
+            has += f" Feature={','.join(self.wanted.features)}"
+        if self.wanted.gpus:
+            has += f" Gres={','.join(f'{_gpu(kind)}:{COUNT}' for kind in self.wanted.gpus)}"
+            low = f"GresTypes=gpu\n{low}"
         return f"""\
 ClusterName=chaos
 SlurmctldHost={host}(127.0.0.1)
@@ -227,10 +262,18 @@ MessageTimeout=5
 MinJobAge=3600
 SlurmdTimeout={self.silent_s}
 NodeName=node-[0-{last}] NodeHostname={host} NodeAddr=127.0.0.1 Port={every} \
-CPUs={self.cpus} Sockets=1 CoresPerSocket={self.cpus} ThreadsPerCore=1 State=UNKNOWN
-PartitionName={LOW} Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1
+CPUs={self.cpus} Sockets=1 CoresPerSocket={self.cpus} ThreadsPerCore=1 State=UNKNOWN {has}
+{low}
 PartitionName={HIGH} Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF
 """
+
+
+def _gpu(kind: str) -> str:
+    return f"gpu:{kind}" if kind else "gpu"
+
+
+def _memory() -> int:
+    return int(psutil.virtual_memory().total / 1024**2)
 
 
 def _user() -> str:

@@ -21,7 +21,7 @@ from chaos.launch.slurm.client import JobState, Slurm
 from chaos.launch.slurm.header import refuse_on_existing
 from chaos.plan.permitted import NodeFacts
 from chaos.run.machine import SLURM_COMMANDS, lacking_of_slurm
-from chaos.run.sbatch_header import Option, options_in
+from chaos.run.sbatch_header import Option, options_of
 
 HOW = "On Debian and Ubuntu: apt-get install slurm-client."
 # Variables by which a user says what the site needs of each job; of others no word is taken.
@@ -55,7 +55,7 @@ class ExistingSlurm(Slurm):
 
         Raises `ClusterError` if it cannot, and `UnmetNeedError` without Slurm's commands.
         """
-        given = options_in(self.script.read_text(encoding="utf-8", errors="replace"))
+        given = options_of(self.script)
         refuse_on_existing(self.script, given)
         refuse_elsewhere(nodes_at(self.address), self._partitions(given))
         self._ender = subprocess.Popen(

@@ -1,10 +1,16 @@
-"""The header of a script for sbatch, beside the Slurm that the job is to run on."""
+"""The header of a script for sbatch, beside the Slurm that the job is to run on.
 
-from collections.abc import Mapping
+A local Slurm is made so that it has what the header asks for, by name and number. It counts what it
+is told to: memory limits no process, and a GPU of its is no device.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from chaos.errors import JobError
-from chaos.run.sbatch_header import Option
+from chaos.run.sbatch_header import Option, tasks_per_node
 
 # Options with which no run is one job that chaos can follow, on whatever Slurm.
 _NEVER = {
@@ -15,6 +21,50 @@ _NEVER = {
     "--gid": "the job's processes would be another group's",
 }
 _ON_EXISTING = {**_NEVER, "--array": "an array is several jobs, and chaos follows one"}
+_NAMES = "the nodes of the local Slurm have names of their own (node-0, node-1, ...)"
+_SOCKETS = "a node of the local Slurm has one socket"
+_ON_LOCAL = {
+    **_NEVER,
+    "--nodelist": _NAMES,
+    "--exclude": _NAMES,
+    "--nodefile": _NAMES,
+    "--reservation": "the local Slurm has no reservations",
+    "--licenses": "the local Slurm has no licenses",
+    "--hold": "nobody would release the job",
+    "--begin": "the job would wait in the queue",
+    "--extra-node-info": _SOCKETS,
+    "--sockets-per-node": _SOCKETS,
+    "--cores-per-socket": _SOCKETS,
+    "--ntasks-per-socket": _SOCKETS,
+    "--gpus-per-socket": _SOCKETS,
+}
+_GPUS = ("--gres", "--gpus", "--gpus-per-node", "--gpus-per-task")
+_SIZES = ("--mem", "--mem-per-cpu", "--mem-per-gpu", "--tmp")
+_COUNTED = "counted by Slurm: no process is given a device, or kept from one"
+_AS = {
+    **dict.fromkeys(_GPUS, _COUNTED),
+    **dict.fromkeys(_SIZES, "counted by Slurm, and no limit"),
+    **dict.fromkeys(("--constraint", "--prefer"), "every node has it"),
+    **dict.fromkeys(("--account", "--qos"), "taken as it is: the local Slurm has no accounting"),
+    "--partition": "made for the run",
+}
+_SIZE = re.compile(r"(\d+)([KMGT]?)B?", re.IGNORECASE)
+_IN_MIB = {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024**2}
+COUNT = 64  # of the GPUs of each type on a node
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The things that a header wants the nodes and partitions of a local Slurm to have."""
+
+    partitions: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
+    #: the types of GPUs, `""` for those of none
+    gpus: tuple[str, ...] = ()
+    cpus: int = 1
+    #: MiB, 0 where nothing is said
+    memory: int = 0
+    disk: int = 0
 
 
 def refuse_on_existing(script: Path, given: Mapping[str, Option]) -> None:
@@ -22,8 +72,72 @@ def refuse_on_existing(script: Path, given: Mapping[str, Option]) -> None:
     _refuse(script, given, _ON_EXISTING, "Take the line out of a copy of the script.")
 
 
+def wanted_of(script: Path, given: Mapping[str, Option], *, nodes: int) -> Wanted:
+    """Return what a header wants of a local Slurm; raises `JobError` with its line otherwise."""
+    hint = (
+        "For the local Slurm, comment the line out in a copy of the script (`##SBATCH`); or name "
+        "the Slurm that has it (`cluster: {address: HOST:PORT}`)."
+    )
+    _refuse(script, given, _ON_LOCAL, hint)
+    types = {kind for name in _GPUS for kind in _gpu_types(script, name, given, hint)}
+    gpus = max((_last_number(given[name].value) for name in _GPUS if name in given), default=1)
+    cpus = tasks_per_node(given, nodes) * _whole(given, "--cpus-per-task")
+    cpus = max(cpus, gpus * _whole(given, "--cpus-per-gpu"))
+    memory = (
+        _size(given, "--mem"),
+        _size(given, "--mem-per-cpu") * cpus,
+        _size(given, "--mem-per-gpu") * gpus,
+    )
+    features = (given[name].value for name in ("--constraint", "--prefer") if name in given)
+    return Wanted(
+        partitions=tuple(filter(None, _value(given, "--partition").split(","))),
+        features=tuple(dict.fromkeys(re.findall(r"[A-Za-z_][\w.-]*", " ".join(features)))),
+        # Slurm takes no types beside none: who asks for any GPU is given one of a type.
+        gpus=tuple(sorted(types - {""})) or tuple(types),
+        cpus=cpus,
+        memory=max(memory),
+        disk=_size(given, "--tmp"),
+    )
+
+
+def as_taken(given: Mapping[str, Option]) -> dict[str, str]:
+    """Return in words what a local Slurm makes of the options that are more than it has."""
+    return {f"{name}={given[name].value}": words for name, words in _AS.items() if name in given}
+
+
 def _refuse(script: Path, given: Mapping[str, Option], table: Mapping[str, str], hint: str) -> None:
     for name, option in given.items():
         if name in table:
             text = f"{name}={option.value}" if option.value else name
             raise JobError(f"{text}: {table[name]}", hint, place=f"{script}:{option.line}")
+
+
+def _gpu_types(script: Path, name: str, given: Mapping[str, Option], hint: str) -> Iterator[str]:
+    """Yield the types of an option's GPUs: `gpu:a100:4`, `gpu:4`; but for gres `a100:4`, `4`."""
+    for item in filter(None, _value(given, name).split(",")):
+        words = item.removeprefix("gres:").split(":")
+        if name == "--gres" and words.pop(0) not in ("gpu", "none"):
+            place = f"{script}:{given[name].line}"
+            why = "of generic resources the local Slurm has GPUs alone, as a number"
+            raise JobError(f"{name}={given[name].value}: {why}", hint, place=place)
+        if item != "none":
+            yield next((word for word in words if not word[:1].isdigit()), "")
+
+
+def _value(given: Mapping[str, Option], name: str) -> str:
+    return given[name].value if name in given else ""
+
+
+def _whole(given: Mapping[str, Option], name: str) -> int:
+    value = _value(given, name)
+    return max(1, int(value)) if value.isdigit() else 1
+
+
+def _last_number(text: str) -> int:
+    return max(1, *(int(number) for number in re.findall(r"(?:^|:)(\d+)(?=$|,)", text)), 1)
+
+
+def _size(given: Mapping[str, Option], name: str) -> int:
+    """Return a size in MiB, 0 where none is said."""
+    found = _SIZE.fullmatch(_value(given, name))
+    return 0 if found is None else -int(-int(found[1]) * _IN_MIB[found[2].upper()] // 1)

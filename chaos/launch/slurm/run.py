@@ -17,6 +17,7 @@ from chaos.launch.python.process import SITE
 from chaos.launch.slurm.client import JobState, Slurm
 from chaos.launch.slurm.cluster import SlurmCluster
 from chaos.launch.slurm.existing import ExistingSlurm
+from chaos.launch.slurm.header import as_taken, wanted_of
 from chaos.launch.slurm.world import LocalSlurmWorld, SlurmWorld
 from chaos.launch.torchrun.settings import environment_of
 from chaos.model.event import (
@@ -31,6 +32,7 @@ from chaos.model.launcher import Launcher
 from chaos.processes.start import Starter
 from chaos.run.armed import ArmedFaults
 from chaos.run.controller import ChaosController
+from chaos.run.sbatch_header import options_of
 from chaos.run.signals import killed
 
 _ME: Launcher = "slurm"
@@ -58,19 +60,22 @@ class SlurmRun(LocalRun[int, SlurmWorld]):
 
     def make_world(self, armed: ArmedFaults, disk_of: Callable[[str], NodeDisk]) -> SlurmWorld:
         job, shape = self.plan.job, self.plan.shape
+        script, self._as_taken = Path(job.source), dict[str, str]()
         if shape.address is not None:
             env = {**os.environ, **job.env}
-            there = ExistingSlurm(shape.address, Path(job.source), env, self.address.token)
+            there = ExistingSlurm(shape.address, script, env, self.address.token)
             self.cluster: Slurm = there
             return SlurmWorld(self.clock, there, armed, disk_of)
-        nodes = shape.nodes
-        cpus = max(shape.cpus_per_node, -(-job.workers // nodes))
+        nodes, given = shape.nodes, options_of(script)
+        wanted, self._as_taken = wanted_of(script, given, nodes=nodes), as_taken(given)
+        cpus = max(shape.cpus_per_node, -(-job.workers // nodes), wanted.cpus)
         ours = self.cluster = SlurmCluster(
             nodes,
             cpus,
             self.directory.logs / "slurm",
             self.clock,
             preempt_mode=shape.preempt_mode or "requeue",
+            wanted=wanted,
         )
         return LocalSlurmWorld(self.clock, ours, armed, disk_of)
 
@@ -98,7 +103,7 @@ class SlurmRun(LocalRun[int, SlurmWorld]):
             workers=plan.job.workers,
             run_name=plan.slug,
             storage_path="",
-            settings={"num_workers": workers, "max_failures": -1},
+            settings={"num_workers": workers, "max_failures": -1, "header": self._as_taken},
             replaced={},
         )
         self.journal.add(called)
