@@ -193,7 +193,9 @@ def theirs(slurm: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
         monkeypatch.setenv("SLURM_CONF", one.own_env["SLURM_CONF"])
         settings = one._call("scontrol", "show", "config").stdout
         port = settings.partition("SlurmctldPort")[2].split()[1]
-        yield Theirs(one, f"127.0.0.1:{port}", job, tmp_path)
+        there = Theirs(one, f"127.0.0.1:{port}", job, tmp_path)
+        assert until(there.is_untouched)  # it runs
+        yield there
     finally:
         one.stop()
 
