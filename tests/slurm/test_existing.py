@@ -134,8 +134,35 @@ def test_a_users_words_on_the_site_reach_sbatch_and_those_of_another_job_do_not(
 ) -> None:
     one = of(tmp_path)
 
-    assert all(map(one.takes, ["SLURM_CONF", "SBATCH_ACCOUNT", "HOME"]))
+    assert all(map(one.takes, ["SBATCH_ACCOUNT", "HOME"]))
     assert not any(map(one.takes, ["SLURM_JOB_ID", "SBATCH_CLUSTERS", "SLURM_CLUSTERS"]))
+
+
+def test_the_settings_are_those_that_were_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = of(tmp_path, SLURM_CONF="/job/slurm.conf")
+    monkeypatch.setenv("SLURM_CONF", "/site/slurm.conf")
+
+    assert not one.takes("SLURM_CONF")  # a job's own
+    assert one.own_env == {"SLURM_CONF": "/site/slurm.conf"}
+
+
+@pytest.mark.parametrize(
+    ("reason", "waits"),
+    [
+        ("Resources", True),
+        ("Priority", True),
+        ("BeginTime", True),
+        ("JobHeldUser", False),
+        ("launch_failed_requeued_held", False),
+        ("DependencyNeverSatisfied", False),
+    ],
+)
+def test_a_job_that_somebody_has_to_release_does_not_wait(reason: str, waits: bool) -> None:
+    seen = JobState(**{**STATE.__dict__, "state": "PENDING", "reason": reason})
+
+    assert seen.waits == waits
 
 
 @pytest.mark.parametrize("option", ["--array=0-3", "-a 0-3", "--clusters=other", "--wait", "-W"])

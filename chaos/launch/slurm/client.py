@@ -33,6 +33,13 @@ class JobState:
     #: the code of the script, and the signal that ended it
     code: int
     signal: int
+    #: why it does not run, in Slurm's word
+    reason: str = ""
+
+    @property
+    def waits(self) -> bool:
+        """Whether it waits for nodes, and nobody has to release it first."""
+        return self.state == "PENDING" and not re.search("(?i)held|never", self.reason)
 
     @property
     def has_ended(self) -> bool:
@@ -88,6 +95,7 @@ class Slurm(ABC):
             is_preempted=told.get("PreemptTime", "None") != "None",
             code=int(code),
             signal=int(signal),
+            reason=told.get("Reason", ""),
         )
 
     def control(self, verb: str, number: int) -> None:

@@ -25,7 +25,7 @@ from chaos.run.sbatch_header import Option, options_of
 
 HOW = "On Debian and Ubuntu: apt-get install slurm-client."
 # Variables by which a user says what the site needs of each job; of others no word is taken.
-_SITE = re.compile(r"^(?:SLURM_CONF|SBATCH_(?:ACCOUNT|PARTITION|QOS|RESERVATION|CONSTRAINT))$")
+_SITE = re.compile(r"^SBATCH_(?:ACCOUNT|PARTITION|QOS|RESERVATION|CONSTRAINT)$")
 _OTHERS = re.compile(r"^(?:SLURM|SBATCH|SRUN)_")
 # Ends that only others bring about: nothing of the kind is among the faults that are done there.
 _NOT_US = "Slurm, or another user of it, did this to the job, and chaos did not: "
@@ -100,7 +100,8 @@ class ExistingSlurm(Slurm):
 
     @property
     def own_env(self) -> Mapping[str, str]:
-        return {}
+        """The settings that were looked at, and no other ones that a job's environment names."""
+        return {name: os.environ[name] for name in ("SLURM_CONF",) if name in os.environ}
 
     # -- inside ------------------------------------------------------------------------------
 

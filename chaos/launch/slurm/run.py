@@ -148,7 +148,7 @@ class SlurmRun(LocalRun[int, SlurmWorld]):
     def _count_waiting(self, seen: JobState | None) -> None:
         """Add the time since the last look to what no limit counts, if the job still waits."""
         now_ns = self.clock.now_ns()
-        if seen is not None and seen.state == "PENDING" and self.plan.waits_among_others:
+        if seen is not None and seen.waits and self.plan.waits_among_others:
             self.waited_ns += now_ns - self._looked_ns
         self._looked_ns = now_ns
 
