@@ -24,10 +24,17 @@ def is_foreign(code: int) -> bool:
     return -code in FOREIGN
 
 
-# The answer to it is the stacks of the process's threads, in one of these files.
-STACK_SIGNAL = signal.SIGUSR2
+# The answer to it is the stacks of the process's threads, in one of these files. SIGUSR1 and
+# SIGUSR2 are the job's: Slurm sends them, and submitit requeues its job on the second.
+STACK_SIGNAL = signal.SIGRTMIN + 8
+STACKS = "STACKS"  # its name, where others are `KILL` or `TERM`
 DRIVER_STACKS = "stacks-driver.txt"
 START_STACKS = "stacks-start.txt"  # of a worker that does not come to its first line
+
+
+def signal_of(name: str) -> int:
+    """Return the number of a signal by its name."""
+    return STACK_SIGNAL if name == STACKS else signal.Signals[f"SIG{name}"]
 
 
 def agent_stacks(node_id: str) -> str:

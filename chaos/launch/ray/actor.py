@@ -25,6 +25,7 @@ from chaos.run.controller import ChaosController
 from chaos.run.directory import RunDirectory
 from chaos.run.files_elsewhere import pack
 from chaos.run.journal import Journal, Trained
+from chaos.run.signals import STACKS
 
 
 @ray.remote(num_cpus=0, max_restarts=0)
@@ -93,7 +94,7 @@ class ChaosActor:
 
     def ask_for_stack(self, node_id: str, pid: int) -> None:
         if self._agent_pool is not None:
-            call(self._agent_pool.agents[node_id].send_signal.remote(pid, "USR2"))
+            call(self._agent_pool.agents[node_id].send_signal.remote(pid, STACKS))
 
     def finish(self, within_s: float) -> None:
         """End all waits; wait for faults that are being injected."""

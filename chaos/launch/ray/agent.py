@@ -25,6 +25,7 @@ from chaos.processes.tree import (
     with_variable,
 )
 from chaos.run.clock import SystemClock, came
+from chaos.run.signals import signal_of
 
 POLL_S = 0.02
 
@@ -43,7 +44,7 @@ class NodeHands:
     def send_signal(self, pid: int, signal_name: str) -> None:
         """Send a signal to a process below this node's raylet; `ProcessLookupError` if gone."""
         process = self._own(pid)
-        process.send_signal(signal.Signals[f"SIG{signal_name}"])
+        process.send_signal(signal_of(signal_name))
 
     def is_gone(self, pid: int, within_s: float) -> bool:
         return self._came(lambda: not is_running(pid), within_s)

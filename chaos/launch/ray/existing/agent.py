@@ -33,6 +33,7 @@ from chaos.run import leavings
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
 from chaos.run.files_elsewhere import Copies, Known, Piece, folder_elsewhere, news
+from chaos.run.signals import signal_of
 
 POLL_S = 0.2
 END_WITHIN_S = 10.0
@@ -81,7 +82,7 @@ class LeasedAgent(NodeHands):
         # go on, and not one too few.
         if signal_name == "STOP":
             self._stopped.append(pid)
-        process.send_signal(signal.Signals[f"SIG{signal_name}"])
+        process.send_signal(signal_of(signal_name))
         if signal_name == "CONT" and pid in self._stopped:
             self._stopped.remove(pid)
 
