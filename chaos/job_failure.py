@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 
 from chaos.check.ending import ending
@@ -355,7 +356,7 @@ def refuse_trials_elsewhere(plan: Plan) -> None:
 
 
 def refuse_unmet_needs(plan: Plan, environment: Mapping[str, str]) -> None:
-    """Raise `UnmetNeedError` if Ray, the backend or a variable that the job needs is missing."""
+    """Raise `UnmetNeedError` if Ray, the backend, a variable or a module of the job is missing."""
     if plan.job.facts.extra == "ray" and not has_ray():
         raise _lacks(plan, "Ray", "ray")
     if plan.needs_backend not in (None, plan.backend):
@@ -368,6 +369,13 @@ def refuse_unmet_needs(plan: Plan, environment: Mapping[str, str]) -> None:
         raise UnmetNeedError(
             f"the job {Path(plan.job.source).name} needs {' and '.join(unset)} in the "
             "environment, and that is not set",
+            place=_place(plan),
+        )
+    absent = [name for name in plan.job.needs_modules if find_spec(name) is None]
+    if absent:
+        raise UnmetNeedError(
+            f"the job {Path(plan.job.source).name} needs {' and '.join(absent)}, and that is not "
+            "installed",
             place=_place(plan),
         )
 

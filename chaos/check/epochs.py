@@ -7,6 +7,7 @@ from chaos.check.analysis import RunAnalysis, RunTables
 from chaos.check.attempt import Commit, Start
 from chaos.check.restarts import RepeatedSteps, Restart
 from chaos.check.result import conclude, inconclusive, nothing_due, own_check, without_restart
+from chaos.model.event import DependentSeen
 from chaos.model.launcher import LauncherWords
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.words import plural
@@ -165,7 +166,8 @@ def check_epochs(analysis: RunAnalysis) -> CheckResult:
     is not compared where clean runs differ in it, as one does that stops early by a loss that it
     does not repeat. Of a job that reports by the clock only the number of steps is due, over the
     whole run. Where epochs end with saves, and another number of workers trained some, another
-    number of epochs is no proof.
+    number of epochs is no proof. A job that depends on this one (`job.then`) begins when all this
+    is done, and not before.
     """
     ours = analysis.run.lineage
     anomalies = [*_contiguity(_done_epochs(analysis.run), analysis.terms)]
@@ -183,6 +185,7 @@ def check_epochs(analysis: RunAnalysis) -> CheckResult:
             anomalies += number
         anomalies += [*_wrong_lengths(analysis, analysis.reference)]
         anomalies += [*_wrong_epoch_metric(analysis, analysis.reference)]
+        anomalies += [*_released_early(analysis, analysis.reference)]
     elif analysis.plan.ops:
         doubts.append(f"{analysis.no_reference} to count epochs by")
     if not analysis.run.ending.is_finished and not analysis.error_was_expected:
@@ -264,8 +267,7 @@ def _contiguity(done: list[_DoneEpoch], terms: LauncherWords) -> Iterator[Anomal
 
 
 def _wrong_number(analysis: RunAnalysis, reference: RunTables) -> Iterator[Anomaly]:
-    ours = _done_epochs(analysis.run)
-    due = len(_done_epochs(reference) if reference.reports_nothing else reference.lineage.commits)
+    ours, due = _done_epochs(analysis.run), _due(reference)
     if analysis.epochs_vary:
         return
     if len(ours) > due:
@@ -274,6 +276,29 @@ def _wrong_number(analysis: RunAnalysis, reference: RunTables) -> Iterator[Anoma
     elif len(ours) < due and analysis.run.ending.is_finished:
         message = f"the job finished after {plural(len(ours), 'epoch')}, the baseline has {due}"
         yield Anomaly(message=message, events=tuple(number for _, number in ours[-1:]))
+
+
+def _due(reference: RunTables) -> int:
+    """Return the number of epochs of the baseline."""
+    return len(_done_epochs(reference) if reference.reports_nothing else reference.lineage.commits)
+
+
+def _released_early(analysis: RunAnalysis, reference: RunTables) -> Iterator[Anomaly]:
+    """Yield each dependent job that began before the last epoch was done, or the last step made.
+
+    Epochs are not counted where their number is no proof: see `check_epochs`.
+    """
+    done, due = _done_epochs(analysis.run), _due(reference)
+    is_counted = not (analysis.epochs_vary or analysis.resized or analysis.is_by_steps)
+    for number, seen in analysis.history.of(DependentSeen):
+        by_then = sum(one.number < number for one in done)
+        later = [step.number for step in analysis.run.lineage.all_steps() if step.number > number]
+        if seen.began and (later or (is_counted and by_then < due)):
+            yield Anomaly(
+                message=f"{seen.script} ({seen.after}) began when {by_then} of "
+                f"{plural(due, 'epoch')} had been trained",
+                events=(number, *later[:1]),
+            )
 
 
 def _steps_in_all(analysis: RunAnalysis, reference: RunTables) -> Iterator[Anomaly]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from chaos.check import (
+    accounts,
     artifacts,
     budgets,
     checkpoints,
@@ -159,6 +160,7 @@ def _notes(analysis: RunAnalysis) -> Iterator[str]:
         tables = analysis.run
     yield from () if tables is None else data_warnings(tables.lineage)
     yield from artifacts.notes(analysis)
+    yield from accounts.notes(analysis)
     yield from filter(None, [analysis.run.ending.after_fit])
 
 

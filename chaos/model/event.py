@@ -35,9 +35,11 @@ from chaos.model.events.files import (
 from chaos.model.events.harness import (
     BystanderSeen,
     DeadlinePassed,
+    DependentSeen,
     Disturbed,
     DriverExited,
     FilesUnsynced,
+    JobAccounted,
     JournalCut,
     JournalOpened,
     Leftover,

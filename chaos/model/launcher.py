@@ -21,6 +21,8 @@ WORKER_ENV = frozenset({"RANK", "LOCAL_RANK", "WORLD_SIZE"})
 
 #: The fields of a scenario's `job` that are Ray Train's alone.
 OF_RAY = ("train_loop", "checkpoint", "trial", "fit", "epoch_metric", "needs_backend")
+#: Those that are Slurm's alone.
+OF_SLURM = ("then", "array_task")
 
 
 @dataclass(frozen=True)
@@ -159,7 +161,7 @@ _RAY = LauncherFacts(
     sizes_itself=True,
     usual_workers=2,
     cluster=("nodes", "cpus_per_node", "address", "storage", "reclaim_by", "metadata"),
-    lacks=("epoch_steps",),
+    lacks=("epoch_steps", *OF_SLURM),
     options=("--address", "--storage", "--fit"),
     keeps_spelling=False,
 )
@@ -186,7 +188,7 @@ _TORCHRUN = LauncherFacts(
     sizes_itself=False,
     usual_workers=2,
     cluster=("nodes", "metadata"),
-    lacks=OF_RAY,
+    lacks=(*OF_RAY, *OF_SLURM),
     options=("--epoch-steps", "--nodes"),
     shutdown_s=30.0,
     meeting_s=90.0,
@@ -214,7 +216,7 @@ _PYTHON = LauncherFacts(
     sizes_itself=True,
     usual_workers=1,
     cluster=("metadata",),
-    lacks=(*OF_RAY, "min_workers"),
+    lacks=(*OF_RAY, *OF_SLURM, "min_workers"),
     options=("--epoch-steps",),
     shutdown_s=35.0,
     states_ports=True,
@@ -243,7 +245,7 @@ _SLURM = LauncherFacts(
     sizes_itself=True,
     usual_workers=2,
     cluster=("nodes", "address", "preempt_mode"),
-    lacks=(*OF_RAY, "min_workers", "failure", "module"),
+    lacks=(*OF_RAY, "failure", "module"),
     options=("--epoch-steps", "--grace"),
     shutdown_s=30.0,
     meeting_s=60.0,

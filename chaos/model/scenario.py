@@ -23,6 +23,7 @@ Profile: TypeAlias = Literal["strict", "standard", "relaxed"]
 VerdictStatus: TypeAlias = Literal["pass", "fail", "inconclusive"]
 Acceptable: TypeAlias = Literal["rng", "lost-work", "cosmetic"]
 Sampling: TypeAlias = Literal["exactly_once", "at_least_once", "resampled"]
+Dependency: TypeAlias = Literal["afterok", "afterany"]
 Cloud: TypeAlias = Literal["aws", "gcp", "azure"]
 
 
@@ -48,6 +49,8 @@ _WHY_NOT_IN_JOB = {
     "epoch_steps": "job.epoch_steps is for jobs without Ray: with Ray Train a report ends an epoch",
     "failure": "job.failure: {1} counts no restarts of a job",
     "module": "job.launcher {1} starts a script for sbatch: write job.script",
+    "then": "job.then is a script for sbatch: it goes with `launcher: slurm`",
+    "array_task": "job.array_task is of a script for sbatch: it goes with `launcher: slurm`",
 }
 
 
@@ -110,6 +113,10 @@ class Job(Record):
         default=(),
         description="environment variables that the job needs; where one is unset, it is skipped",
     )
+    needs_modules: tuple[str, ...] = Field(
+        default=(),
+        description="Python modules that the job needs; where one is not installed, it is skipped",
+    )
     needs_backend: Literal["ray", "fork"] | None = Field(
         default=None,
         description="the one backend that has what it is about; on the other one it is skipped",
@@ -131,6 +138,16 @@ class Job(Record):
     epoch_metric: str | None = Field(
         default=None,
         description="a reported metric that carries the epoch; without it a report is an epoch",
+    )
+    then: dict[Dependency, str] = Field(
+        default={},
+        description="with `launcher: slurm`: scripts for sbatch that are submitted with "
+        "`--dependency`, by its kind (`{afterok: evaluate.sbatch}`); none may begin before "
+        "training is whole",
+    )
+    array_task: NonNegativeInt | None = Field(
+        default=None,
+        description="with `launcher: slurm`: the one task of the script's `--array` that is run",
     )
     epoch_steps: PositiveInt | None = Field(
         default=None,

@@ -78,7 +78,8 @@ def slug(file: Path) -> str:
 def _located(job: Job, *, folder: Path) -> Job:
     script = None if job.script is None else normpath(folder / job.script)
     inputs = tuple(normpath(folder / name) for name in job.inputs)
-    return job.model_copy(update={"script": script, "inputs": inputs})
+    then = {kind: normpath(folder / name) for kind, name in job.then.items()}
+    return job.model_copy(update={"script": script, "inputs": inputs, "then": then})
 
 
 def _ops(entries: tuple[FaultEntry, ...], *, workers: int, seed: int) -> tuple[Op, ...]:

@@ -14,6 +14,7 @@ from chaos.model.launcher import Launcher, Restart
 from chaos.model.plan import BackendName
 from chaos.model.scenario import (
     ClusterShape,
+    Dependency,
     Expect,
     FailureBudget,
     Limits,
@@ -48,8 +49,11 @@ def scenario(  # noqa: PLR0913 - one for each key of a scenario
     checkpoint: Retention | Keys | None = None,
     env: Mapping[str, str] | None = None,
     needs_env: Sequence[str] = (),
+    needs_modules: Sequence[str] = (),
     needs_backend: BackendName | None = None,
     inputs: Sequence[str | os.PathLike[str]] | None = None,
+    then: Mapping[Dependency, str] | None = None,
+    array_task: int | None = None,
     trial: int | None = None,
     fit: int | None = None,
     epoch_metric: str | None = None,

@@ -9,7 +9,7 @@ Each check uses the values that are there, so that a mistake elsewhere does not 
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import ValidationError
 
@@ -17,7 +17,7 @@ from chaos.errors import ScenarioError, UsageError
 from chaos.faults.base import Fault
 from chaos.model.fault_entry import FAULTS
 from chaos.model.launcher import FACTS, launcher_named
-from chaos.model.scenario import SOURCES, Scenario
+from chaos.model.scenario import SOURCES, Dependency, Scenario
 from chaos.model.trigger import KINDS, MOMENTS, OF_AN_OBJECT
 from chaos.plan.entries import is_drawn
 from chaos.plan.make import nodes_for
@@ -230,7 +230,8 @@ ONE_ATTEMPT = ("starting", "attempt")  # keys that name the one attempt of a pla
 
 def senseless(value: Plain, lines: Lines, *, folder: Path) -> Iterator[Problem]:
     """Yield the problems of sense; paths are relative to `folder`, the scenario file's."""
-    yield from _missing_script(value, lines, folder)
+    for loc in (("job", "script"), *(("job", "then", kind) for kind in get_args(Dependency))):
+        yield from _missing_script(value, lines, folder, loc)
     yield from _missing_inputs(value, lines, folder)
     yield from _misspelt_module(value, lines)
     yield from _too_few_cpus(value, lines)
@@ -241,8 +242,9 @@ def senseless(value: Plain, lines: Lines, *, folder: Path) -> Iterator[Problem]:
     yield from _of_other_storage(value, lines)
 
 
-def _missing_script(value: Plain, lines: Lines, folder: Path) -> Iterator[Problem]:
-    loc = ("job", "script")
+def _missing_script(
+    value: Plain, lines: Lines, folder: Path, loc: tuple[str, ...]
+) -> Iterator[Problem]:
     script = _pick(value, loc)
     if not isinstance(script, str):
         return

@@ -60,6 +60,8 @@ def _job(plan: Plan, folder: Path) -> dict[str, Any]:
         job["script"] = _relative(plan.job.script, folder)
     if plan.job.inputs:
         job["inputs"] = [_relative(path, folder) for path in plan.job.inputs]
+    if plan.job.then:
+        job["then"] = {kind: _relative(path, folder) for kind, path in plan.job.then.items()}
     return job
 
 

@@ -171,6 +171,23 @@ def test_a_job_without_what_it_needs_is_skipped_and_says_so(
     assert "needs STORE in the environment" in " ".join(capsys.readouterr().out.split())
 
 
+def test_a_job_without_a_module_that_it_needs_is_skipped_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "x.chaos.yaml"
+    file.write_text(
+        "scenario: s\njob: {script: x.py, workers: 1, needs_modules: [json, no_such_module]}\n"
+        "faults:\n  - at: {epoch: 0, step: 1}\n    kill_worker: {}\n"
+    )
+    (tmp_path / "x.py").write_text("raise AssertionError\n")
+
+    assert code_of(monkeypatch, "run", str(file), "--backend", "fork") == 2
+    assert "needs no_such_module, and that is not installed" in " ".join(
+        capsys.readouterr().out.split()
+    )
+
+
 def test_a_scenario_of_the_other_backend_is_skipped_and_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

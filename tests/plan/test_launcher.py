@@ -21,7 +21,7 @@ LACKS: dict[Launcher, dict[str, str]] = {
         "drawn on one node": "",
         "checks": "",
         "groups": "before the first save; preempted at once",
-        "job": "epoch_steps",
+        "job": "array_task epoch_steps then",
         "cluster": "preempt_mode",
         "options": "--epoch-steps --grace --nodes",
     },
@@ -35,7 +35,7 @@ LACKS: dict[Launcher, dict[str, str]] = {
         "checks": "ack bystanders drain metrics retention selection",
         "groups": "after report, before commit; before the first commit; just after commit; "
         "preempted at once; upload begins; upload ends",
-        "job": "checkpoint epoch_metric fit needs_backend train_loop trial",
+        "job": "array_task checkpoint epoch_metric fit needs_backend then train_loop trial",
         "cluster": "address cpus_per_node preempt_mode reclaim_by storage",
         "options": "--address --fit --grace --storage",
     },
@@ -48,7 +48,8 @@ LACKS: dict[Launcher, dict[str, str]] = {
         "checks": "ack bystanders drain metrics retention selection",
         "groups": "after report, before commit; before the first commit; just after commit; "
         "preempted at once; upload begins; upload ends",
-        "job": "checkpoint epoch_metric fit min_workers needs_backend train_loop trial",
+        "job": "array_task checkpoint epoch_metric fit min_workers needs_backend then train_loop "
+        "trial",
         "cluster": "address cpus_per_node nodes preempt_mode reclaim_by storage",
         "options": "--address --fit --grace --nodes --storage",
     },
@@ -61,8 +62,7 @@ LACKS: dict[Launcher, dict[str, str]] = {
         "checks": "ack bystanders drain metrics retention retry-budget selection",
         "groups": "after report, before commit; before the first commit; just after commit; "
         "upload begins; upload ends",
-        "job": "checkpoint epoch_metric failure fit min_workers module needs_backend train_loop "
-        "trial",
+        "job": "checkpoint epoch_metric failure fit module needs_backend train_loop trial",
         "cluster": "cpus_per_node metadata reclaim_by storage",
         "options": "--address --fit --nodes --storage",
     },

@@ -131,6 +131,7 @@ jobs = st.builds(
     checkpoint=st.none() | st.builds(Retention, num_to_keep=st.none() | positives),
     env=st.dictionaries(words, words, max_size=2),
     needs_env=st.lists(words, max_size=2).map(tuple),
+    needs_modules=st.lists(words, max_size=2).map(tuple),
     needs_backend=st.sampled_from([None, "ray", "fork"]),
     inputs=st.just(()) | st.just(("job.py", ".")),
     trial=st.none() | st.integers(0, 3),

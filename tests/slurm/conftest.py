@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from chaos import runner
+from chaos.errors import UnmetNeedError
+from chaos.job_failure import refuse_unmet_needs
 from chaos.launch.slurm.backend import SlurmBackend
 from chaos.model.history import History
 from chaos.model.plan import Plan
@@ -50,6 +52,10 @@ def run(slurm: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunScen
     def ran(name: str) -> FinishedRun:
         file = SCENARIOS / f"{name}.chaos.yaml"
         plan = make_plan(load_scenario(file), file=file, seed=0, cwd=desk, backend="ray")
+        try:
+            refuse_unmet_needs(plan, os.environ)
+        except UnmetNeedError as error:
+            pytest.skip(str(error))
         clean = of(plan.baseline())
         assert clean.verdict.status == "pass", clean.verdict.headline
         return of(plan, clean.history)

@@ -10,7 +10,8 @@ import pytest
 from chaos.errors import UnmetNeedError, UsageError
 from chaos.launch.slurm.client import JobState
 from chaos.launch.slurm.cluster import SlurmCluster
-from chaos.launch.slurm.run import ended_by
+from chaos.launch.slurm.run import ended_by, require_one
+from chaos.model.scenario import Job
 from chaos.run.clock import SystemClock, came
 
 pytestmark = pytest.mark.timeout(120)
@@ -82,6 +83,27 @@ def test_what_is_no_script_for_sbatch_is_refused_in_its_words(slurm: None, tmp_p
         one.stop()
 
 
+def array_job(tmp_path: Path, header: str, task: int | None) -> Job:
+    script = tmp_path / "train.sbatch"
+    script.write_text(f"#!/bin/bash\n{header}\nsrun python a.py\n", encoding="utf-8")
+    return Job(launcher="slurm", script=str(script), workers=1, array_task=task)
+
+
+@pytest.mark.parametrize("header", ["#SBATCH --array=0-1", "#SBATCH -a 0-1"])
+def test_an_array_is_refused_at_its_line_unless_a_task_is_chosen(
+    tmp_path: Path, header: str
+) -> None:
+    with pytest.raises(UsageError, match=r"train\.sbatch:2: each task of --array=0-1 is a tr"):
+        require_one(array_job(tmp_path, header, None))
+
+    require_one(array_job(tmp_path, header, 1))
+
+
+def test_a_task_of_no_array_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"job\.array_task is 1, and the script has no --array"):
+        require_one(array_job(tmp_path, "#SBATCH --nodes=1", 1))
+
+
 def test_without_slurm_the_need_is_named_with_what_installs_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,7 +130,9 @@ def test_the_end_of_a_job_is_put_in_words(seen: dict[str, object], words: str) -
     assert words in ended_by(state)
 
 
-@pytest.mark.parametrize("state", ["PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "REQUEUED"])
+@pytest.mark.parametrize(
+    "state", ["PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "REQUEUED", "SIGNALING", "STAGE_OUT"]
+)
 def test_a_job_that_goes_on_has_not_ended(state: str) -> None:
     assert not JobState(**{**STATE.__dict__, "state": state}).has_ended
 

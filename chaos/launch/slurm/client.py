@@ -43,7 +43,12 @@ class JobState:
 
     @property
     def has_ended(self) -> bool:
-        return self.state not in _GOES_ON
+        return self.state in _ENDS
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether it has run, or does."""
+        return self.state not in ("PENDING", "CANCELLED")
 
     @property
     def has_nodes(self) -> bool:
@@ -51,8 +56,15 @@ class JobState:
         return self.state in _ON_NODES
 
 
-_ON_NODES = ("RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED")
-_GOES_ON = (*_ON_NODES, "PENDING", "REQUEUED")
+_ON_NODES = (
+    *("RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED"),
+    *("SIGNALING", "STAGE_OUT", "RESIZING"),
+)
+# All others are on the way, and may last for a look or two: SIGNALING before FAILED, for one.
+_ENDS = (
+    *("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "DEADLINE"),
+    *("NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "OUT_OF_MEMORY"),
+)
 
 
 class Slurm(ABC):
@@ -62,15 +74,23 @@ class Slurm(ABC):
     look_s: ClassVar[float] = 0.1
 
     def submit(
-        self, words: Sequence[str], env: Mapping[str, str], cwd: str, log: Path, *, is_own: bool
+        self,
+        words: Sequence[str],
+        env: Mapping[str, str],
+        cwd: str,
+        log: Path,
+        *,
+        is_own: bool = False,
+        options: Sequence[str] = (),
     ) -> int:
         """Submit a script with its arguments; return the job's number.
 
-        Its output goes to `log`, unless the script names a file; with `is_own` also then.
+        Its output goes to `log`, unless the script names a file; with `is_own` also then. The
+        options of sbatch are put before those of the script.
         Raises `JobError` with sbatch's words if it does not take the script.
         """
         given = options_of(Path(words[0]))
-        own = ["--parsable", "--export=ALL", *self.options(given)]
+        own = ["--parsable", "--export=ALL", *self.options(given), *options]
         if is_own or "--output" not in given:
             own.append(f"--output={log}")
         if is_own and "--error" in given:
@@ -97,6 +117,10 @@ class Slurm(ABC):
             signal=int(signal),
             reason=told.get("Reason", ""),
         )
+
+    def accounts(self) -> str | None:
+        """Return what Slurm has written on all jobs, a line for each end; None without that."""
+        return None
 
     def control(self, verb: str, number: int) -> None:
         """Requeue, hold, release, suspend or resume a job.

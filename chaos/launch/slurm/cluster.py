@@ -127,6 +127,9 @@ class SlurmCluster(Slurm):
         """Return whether Slurm counts a node as down."""
         return self._states().get(node, "").startswith("DOWN")
 
+    def accounts(self) -> str | None:
+        return self._accounts.read_text(errors="replace") if self._accounts.exists() else ""
+
     def limit_time(self, number: int) -> None:
         """Set a job's time limit to the least that Slurm has, a minute."""
         self._must("scontrol", "update", f"JobId={number}", "TimeLimit=1")
@@ -174,6 +177,10 @@ class SlurmCluster(Slurm):
     @property
     def _conf(self) -> Path:
         return self.folder / "slurm.conf"
+
+    @property
+    def _accounts(self) -> Path:
+        return self.log / "accounts.log"
 
     def _states(self) -> dict[str, str]:
         done = self._call("scontrol", "show", "node", "-o")
@@ -260,6 +267,8 @@ KillWait=5
 TreeWidth=65533
 MessageTimeout=5
 MinJobAge=3600
+JobCompType=jobcomp/filetxt
+JobCompLoc={self._accounts}
 SlurmdTimeout={self.silent_s}
 NodeName=node-[0-{last}] NodeHostname={host} NodeAddr=127.0.0.1 Port={every} \
 CPUs={self.cpus} Sockets=1 CoresPerSocket={self.cpus} ThreadsPerCore=1 State=UNKNOWN {has}

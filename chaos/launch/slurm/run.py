@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from chaos.errors import UsageError
 from chaos.launch.commands.groups import GroupServer
 from chaos.launch.environment import SLURM_ENV
 from chaos.launch.job import words_at
 from chaos.launch.local_run import LocalRun
 from chaos.launch.node_disk import NodeDisk
 from chaos.launch.python.process import SITE
+from chaos.launch.slurm.accounts import accounted
 from chaos.launch.slurm.client import JobState, Slurm
 from chaos.launch.slurm.cluster import SlurmCluster
 from chaos.launch.slurm.existing import ExistingSlurm
@@ -21,6 +23,7 @@ from chaos.launch.slurm.header import as_taken, wanted_of
 from chaos.launch.slurm.world import LocalSlurmWorld, SlurmWorld
 from chaos.launch.torchrun.settings import environment_of
 from chaos.model.event import (
+    DependentSeen,
     Disturbed,
     FailureDecided,
     FitCalled,
@@ -29,13 +32,18 @@ from chaos.model.event import (
     WorkerGroupStarted,
 )
 from chaos.model.launcher import Launcher
+from chaos.model.scenario import Dependency, Job
 from chaos.processes.start import Starter
 from chaos.run.armed import ArmedFaults
+from chaos.run.clock import seconds_since
 from chaos.run.controller import ChaosController
 from chaos.run.sbatch_header import options_of
 from chaos.run.signals import killed
 
 _ME: Launcher = "slurm"
+RELEASED_S = 10.0  # until Slurm has released what depends on a job that has ended; it takes 1 s
+_NEVER = "DependencyNeverSatisfied"
+ACCOUNTS_S = 3.0  # until Slurm has written the last line of its account
 _BY_SIGNAL = 128  # srun's exit code for a task that a signal has ended is that much more
 # As srun 22.05 has it.
 _TASK_KILLED = re.compile(r"srun: error: \S+ tasks? [\d,-]+: Killed")
@@ -52,6 +60,8 @@ class SlurmRun(LocalRun[int, SlurmWorld]):
     def __post_init__(self) -> None:
         self._restarts = 0
         self._looked_ns = 0
+        self._accounted = 0
+        self._dependents = dict[Dependency, int]()  # that wait for the job
         self._said_of = list[int]()  # the last attempt that is known, and the output before it
         self._said_before = 0
         self._over = set[int]()  # attempts that another one follows, or none
@@ -80,6 +90,14 @@ class SlurmRun(LocalRun[int, SlurmWorld]):
         return LocalSlurmWorld(self.clock, ours, armed, disk_of)
 
     def prepare(self) -> bool:
+        job = self.plan.job
+        require_one(job)
+        if job.then and self.plan.shape.address is not None:
+            raise UsageError(
+                "job.then submits jobs beside the run's own, and a Slurm that chaos did not start "
+                "gets that one alone",
+                "Leave it out, or run it on the local Slurm.",
+            )
         self.cluster.start()
         return True
 
@@ -97,7 +115,7 @@ class SlurmRun(LocalRun[int, SlurmWorld]):
             SLURM_ENV: "1",
         }
         env["PYTHONPATH"] = os.pathsep.join(filter(None, [SITE, env.get("PYTHONPATH")]))
-        workers = None if plan.follows_script else plan.job.workers
+        workers = None if plan.follows_script else plan.job.num_workers
         called = FitCalled(
             trainer=_ME,
             workers=plan.job.workers,
@@ -110,9 +128,26 @@ class SlurmRun(LocalRun[int, SlurmWorld]):
         log = self.directory.logs / "driver.log"
         words = words_at(plan, self.start_number)
         is_own = plan.confined is not None  # an audit writes over no file of the user's
-        self.world.job = self.cluster.submit(words, env, plan.cwd, log, is_own=is_own)
+        task = plan.job.array_task
+        options = () if task is None else (f"--array={task}",)
+        self.world.job = self.cluster.submit(
+            words, env, plan.cwd, log, is_own=is_own, options=options
+        )
         self._looked_ns = self.clock.now_ns()
+        self._submit_dependents()
         return self.world.job
+
+    def _submit_dependents(self) -> None:
+        """Submit the scripts that wait for the job, without the probe: they are no part of it."""
+        job, env = self.plan.job, {**os.environ, **self.plan.job.env}
+        for kind, script in job.then.items():
+            self._dependents[kind] = self.cluster.submit(
+                [script],
+                env,
+                self.plan.cwd,
+                self.directory.logs / f"{kind}.log",
+                options=[f"--dependency={kind}:{self.world.job}"],
+            )
 
     def driver_started(self, driver: int) -> None:
         """Pass nothing on: a job is no process of this machine."""
@@ -132,6 +167,8 @@ class SlurmRun(LocalRun[int, SlurmWorld]):
         self._decide_on_restarts(seen)
         if (why := self.cluster.ended_by_others(seen)) is not None:
             self.journal.add(Disturbed(why=why))
+        self._account(due=1 + seen.restarts if seen.has_ended else 0)
+        self._look_at_dependents(within_s=RELEASED_S if seen.has_ended else 0.0)
         if not seen.has_ended:
             return None
         if seen.state == "COMPLETED":
@@ -151,6 +188,41 @@ class SlurmRun(LocalRun[int, SlurmWorld]):
         if seen is not None and seen.waits and self.plan.waits_among_others:
             self.waited_ns += now_ns - self._looked_ns
         self._looked_ns = now_ns
+
+    def _account(self, *, due: int) -> None:
+        """Record the starts that Slurm has accounted for, and wait a little until so many are."""
+        begun_ns = self.clock.now_ns()
+        while True:
+            if (text := self.cluster.accounts()) is None:
+                return
+            starts = accounted(text, self.world.job)
+            for start in starts[self._accounted :]:
+                self.journal.add(start)
+            self._accounted = len(starts)
+            if len(starts) >= due or seconds_since(begun_ns, self.clock) > ACCOUNTS_S:
+                return
+            self.clock.sleep(self.cluster.look_s)
+
+    def _look_at_dependents(self, *, within_s: float) -> None:
+        """Record each dependent that has begun; after `within_s` those as well that have not."""
+        begun_ns = self.clock.now_ns()
+        while self._dependents:
+            for kind, number in tuple(self._dependents.items()):
+                seen = self.cluster.job(number)
+                is_late = seconds_since(begun_ns, self.clock) > within_s > 0
+                if seen is not None and (seen.has_begun or is_late or seen.reason == _NEVER):
+                    self._tell_of(kind, seen)
+            if not within_s:
+                return
+            self.clock.sleep(self.cluster.look_s)
+
+    def _tell_of(self, kind: Dependency, seen: JobState) -> None:
+        # It is judged by its beginning. What it would write is no part of the run.
+        self.cluster.cancel(self._dependents.pop(kind))
+        script = Path(self.plan.job.then[kind]).name
+        reason = "" if seen.has_begun else seen.reason
+        told = DependentSeen(script=script, after=kind, began=seen.has_begun, reason=reason)
+        self.journal.add(told)
 
     def _decide_on_restarts(self, seen: JobState) -> None:
         """Record each attempt that another one follows: by a requeue, or a round of torchrun's."""
@@ -216,6 +288,24 @@ class SlurmRun(LocalRun[int, SlurmWorld]):
     def stacks_of(self, driver: int) -> list[tuple[int, str]]:
         del driver
         return []
+
+
+def require_one(job: Job) -> None:
+    """Raise `UsageError` if a script would start several trainings: a run watches one."""
+    header = options_of(Path(job.source))
+    array = header.get("--array")
+    if array is not None and job.array_task is None:
+        raise UsageError(
+            f"each task of --array={array.value} is a training of its own, and a run watches one",
+            "Choose a task in the scenario: `job: {array_task: 0}`.",
+            place=f"{job.source}:{array.line}",
+        )
+    if array is None and job.array_task is not None:
+        raise UsageError(
+            f"job.array_task is {job.array_task}, and the script has no --array",
+            "Leave it out.",
+            place=job.source,
+        )
 
 
 def ended_by(seen: JobState) -> str:

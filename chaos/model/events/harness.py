@@ -59,6 +59,49 @@ class StartedAgain(Event, frozen=True, kw_only=True):
         return f"the command is started again (start {self.start})"
 
 
+class JobAccounted(Event, frozen=True, kw_only=True):
+    """Slurm has accounted for a start of the job that has ended."""
+
+    #: its number, from 0
+    start: int
+    state: str
+    #: of whole seconds; None where it was never begun
+    ran_s: float | None
+    code: int
+    signal: int
+    #: as Slurm writes them: `node-[0-1]`
+    nodes: str
+
+    @property
+    def how(self) -> str:
+        """Its end in words."""
+        # The state that a start leaves which its script, or an operator, has requeued (22.05).
+        state = "requeued" if self.state == "PENDING" else self.state
+        code = f" with code {self.code}" if self.code else ""
+        code = f" with signal {self.signal}" if self.signal else code
+        after = "" if self.ran_s is None else f" after {self.ran_s:g} s on {self.nodes}"
+        return f"{state}{code}{after}"
+
+    def _text(self) -> str:
+        return f"Slurm accounts for start {self.start} of the job: {self.how}"
+
+
+class DependentSeen(Event, frozen=True, kw_only=True):
+    """A job that depends on this one has begun, or has not when the run was over."""
+
+    #: the name of its script
+    script: str
+    #: the kind of its dependency
+    after: str
+    began: bool
+    #: where it has not: Slurm's reason
+    reason: str = ""
+
+    def _text(self) -> str:
+        who = f"{self.script}, which depends on the job ({self.after}),"
+        return f"{who} {'began' if self.began else f'has not begun: {self.reason}'}"
+
+
 class DeadlinePassed(Event, frozen=True, kw_only=True):
     """The run was still going at its limit, and the harness ended it."""
 
