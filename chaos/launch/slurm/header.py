@@ -4,6 +4,7 @@ A local Slurm is made so that it has what the header asks for, by name and numbe
 is told to: memory limits no process, and a GPU of its is no device.
 """
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -134,10 +135,10 @@ def _whole(given: Mapping[str, Option], name: str) -> int:
 
 
 def _last_number(text: str) -> int:
-    return max(1, *(int(number) for number in re.findall(r"(?:^|:)(\d+)(?=$|,)", text)), 1)
+    return max([1, *map(int, re.findall(r"(?:^|:)(\d+)(?=$|,)", text))])
 
 
 def _size(given: Mapping[str, Option], name: str) -> int:
     """Return a size in MiB, 0 where none is said."""
     found = _SIZE.fullmatch(_value(given, name))
-    return 0 if found is None else -int(-int(found[1]) * _IN_MIB[found[2].upper()] // 1)
+    return 0 if found is None else math.ceil(int(found[1]) * _IN_MIB[found[2].upper()])

@@ -99,14 +99,12 @@ class SlurmWorld(MachineWorld):
         """Stop processes, so that a signal that comes to them is seen, and continue them."""
         # A signal leaves no trace in a process that handles it. One that is stopped keeps it
         # pending, or ends of it where it has no handler.
-        for pid in filter(is_running, pids):
-            os.kill(pid, signal.SIGSTOP)
+        _signal(pids, signal.SIGSTOP)
         self._until(lambda: all(map(stands_still, pids)), STILL_S)
         try:
             yield
         finally:
-            for pid in filter(is_running, pids):
-                os.kill(pid, signal.SIGCONT)
+            _signal(pids, signal.SIGCONT)
 
     def time_out(self, *, within_s: float) -> bool:
         del within_s
@@ -228,6 +226,12 @@ class LocalSlurmWorld(SlurmWorld):
 
     def start(self, *, within_s: float) -> int | None:
         return self._cluster.start_controller(within_s=within_s)
+
+
+def _signal(pids: Sequence[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):  # it may end at any time
+            os.kill(pid, number)
 
 
 def _is_batch_shell(process: psutil.Process) -> bool:
