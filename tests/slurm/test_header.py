@@ -95,7 +95,7 @@ def test_partitions_and_features_are_made_by_their_names() -> None:
         ("-L matlab:1", "no licenses"),
         ("--gres=shard:2", "GPUs alone, as a number"),
         ("--begin=now+1hour", "wait in the queue"),
-        ("--hold", "--hold: nobody would release the job"),
+        ("--hold", "--hold: it would stay in the queue"),
         ("--wait", "only at the job's end"),
         ("--sockets-per-node=2", "one socket"),
         ("--clusters=other", "another cluster"),

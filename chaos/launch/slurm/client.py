@@ -38,7 +38,7 @@ class JobState:
 
     @property
     def waits(self) -> bool:
-        """Whether it waits for nodes, and nobody has to release it first."""
+        """Whether it waits for nodes, and need not be released first."""
         return self.state == "PENDING" and not re.search("(?i)held|never", self.reason)
 
     @property

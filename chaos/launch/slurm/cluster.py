@@ -225,18 +225,14 @@ class SlurmCluster(Slurm):
         ports = _free_ports(1 + self.nodes + SPARES)
         last = self.nodes + SPARES - 1
         every = ",".join(str(port) for port in ports[1:])
+        has = self.wanted.of_a_node(_memory())
+        gres = "GresTypes=gpu\n" if self.wanted.gpus else ""
         low = "\n".join(
             f"PartitionName={name} Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1"
             for name in self._partitions
         )
-        has = f"RealMemory={max(_memory(), self.wanted.memory)} TmpDisk={self.wanted.disk}"
-        if self.wanted.features:
-            has += f" Feature={','.join(self.wanted.features)}"
-        if self.wanted.gpus:
-            has += f" Gres={','.join(f'{_gpu(kind)}:{COUNT}' for kind in self.wanted.gpus)}"
-            low = f"GresTypes=gpu\n{low}"
         return f"""\
-ClusterName=chaos
+{gres}ClusterName=chaos
 SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={ports[0]}
 AuthType=auth/munge
@@ -275,10 +271,6 @@ CPUs={self.cpus} Sockets=1 CoresPerSocket={self.cpus} ThreadsPerCore=1 State=UNK
 {low}
 PartitionName={HIGH} Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF
 """
-
-
-def _gpu(kind: str) -> str:
-    return f"gpu:{kind}" if kind else "gpu"
 
 
 def _memory() -> int:

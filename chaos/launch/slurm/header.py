@@ -1,7 +1,7 @@
 """The header of a script for sbatch, beside the Slurm that the job is to run on.
 
-A local Slurm is made so that it has what the header asks for, by name and number. It counts what it
-is told to: memory limits no process, and a GPU of its is no device.
+A local Slurm is made so that it has what the header asks for, by name and number. That is
+a matter of counting: memory limits no process, and a GPU of its is no device.
 """
 
 import math
@@ -31,7 +31,7 @@ _ON_LOCAL = {
     "--nodefile": _NAMES,
     "--reservation": "the local Slurm has no reservations",
     "--licenses": "the local Slurm has no licenses",
-    "--hold": "nobody would release the job",
+    "--hold": "it would stay in the queue until somebody releases it",
     "--begin": "the job would wait in the queue",
     "--extra-node-info": _SOCKETS,
     "--sockets-per-node": _SOCKETS,
@@ -66,6 +66,16 @@ class Wanted:
     #: MiB, 0 where nothing is said
     memory: int = 0
     disk: int = 0
+
+    def of_a_node(self, memory: int) -> str:
+        """Return it as parameters of a node in slurm.conf; `memory` (MiB) is what there is."""
+        words = [f"RealMemory={max(memory, self.memory)}", f"TmpDisk={self.disk}"]
+        if self.features:
+            words.append(f"Feature={','.join(self.features)}")
+        if self.gpus:
+            kinds = (f"gpu:{kind}:{COUNT}" if kind else f"gpu:{COUNT}" for kind in self.gpus)
+            words.append(f"Gres={','.join(kinds)}")
+        return " ".join(words)
 
 
 def refuse_on_existing(script: Path, given: Mapping[str, Option]) -> None:
