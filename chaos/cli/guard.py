@@ -99,7 +99,7 @@ def _read(what: str, folder: Folder, form: Form | None, output: Path | None) -> 
         else:
             output.write_text(text, encoding="utf-8")
         raise typer.Exit(0)
-    document = Document.asked(form, output, "text", "json", "prometheus")
+    document = Document.asked(form, output, "text", "json", "prometheus", "html")
     starts, restarts = folder.starts(), folder.restarts()
     shown = in_terminal(folder.place, starts, restarts)
     if not document.takes_stdout:
@@ -109,9 +109,17 @@ def _read(what: str, folder: Folder, form: Form | None, output: Path | None) -> 
             "text": lambda: plain(lambda on: on.print(shown)),
             "json": lambda: in_json(restarts),
             "prometheus": lambda: in_metrics(restarts),
+            "html": lambda: _page(folder),
         }
     )
     raise typer.Exit(exit_code(restarts))
+
+
+def _page(folder: Folder) -> str:
+    # What draws takes half a second to import.
+    from chaos.guard.page import render_guard  # noqa: PLC0415
+
+    return render_guard(folder)
 
 
 def _known(place: str) -> str:

@@ -127,6 +127,8 @@ class StateAnswer:
     findings: tuple[Finding, ...]
     #: generators that do not go on where they stood
     generators: tuple[str, ...] = ()
+    #: of the parts that were compared, those that are other
+    differing: tuple[str, ...] = ()
 
 
 def state_answer(
@@ -170,7 +172,8 @@ def state_answer(
         )
         for (group, how), names in lost.items()
     ]
-    return StateAnswer(tuple(compared), tuple(findings), tuple(generators))
+    differing = tuple(name for names in lost.values() for name in names)
+    return StateAnswer(tuple(compared), tuple(findings), tuple(generators), differing)
 
 
 def _is_due(part: Component, save: Save, entry: Entry) -> bool:

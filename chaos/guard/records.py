@@ -85,6 +85,8 @@ class Restart(msgspec.Struct, frozen=True, kw_only=True):
     first_step_s: float | None = None
     #: parts of the state that were compared
     compared: tuple[str, ...] = ()
+    #: of those, the parts that are other than at the save
+    differing: tuple[str, ...] = ()
     #: steps of an earlier start that were made again
     replayed: int = 0
     #: of those, with the same inputs, and with the same loss to the last bit

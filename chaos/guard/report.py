@@ -59,7 +59,7 @@ def in_terminal(place: str, starts: Sequence[Start], restarts: Sequence[Restart]
             Text(answer, style=_STYLES[answer]),
         )
     lines: list[RenderableType] = [Text(head), Text("")]
-    lines += [table] if restarts else [Text(_why_none(starts))]
+    lines += [table] if restarts else [Text(why_none(starts))]
     lines += [Text("")] if any(one.findings for one in restarts) else []
     found: dict[tuple[int, Finding], list[int]] = {}
     for one in restarts:
@@ -73,7 +73,8 @@ def in_terminal(place: str, starts: Sequence[Start], restarts: Sequence[Restart]
     return Group(*lines)
 
 
-def _why_none(starts: Sequence[Start]) -> str:
+def why_none(starts: Sequence[Start]) -> str:
+    """Return why no restart is recorded."""
     if len({start.start for start in starts}) > 1:
         return (
             "No start could be compared: before it, no save of what is trained was seen "

@@ -58,13 +58,14 @@ class Restarted:
         findings = list(
             place_findings(entry, origin, self._saves, first=self._first, is_whole=is_whole)
         )
-        compared: tuple[str, ...] = ()
+        compared, differing = tuple[str, ...](), tuple[str, ...]()
         if origin is not None:
             save = origin.save
             made_it = (s for s in self._starts if (s.rank, s.start) == (save.rank, save.start))
             began = next((start.entered for start in made_it), ())
             answer = state_answer(entry, save, first=self._first, began=began, others=self._saves)
-            compared, self._generators = answer.compared, answer.generators
+            compared, differing = answer.compared, answer.differing
+            self._generators = answer.generators
             findings += answer.findings
             self._state_is_same = bool(compared) and not answer.findings
         self._restart = Restart(
@@ -79,6 +80,7 @@ class Restarted:
             lost=self._lost(findings),
             first_step_s=first_step_s,
             compared=compared,
+            differing=differing,
             findings=combined(findings, self._accepted),
         )
         self._tell(self._restart.findings)

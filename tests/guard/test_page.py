@@ -1,0 +1,87 @@
+"""The page of a guard's folder, read back with a parser as a browser would."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from chaos.cli.commands import app
+from chaos.guard.folder import Folder
+from chaos.guard.records import Finding, Step
+from tests.guard.test_folder import WRONG, restart
+from tests.guard.test_judge import save, start
+from tests.report.test_html import EVIL, Element, Parser
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(str(tmp_path / "guard"))
+
+
+def page(folder: Folder) -> Element:
+    Path(folder.place).mkdir(exist_ok=True)
+    path = Path(folder.place).parent / "page.html"
+    CliRunner().invoke(app, ["guard", "report", folder.place, "-o", str(path)])
+    parser = Parser()
+    parser.feed(path.read_text(encoding="utf-8"))
+    return parser.root
+
+
+def cells(root: Element, label: str) -> list[list[str]]:
+    own = [e for e in root.all("div") if e.attrs.get("aria-labelledby") == label]
+    rows = own[0].all("tbody")[0].all("tr")
+    return [[cell.words for cell in row.children if cell.tag in ("td", "th")] for row in rows]
+
+
+def trail(folder: Folder, number: int, steps: range) -> None:
+    made = folder.trail(0, number, steps[0])
+    for step in steps:
+        made.add(Step(step, 0.5 + step / 100, "in", ""))
+    made.flush()
+
+
+def test_each_restart_has_what_came_back_by_rank_its_losses_and_its_save(folder: Folder) -> None:
+    for number in (0, 1):
+        folder.keep_start(start(number, ranks=2))
+    folder.keep_save(save(8, ranks=2, losses=tuple(0.5 + step / 100 for step in range(1, 9))))
+    trail(folder, 0, range(1, 12))
+    trail(folder, 1, range(9, 20))
+    parts = ("model", "optimizer.state")
+    of_save = {"ranks": 2, "compared": parts, "of_start": 0, "files": ("/saves/step_8.pt",)}
+    folder.keep_restart(restart(1, **of_save))
+    folder.keep_restart(restart(1, WRONG, rank=1, differing=("model",), **of_save))
+    root = page(folder)
+    assert root.of_class("banner")[0].words.endswith("0 of 1 restart came back")
+    assert cells(root, "parts-1") == [
+        ["model", "rank 0", "rank 1", ""],
+        ["optimizer.state", "ranks 0 and 1", "", ""],
+    ]
+    assert cells(root, "ranks-1")[0] == ["0", "8", "3", "2.50 s", "0", "0", "0"]
+    assert cells(root, "save-1") == [
+        ["/saves/step_8.pt", "ranks 0 and 1", "10 bytes", "1970-01-01 00:00:08"]
+    ]
+    captions = " ".join(caption.words for caption in root.all("figcaption"))
+    assert "of the first 8 losses since the restart: 0.625" in captions
+    assert "of any 8 among the 8 before the save: 0.545 to 0.545" in captions
+
+
+def test_a_part_of_which_an_older_record_does_not_tell_is_not_said_to_have_come_back(
+    folder: Folder,
+) -> None:
+    folder.keep_restart(restart(1, WRONG))
+    assert cells(page(folder), "parts-1") == [["model", "", "", "rank 0"]]
+
+
+def test_nothing_of_a_record_becomes_a_tag(folder: Folder) -> None:
+    found = Finding("notice", "older", EVIL)
+    folder.keep_restart(restart(1, found, compared=(EVIL,), files=(EVIL,), step=None))
+    root = page(folder)
+    assert root.all("img") == []
+    assert EVIL.capitalize()[:9].lower() in root.words.lower()
+
+
+def test_a_folder_without_restarts_says_so(folder: Folder) -> None:
+    folder.keep_start(start(0))
+    root = page(folder)
+    assert "No start has followed another one yet." in root.words
+    assert root.all("figure") == []
