@@ -4,11 +4,13 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
 from chaos.guard.content import content_of, hashes, is_dense, of_safetensors
 from chaos.guard.judge import Load
+from chaos.probe.state.files import sharded_part
 
 R = TypeVar("R")
 LOADS_KEPT = 64
@@ -65,7 +67,7 @@ class GuardedFiles:
         self._tell([folder], None)
 
     def shard_begun(self, folder: Path) -> None:
-        self._tell([folder], None)
+        self._tell([Path(os.path.abspath(folder))], None)  # noqa: PTH100 - links stay links
 
     def shard_written(self, folder: Path) -> None:
         """Do nothing: it was taken as it began."""
@@ -95,6 +97,12 @@ class GuardedFiles:
             return
         self.loads = [*self.loads[-LOADS_KEPT + 1 :], Load(str(path), found)]
 
+    def shards_read(self, folder: Path) -> None:
+        """Remember the folder of a sharded save: of its tensors a rank reads what it needs."""
+        if self.is_looked_for:
+            self.count += 1
+            self.loads = [*self.loads[-LOADS_KEPT + 1 :], Load(str(folder), frozenset())]
+
     def _tell(self, files: list[Path], value: Any) -> None:
         try:
             self._saved(files, value)
@@ -114,6 +122,26 @@ def facts_of(path: Path) -> tuple[int, int]:
         return 0, 0
     found = path.stat()
     return found.st_size, found.st_mtime_ns
+
+
+def is_there(path: Path, facts: tuple[int, int], at_s: float) -> bool:
+    """Return whether a file is as a save left it, or a sharded save, begun at `at_s`, is whole.
+
+    The index of a sharded save comes last, and names how much of each file it needs. The files of
+    one that is made while training goes on may have come after the facts were taken.
+    """
+    part = None
+    if path.is_dir() and any(path.glob("**/*.distcp")):
+        # The classes that an index is made of.
+        import_module("torch.distributed.checkpoint.metadata")
+        part = sharded_part(path, [str(p.relative_to(path)) for p in path.rglob("*")])
+    if part is None:
+        return facts[0] > 0 and facts_of(path) == facts
+    if not part.indexes or any((path / name).stat().st_mtime < at_s for name in part.indexes):
+        return False
+    if not part.needs:  # too large to be read, or of another version
+        return facts_of(path) == facts
+    return all(part.sizes.get(name, 0) >= length for name, length in part.needs.items())
 
 
 def versions() -> dict[str, str]:

@@ -298,8 +298,8 @@ def place_findings(
     yield Finding(
         "mismatch" if is_read_alike and best.is_past and entry.is_same_job else "notice",
         "older",
-        f"it goes on from step {here.step}, and the save of step {best.step} is there, with the "
-        f"size that it had: {next(iter(best.files))}",
+        f"it goes on from step {here.step}, and the save of step {best.step} is there, and is not "
+        f"cut off: {next(iter(best.files))}",
     )
 
 

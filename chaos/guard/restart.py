@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from chaos.guard.files import facts_of
+from chaos.guard.files import is_there
 from chaos.guard.folder import Folder
 from chaos.guard.judge import Entry, combined, origin_of, place_findings, state_answer
 from chaos.guard.process import say
@@ -195,12 +195,10 @@ def _is_running(start: Start) -> bool:
 
 
 def is_whole(save: Save) -> bool:
-    """Return whether the files of a save are here with the sizes and times that it left them."""
-    if not save.files:
-        return False
+    """Return whether the files of a save are here, and none is cut off or another one by now."""
     try:
-        return all(
-            facts[0] and facts_of(Path(path)) == tuple(facts) for path, facts in save.files.items()
+        return bool(save.files) and all(
+            is_there(Path(path), facts, save.at_s) for path, facts in save.files.items()
         )
     except OSError:
         return False

@@ -165,6 +165,9 @@ class JobFiles:
         if (arrive := self.stops("saving", epoch, str(folder))) is not None:
             arrive()
 
+    def shards_read(self, folder: Path) -> None:
+        """Do nothing: its files were seen as they were opened."""
+
     def loading(self, path: Path) -> str | None:
         if not path.is_file():
             return None

@@ -1,19 +1,27 @@
 """Saves as a rank takes them, by hand: no hook is installed in this process."""
 
 import errno
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed.checkpoint as dcp
 
 from chaos.guard.content import content_of
+from chaos.guard.files import GuardedFiles
 from chaos.guard.folder import Folder
+from chaos.guard.judge import Load
 from chaos.guard.process import Use
 from chaos.guard.records import Save
 from chaos.guard.restart import is_whole
 from chaos.guard.watch import FAILURES_MAX, GuardedRank
+
+
+# `dcp.save` of a single process.
+pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 
 
 class Training:
@@ -117,23 +125,51 @@ def test_a_model_that_is_saved_whole_is_asked_for_no_state(training: Training) -
     assert len(content_of(training.model).tensors) == len(list(training.model.parameters()))
 
 
-def test_a_sharded_save_is_whole_once_the_next_step_or_the_next_save_begins(
+@pytest.fixture(params=[dcp.FileSystemWriter, dcp.HuggingFaceStorageWriter])
+def shards(training: Training, tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """Return the folder of a sharded save, which was seen as it began."""
+    made = tmp_path / "shards"
+    made.mkdir()
+    training.rank._files.shard_begun(made)
+    dcp.save({"weight": torch.ones(3, 4)}, storage_writer=request.param(made), no_dist=True)
+    return made
+
+
+def is_last_whole(training: Training) -> bool:
+    (save,) = training.saves()
+    return is_whole(save)
+
+
+def test_a_sharded_save_is_whole_as_the_next_step_begins(training: Training, shards: Path) -> None:
+    training.step()
+    assert is_last_whole(training)
+    largest = max(shards.iterdir(), key=lambda path: path.stat().st_size)
+    os.truncate(largest, largest.stat().st_size - 1)
+    assert not is_last_whole(training)
+
+
+def test_a_sharded_save_is_whole_by_an_index_that_came_later(
     training: Training, tmp_path: Path
 ) -> None:
     shards = tmp_path / "shards"
-    shards.mkdir()
-
-    def written(name: str) -> None:
-        (shards / name).write_bytes(b"shard")
-
-    training.rank._files.shard_begun(shards)
-    written("0.distcp")
+    training.rank._files.save_handed_over(shards)
     training.step()
-    (save,) = training.saves()
-    assert is_whole(save)
-    written(".metadata")  # by a thread, which is later
-    training.save()
-    assert is_whole(training.saves()[0])
+    assert not is_last_whole(training)
+    dcp.save({"weight": torch.ones(3, 4)}, checkpoint_id=shards, no_dist=True)
+    assert is_last_whole(training)
+    # The index of a save before it, in the same folder.
+    os.utime(shards / ".metadata", (1.0, 1.0))
+    assert not is_last_whole(training)
+    (shards / ".metadata").unlink()
+    assert not is_last_whole(training)
+
+
+def test_a_folder_whose_shards_are_read_before_the_first_step_is_a_load(tmp_path: Path) -> None:
+    files = GuardedFiles(lambda *_: None, lambda *_: None)
+    files.shards_read(tmp_path)
+    files.is_looked_for = False
+    files.shards_read(tmp_path / "later")
+    assert files.loads == [Load(str(tmp_path), frozenset())]
 
 
 def test_a_save_that_goes_on_while_training_does_is_not_past(

@@ -31,6 +31,10 @@ _EXECUTORS = {
     f"{_SHARDED}._async_thread_executor": "_ThreadBasedAsyncCheckpointExecutor",
     f"{_SHARDED}._async_process_executor": "_ProcessBasedAsyncCheckpointExecutor",
 }
+_READERS = {
+    f"{_SHARDED}.filesystem": "FileSystemReader",
+    f"{_SHARDED}.hf_storage": "HuggingFaceStorageReader",
+}
 _WRITERS = {
     f"{_SHARDED}.filesystem": "_FileSystemWriter",
     f"{_SHARDED}.hf_storage": "HuggingFaceStorageWriter",
@@ -63,6 +67,9 @@ class FileListener(Protocol):
 
     def shard_written(self, folder: Path) -> object:
         """Take that they are written."""
+
+    def shards_read(self, folder: Path) -> object:
+        """Take the folder of which this rank has read its shards."""
 
     def loading(self, path: Path) -> str | None:
         """Return the digest of a file before it is loaded; None: the load is not of interest."""
@@ -97,13 +104,14 @@ def watch_files(listener: FileListener) -> None:
 
 def watch_libraries(listener: FileListener) -> None:
     """Follow sharded saves and safetensors from now on, if the job has imported what makes them."""
-    for module, name in _WRITERS.items():
-        for writer in unwatched((module,), name):
-            if "write_data" in vars(writer):
-                writer.write_data = _writing(writer.write_data, listener)
-    for module, name in _EXECUTORS.items():
-        for executor in unwatched((module,), name):
-            executor.execute_save = _handing_over(executor.execute_save, listener)
+    for module, name, method, replaced in (
+        *((*writer, "write_data", _writing) for writer in _WRITERS.items()),
+        *((*reader, "read_data", _reading) for reader in _READERS.items()),
+        *((*executor, "execute_save", _handing_over) for executor in _EXECUTORS.items()),
+    ):
+        for cls in unwatched((module,), name):
+            if method in vars(cls):
+                setattr(cls, method, replaced(getattr(cls, method), listener))
     # safetensors 0.8 reads and writes files in Rust, so that no `open` is seen.
     for module in unwatched(("safetensors.torch", "safetensors.numpy")):
         _watch_safetensors(module, listener)
@@ -267,6 +275,15 @@ def _writing(original: Any, listener: FileListener) -> Any:  # a method
         return written
 
     return _in_the_rank(original, write_data)
+
+
+def _reading(original: Any, listener: FileListener) -> Any:  # a method
+    def read_data(reader: Any, *args: Any, **kwargs: Any) -> Any:
+        found = original(reader, *args, **kwargs)
+        listener.shards_read(Path(os.path.abspath(str(reader.path))))  # noqa: PTH100 - likewise
+        return found
+
+    return _in_the_rank(original, read_data)
 
 
 def _argument(args: tuple[Any, ...], kwargs: dict[str, Any], place: int, name: str) -> Any:
