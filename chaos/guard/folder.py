@@ -1,12 +1,13 @@
 """The guard's folder: a directory, or a place in an object store that fsspec knows.
 
     saves/<rank>-<start>-<step>.json     trail/<rank>-<start>-<step>.jsonl
-    starts/<rank>-<start>.json           restarts/<rank>-<start>.json
+    starts/<rank>-<start>.json           restarts/<rank>-<start>.json          salt
 
 It lies apart from the checkpoints: a job that lists its own folder to find the newest file must not
 find one of ours.
 """
 
+import errno
 import os
 import secrets
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ import msgspec
 from chaos.guard.records import SAVES_KEPT, Restart, Save, Start, Step
 
 R = TypeVar("R")
+_SALT, SALT_BYTES = "salt", 32
 _OF_SAVES, _OF_STARTS, _OF_TRAILS, _OF_RESTARTS = "saves", "starts", "trail", "restarts"
 TRAILS_KEPT = 4  # pieces of a start, of `TRAIL_STEPS` each
 STARTS_KEPT = 8  # whose pieces are kept: a job may die again and again at one place
@@ -38,6 +40,15 @@ class Folder:
         self._put(f"{_OF_SAVES}/{save.rank}-{save.start}-{save.step}.json", save)
         for name in self._names(_OF_SAVES, save.rank)[:-SAVES_KEPT]:
             self._store.remove(name)
+
+    def salt(self) -> bytes:
+        """Return the salt of the folder, which is made the first time that one is asked for.
+
+        In an object store two that ask at the same time may get each its own.
+        """
+        if found := self._store.once(_SALT, secrets.token_bytes(SALT_BYTES)):
+            return bytes(found)
+        raise OSError(errno.EIO, "the folder's salt is empty", f"{self.place}/{_SALT}")
 
     def keep_start(self, start: Start) -> None:
         self._put(f"{_OF_STARTS}/{start.rank}-{start.start}.json", start)
@@ -135,6 +146,21 @@ class _Directory:
         beside.write_bytes(content)
         beside.replace(path)
 
+    def once(self, name: str, content: bytes) -> bytes:
+        """Write a file if it is not there; return the content that it has."""
+        path = self._root / name
+        if not path.exists():
+            beside = f".{name}.{secrets.token_hex(4)}"
+            self.put(beside, content)
+            try:
+                path.hardlink_to(self._root / beside)
+            except FileExistsError:
+                pass  # another rank was the first
+            except OSError:  # a file system without links
+                self.put(name, content)
+            self.remove(beside)
+        return path.read_bytes()
+
     def get(self, name: str) -> bytes:
         return (self._root / name).read_bytes()
 
@@ -170,6 +196,12 @@ class _Store:
 
     def put(self, name: str, content: bytes) -> None:
         self._files.pipe_file(f"{self._root}/{name}", content)
+
+    def once(self, name: str, content: bytes) -> bytes:
+        with suppress(FileNotFoundError):
+            return self.get(name)
+        self.put(name, content)
+        return self.get(name)
 
     def get(self, name: str) -> bytes:
         content: bytes = self._files.cat_file(f"{self._root}/{name}")

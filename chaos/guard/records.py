@@ -43,7 +43,7 @@ class Step(msgspec.Struct, frozen=True, array_like=True):
     number: int
     #: of the last `backward()` before it; None if there was none, or it was no finite number
     loss: float | None
-    #: of all inputs of the step, empty if there were none
+    #: a digest of all inputs of the step, keyed (see `steps.salted`); empty if there were none
     inputs: str
     #: eight digits for each sample
     samples: str
@@ -125,6 +125,8 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     versions: dict[str, str]
     #: steps before its first one
     step: int
+    #: names the salt with which the digests of its inputs are keyed; empty if with none
+    salt: str = ""
     entered: tuple[Component, ...]
 
 

@@ -14,7 +14,14 @@ from chaos.guard.folder import Folder
 from chaos.guard.judge import Entry, combined, origin_of, place_findings, state_answer
 from chaos.guard.process import say
 from chaos.guard.records import Finding, Restart, Save, Start, Step
-from chaos.guard.steps import REPLAYED_MAX, data_findings, loss_findings, replay_of
+from chaos.guard.steps import (
+    REPLAYED_MAX,
+    data_findings,
+    loss_findings,
+    name_of,
+    replay_of,
+    salted,
+)
 from chaos.guard.whole import ALL, is_sharded, ranks_of, whole_entry, whole_saves
 from chaos.run.clock import SystemClock, seconds_since
 from chaos.words import plural
@@ -168,7 +175,14 @@ class Restarted:
         before = [start for start in own if start.began_s < save.at_s]
         if not before:
             return [], furthest
-        return self._folder.steps(self.rank, before[-1].start), furthest
+        return self._steps_of(before[-1]), furthest
+
+    def _steps_of(self, start: Start) -> list[Step]:
+        """Return the steps of an earlier start of this rank, comparable with those of this one."""
+        salt, steps = self._folder.salt(), self._folder.steps(self.rank, start.start)
+        if not start.salt:  # of an earlier version of the guard
+            return [salted(step, salt) for step in steps]
+        return steps if start.salt == name_of(salt) else []
 
     def _tell(self, findings: Sequence[Finding]) -> None:
         for finding in findings:

@@ -1,8 +1,11 @@
 """The steps after a restart, compared with those that an earlier start made after the same save."""
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, quantiles
+
+import msgspec
 
 from chaos.guard.records import Finding, Step
 
@@ -13,6 +16,28 @@ MOST = 0.9
 BLOCK = 8
 WINDOW_MIN = 64
 _DIGITS = 8
+
+
+def salted(step: Step, salt: bytes) -> Step:
+    """Return a step whose inputs are known by digests that are keyed by a salt of at most 64 bytes.
+
+    A digest of a sample that is not keyed could be looked up in a list of those of known samples.
+    """
+    return msgspec.structs.replace(
+        step,
+        inputs=_keyed(step.inputs, salt),
+        samples="".join(_keyed(one, salt) for one in samples_of(step)),
+    )
+
+
+def _keyed(digest: str, salt: bytes) -> str:
+    size = len(digest) // 2
+    return hashlib.blake2b(digest.encode(), digest_size=size, key=salt).hexdigest() if size else ""
+
+
+def name_of(salt: bytes) -> str:
+    """Return the name of a salt, which does not tell it."""
+    return hashlib.blake2b(salt, digest_size=4).hexdigest()
 
 
 @dataclass(frozen=True)

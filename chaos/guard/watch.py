@@ -18,6 +18,7 @@ from chaos.guard.judge import Entry
 from chaos.guard.process import Use
 from chaos.guard.records import LOSSES_KEPT, TRAIL_STEPS, Save, Start, Step
 from chaos.guard.restart import Restarted
+from chaos.guard.steps import name_of, salted
 from chaos.model.event import Component, Inputs
 from chaos.model.places import Place
 from chaos.model.tiers import is_below
@@ -65,6 +66,7 @@ class GuardedRank:
         self._restart: Restarted | None = None
         self._trail: Trail | None = None
         self._losses: list[float] = []
+        self._salt = b""  # of the folder, from the first step on
         self._number = 0
         #: buffers and generators before the first call of the model since a save, or a start
         self._head: tuple[UnreadPart, ...] | None = None
@@ -150,7 +152,8 @@ class GuardedRank:
         numbers = [loss for loss in losses if isinstance(loss, float)]
         loss = sum(numbers) if len(numbers) == len(losses) and numbers else None
         samples = (inputs.samples if inputs is not None else None) or ""
-        made = Step(step, loss, inputs.digest if inputs is not None else "", samples)
+        digest = inputs.digest if inputs is not None else ""
+        made = salted(Step(step, loss, digest, samples), self._salt)
         if loss is not None:
             self._losses = [*self._losses[-LOSSES_KEPT + 1 :], loss]
         if self._trail is None or self._trail.steps >= TRAIL_STEPS:
@@ -168,6 +171,7 @@ class GuardedRank:
     def _first_step(self) -> None:
         self._files.is_looked_for = False
         rank, ranks = seat()
+        self._salt = self._folder.salt()
         number = number_of(rank, ranks, self._began_s, self._folder.starts())
         entry = Entry(rank, ranks, self._parts(is_entry=True), tuple(self._files.loads))
         start = Start(
@@ -182,6 +186,7 @@ class GuardedRank:
             launcher=launcher(),
             versions=versions(),
             step=0,
+            salt=name_of(self._salt),
             entered=entry.parts,
         )
         self._folder.keep_start(start)  # at once: other ranks may have to add it to their own

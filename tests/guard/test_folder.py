@@ -1,6 +1,7 @@
 """The guard's folder, its report and the scenario of an incident."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -69,6 +70,19 @@ def test_records_come_back_as_they_were_kept(folder: Folder) -> None:
     assert folder.starts() == [start(0)]
     assert folder.restarts() == [restart(1, WRONG)]
     assert (folder.steps(0, 0), folder.steps(0, 1)) == (made, [])
+
+
+def test_a_folder_has_one_salt(folder: Folder) -> None:
+    made = folder.salt()
+    assert len(made) == folders.SALT_BYTES
+    assert Folder(folder.place).salt() == made
+
+
+def test_ranks_that_ask_at_once_for_a_salt_have_the_same(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        made = {*pool.map(lambda _: Folder(str(tmp_path / "guard")).salt(), range(32))}
+    assert len(made) == 1
+    assert [path.name for path in (tmp_path / "guard").iterdir()] == ["salt"]
 
 
 def test_old_saves_and_trails_go(folder: Folder) -> None:

@@ -4,11 +4,15 @@ import os
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from chaos.guard.restart import is_same_job_as
-from tests.guard.test_judge import start
+from chaos.guard.folder import Folder
+from chaos.guard.records import Step
+from chaos.guard.restart import Restarted, is_same_job_as
+from chaos.guard.steps import name_of, salted
+from tests.guard.test_judge import entry, save, start, state
 
 
 def test_a_start_by_the_same_command_is_the_same_job(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,3 +37,27 @@ def test_a_start_beside_one_that_is_running_is_another_job(monkeypatch: pytest.M
         assert is_same_job_as([own])
         running.communicate(b"\n")
     assert is_same_job_as([here])
+
+
+@pytest.mark.parametrize("of_before", ["keyed", "of an older version", "keyed by a salt now gone"])
+def test_steps_are_compared_by_digests_that_have_the_same_key(
+    tmp_path: Path, of_before: str
+) -> None:
+    folder = Folder(str(tmp_path))
+    plain = [Step(number, 0.5, f"{number:016x}", f"{number:08x}") for number in range(1, 13)]
+    by = {"keyed": folder.salt(), "of an older version": b"", "keyed by a salt now gone": b"gone"}
+    old = by[of_before]
+    folder.keep_start(start(0, salt=name_of(old) if old else ""))
+    trail = folder.trail(0, 0, 1)
+    for step in plain:
+        trail.add(salted(step, old) if old else step)
+    folder.keep_save(save(8))
+    own = start(1, began_s=20.0)
+    restarted = Restarted(folder, entry(state(8)), own)
+    restarted.begin(first_step_s=1.0)
+    for step in plain[8:]:
+        restarted.made(salted(step, folder.salt()))
+    restarted.ended()
+    (found,) = folder.restarts()
+    assert found.same_inputs == (0 if old == b"gone" else 4)
+    assert found.findings == ()

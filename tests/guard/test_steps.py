@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaos.guard.records import Step
-from chaos.guard.steps import Replay, data_findings, loss_findings, replay_of
+from chaos.guard.steps import (
+    Replay,
+    data_findings,
+    loss_findings,
+    replay_of,
+    salted,
+    samples_of,
+)
 
 EPOCH, BATCH = 8, 4
 
@@ -88,6 +95,17 @@ def test_samples_that_are_drawn_with_replacement_are_not_blamed() -> None:
 
 def test_nothing_is_said_where_the_start_before_made_no_step_after_the_save() -> None:
     assert told(steps(range(1, 9)), steps(range(9, 17), of=-8)) == []
+
+
+@given(st.binary(min_size=1, max_size=32), st.integers(9, 30))
+def test_a_salt_hides_digests_and_changes_no_answer(salt: bytes, saved: int) -> None:
+    old, new = steps(range(1, saved + 6)), steps(range(saved + 1, saved + 9), of=-saved)
+    keyed = [salted(step, salt) for step in old], [salted(step, salt) for step in new]
+    assert told(*keyed) == told(old, new)
+    assert {len(step.samples) for step in keyed[0]} == {8 * BATCH}
+    plain = {one for step in old for one in samples_of(step)}
+    assert plain.isdisjoint(one for step in keyed[0] for one in samples_of(step))
+    assert salted(Step(1, 0.5, "", ""), salt) == Step(1, 0.5, "", "")
 
 
 def told_of_losses(replay: Replay, new: Sequence[Step], window: Sequence[float] = ()) -> list[str]:

@@ -19,7 +19,6 @@ from chaos.guard.records import Save
 from chaos.guard.restart import is_whole
 from chaos.guard.watch import FAILURES_MAX, GuardedRank
 
-
 # `dcp.save` of a single process.
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 
