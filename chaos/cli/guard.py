@@ -14,7 +14,7 @@ from chaos.errors import UsageError
 from chaos.guard.folder import Folder
 from chaos.guard.incident import scenario_of
 from chaos.guard.process import ACCEPTABLE, FOLDER, Use
-from chaos.guard.report import exit_code, in_json, in_metrics, in_terminal
+from chaos.guard.report import exit_code, in_json, in_metrics, in_terminal, restarts_of
 from chaos.launch.python.process import SITE
 from chaos.report.screen import plain, screen
 
@@ -100,7 +100,7 @@ def _read(what: str, folder: Folder, form: Form | None, output: Path | None) -> 
             output.write_text(text, encoding="utf-8")
         raise typer.Exit(0)
     document = Document.asked(form, output, "text", "json", "prometheus", "html")
-    starts, restarts = folder.starts(), folder.restarts()
+    starts, restarts = folder.starts(), restarts_of(folder)
     shown = in_terminal(folder.place, starts, restarts)
     if not document.takes_stdout:
         screen().print(shown)

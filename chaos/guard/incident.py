@@ -7,6 +7,7 @@ from typing import NamedTuple
 from chaos.errors import UsageError
 from chaos.guard.folder import Folder
 from chaos.guard.records import Restart, Save, Start
+from chaos.guard.report import restarts_of
 from chaos.model.launcher import FACTS, launcher_named
 
 
@@ -26,7 +27,7 @@ def scenario_of(folder: Folder) -> str:
 
     Raises `UsageError` if there is none, or its job cannot be started by a scenario.
     """
-    restarts = [one for one in folder.restarts() if one.step is not None or one.is_wrong]
+    restarts = [one for one in restarts_of(folder) if one.step is not None or one.is_wrong]
     if not restarts:
         raise UsageError(
             "no restart is recorded in it",

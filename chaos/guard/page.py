@@ -12,7 +12,7 @@ import altair as alt
 from chaos import __version__
 from chaos.guard.folder import Folder
 from chaos.guard.records import Finding, Restart, Save, Start, Step
-from chaos.guard.report import exit_code, told, why_none
+from chaos.guard.report import exit_code, restarts_of, told, why_none
 from chaos.guard.restart import in_a_line
 from chaos.guard.steps import BLOCK, REPLAYED_MAX
 from chaos.report import chart as ch
@@ -50,7 +50,7 @@ class Told:
 
 def render_guard(folder: Folder) -> str:
     """Return the page of a folder: all restarts in time, then each, the newest first."""
-    starts, saves, restarts = folder.starts(), folder.saves(), folder.restarts()
+    starts, saves, restarts = folder.starts(), folder.saves(), restarts_of(folder)
     by_start = defaultdict[int, list[Restart]](list)
     for one in restarts:
         by_start[one.start].append(one)

@@ -127,6 +127,8 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     step: int
     #: names the salt with which the digests of its inputs are keyed; empty if with none
     salt: str = ""
+    #: subjects of findings that are no mismatch of this start (`--accept`)
+    accepts: tuple[str, ...] = ()
     entered: tuple[Component, ...]
 
 

@@ -1,13 +1,16 @@
 """The restarts of a guarded training, in a terminal, as JSON and as metrics."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from rich.console import Group, RenderableType
 from rich.table import Column
 from rich.text import Text
 
+from chaos.guard.folder import Folder
+from chaos.guard.judge import combined
+from chaos.guard.passes import by_step, pass_findings
 from chaos.guard.records import Finding, Restart, Start
 from chaos.report.screen import bare_table, numbers
 from chaos.words import plural, ranks
@@ -19,6 +22,31 @@ _STYLES = {
     "came back": "green",
     "unknown": "yellow",
 }
+
+
+def restarts_of(folder: Folder) -> list[Restart]:
+    """Return the restarts of a folder, with what passes over the data show of them by now."""
+    starts = {(start.start, start.rank): start for start in folder.starts()}
+    return [_with_its_pass(folder, starts, one) for one in folder.restarts()]
+
+
+def _with_its_pass(
+    folder: Folder, starts: Mapping[tuple[int, int], Start], one: Restart
+) -> Restart:
+    """Return a restart with what its pass over the data shows: rank 0 tells it, for all ranks."""
+    before, own = starts.get((one.of_start or 0, 0)), starts.get((one.start, 0))
+    if one.rank or one.step is None or one.of_start is None or before is None or own is None:
+        return one
+    is_same_job = (before.command, before.ranks) == (own.command, own.ranks)
+    has_data = any(found.kind == "data" for found in one.findings)
+    if has_data or not is_same_job or before.salt != own.salt:
+        return one
+    old, new = (
+        by_step([folder.steps(rank, start.start) for rank in range(start.ranks)])
+        for start in (before, own)
+    )
+    found = pass_findings(old, new, one.step)
+    return msgspec.structs.replace(one, findings=combined([*one.findings, *found], own.accepts))
 
 
 def exit_code(restarts: Sequence[Restart]) -> int:

@@ -187,6 +187,7 @@ class GuardedRank:
             versions=versions(),
             step=0,
             salt=name_of(self._salt),
+            accepts=tuple(sorted(self._use.accepted)),
             entered=entry.parts,
         )
         self._folder.keep_start(start)  # at once: other ranks may have to add it to their own

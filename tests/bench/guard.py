@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from chaos.guard.folder import Folder
+from chaos.guard.report import restarts_of
 from chaos.selftest.corpus import CorpusJob, load_corpus
 
 ROOT = Path(__file__).parents[2]
@@ -121,7 +122,7 @@ def rows(job: CorpusJob, seeds: int) -> Iterator[dict[str, Any]]:
                 drawn.randrange(steps[0] // 4, max(3, steps[0] - 1)) for _ in range(KILLS)
             )
             rc = run(job, folder, base / f"guard-{seed}", kills)
-            found = Folder(str(base / f"guard-{seed}")).restarts()
+            found = restarts_of(Folder(str(base / f"guard-{seed}")))
             said = [
                 {"start": r.start, "rank": r.rank, "step": r.step, "replayed": r.replayed}
                 | {"findings": [[f.level, f.kind, f.text] for f in r.findings]}

@@ -14,21 +14,23 @@ import pytest
 from chaos.guard.folder import Folder
 from chaos.guard.incident import scenario_of
 from chaos.guard.records import Restart
+from chaos.guard.report import restarts_of
 
 JOB = Path(__file__).with_name("jobs") / "rings.py"
+PASSES = JOB.with_name("passes.py")
 later = partial(pytest.param, marks=pytest.mark.nightly)  # each is a start of torch
 STOPS = ("--on-mismatch", "stop")
 KILLED_AT = 70  # 16 steps an epoch: the last save is that of step 64
 
 
 def started(
-    folder: Path, *, guard: Path | None, how: Sequence[str] = (), **given: str
+    folder: Path, *, guard: Path | None, job: Path = JOB, how: Sequence[str] = (), **given: str
 ) -> tuple[int, str]:
     """Run the job in a folder, with variables; return its exit code and what it wrote."""
-    command = [sys.executable, str(JOB)]
+    command = [sys.executable, str(job)]
     if guard is not None:
         command = [sys.executable, "-m", "chaos", "guard", "--folder", str(guard), *how, "--"]
-        command += [sys.executable, str(JOB)]
+        command += [sys.executable, str(job)]
     done = subprocess.run(
         command,
         cwd=folder,
@@ -56,7 +58,7 @@ def again(
     """Start the killed job again in a copy of its folder; return what the guard says."""
     shutil.copytree(killed, folder / "copy")  # with the times of the files
     guard = folder / "copy/guard"
-    code, text = started(folder / "copy", guard=guard, how=how, **given)
+    code, text = started(folder / "copy", guard=guard, job=JOB, how=how, **given)
     restarts = Folder(str(guard)).restarts()
     assert len(restarts) == 1
     return restarts[0], text, code
@@ -117,6 +119,28 @@ def test_a_job_that_draws_its_data_anew_is_not_blamed(killed: Path, tmp_path: Pa
     restart, _, _ = again(killed, tmp_path, DRAWS="1000")
     assert restart.same_inputs == 0
     assert not restart.is_wrong
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("goes_on", "expected"),
+    [
+        ("last", [("mismatch", "data")]),
+        later("save", []),
+        later("next", [("notice", "data")]),
+    ],
+)
+def test_samples_that_a_pass_leaves_out_are_seen_once_it_is_over(
+    tmp_path: Path, goes_on: str, expected: list[tuple[str, str]]
+) -> None:
+    guard = tmp_path / "guard"
+    code, _ = started(tmp_path, guard=guard, job=PASSES, KILL_AT="20")
+    assert code == -signal.SIGKILL
+    code, _ = started(tmp_path, guard=guard, job=PASSES, GOES_ON=goes_on)
+    assert code == 0
+    (restart,) = restarts_of(Folder(str(guard)))
+    assert (restart.step, restart.lost, restart.has_come_back) == (18, 2, True)
+    assert kinds(restart) == expected
 
 
 @pytest.mark.nightly
