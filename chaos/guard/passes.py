@@ -67,7 +67,7 @@ def _left_out(known: _Pass, seen: set[str], number: int) -> Finding:
 
     If those that are missing were all trained in steps that were lost, the data went on where the
     start before had ended, and not where its save was. Else the pass may have been begun anew, as
-    some jobs mean to: the next one cannot be told from it.
+    some jobs mean to: it looks like the next one.
     """
     missing = known.samples - known.trained - seen
     of = f"{len(missing)} of the {len(known.samples)} samples that each pass before had"

@@ -122,6 +122,7 @@ def test_a_job_that_draws_its_data_anew_is_not_blamed(killed: Path, tmp_path: Pa
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize(
     ("goes_on", "expected"),
     [
