@@ -18,11 +18,12 @@ from chaos.guard.steps import BLOCK, REPLAYED_MAX
 from chaos.report import chart as ch
 from chaos.report.html import drawings, pages
 from chaos.report.outcome import Tone
-from chaos.words import plural, ranks
+from chaos.words import listed, plural, ranks
 
 TONES: Mapping[str, Tone] = {"came back": "good", "mismatch": "bad", "unknown": "open"}
 _COLORS = {"came back": "var(--good)", "mismatch": "var(--bad)", "unknown": "var(--open)"}
 _OLD, _NEW = "before the restart", "after the restart"
+RUNS_SHOWN = 8  # of ranks that follow one another
 DRAWN_MAX = 16  # restarts whose losses are drawn, the newest ones
 Rows: TypeAlias = Sequence[tuple[str, ...]]
 
@@ -144,7 +145,7 @@ def _alike(pairs: Any) -> list[tuple[Any, str]]:  # of anything hashable and a r
     found = defaultdict[Any, list[int]](list)
     for one, rank in pairs:
         found[one].append(rank)
-    return [(one, ranks(own)) for one, own in found.items()]
+    return [(one, _named(own)) for one, own in found.items()]
 
 
 def _parts(own: Sequence[Restart]) -> list[tuple[tuple[str, ...], str, str, str]]:
@@ -165,11 +166,22 @@ def _of_part(name: str, own: Sequence[Restart]) -> tuple[str, str, str]:
             rest.append(one.rank)
         else:
             (other if name in one.differing else back).append(one.rank)
-    return _numbers(back), _numbers(other), _numbers(rest)
+    return _named(back), _named(other), _named(rest)
 
 
-def _numbers(own: Sequence[int]) -> str:
-    return ranks(own) if own else ""
+def _named(own: Sequence[int]) -> str:
+    """Return ranks in words, those that follow one another as one; empty without any."""
+    runs = list[list[int]]()
+    for rank in sorted(own):
+        if runs and rank == runs[-1][-1] + 1:
+            runs[-1].append(rank)
+        else:
+            runs.append([rank])
+    if len(runs) > RUNS_SHOWN:
+        return f"{len(own)} ranks, the first of them {runs[0][0]}"
+    if all(len(run) < RUNS_SHOWN for run in runs):
+        return ranks(own) if own else ""
+    return "ranks " + listed([str(r[0]) if len(r) == 1 else f"{r[0]} to {r[-1]}" for r in runs])
 
 
 def _figures(one: Restart) -> tuple[str, ...]:

@@ -72,6 +72,23 @@ def test_a_part_of_which_an_older_record_does_not_tell_is_not_said_to_have_come_
     assert cells(page(folder), "parts-1") == [["model", "", "", "rank 0"]]
 
 
+def test_ranks_that_follow_one_another_are_named_as_one(folder: Folder) -> None:
+    for rank in range(64):
+        is_odd = rank % 2
+        answer = [WRONG] if is_odd else []
+        other = ("model",) if is_odd else ()
+        of_all = ("model", "schedule")
+        made = restart(1, *answer, rank=rank, ranks=64, compared=of_all, differing=other)
+        folder.keep_restart(made)
+    root = page(folder)
+    of_half = [f"32 ranks, the first of them {rank}" for rank in (0, 1)]
+    assert cells(root, "parts-1") == [
+        ["model", *of_half, ""],
+        ["schedule", "ranks 0 to 63", "", ""],
+    ]
+    assert [fold.words for fold in root.all("summary")] == ["64 ranks"]
+
+
 def test_nothing_of_a_record_becomes_a_tag(folder: Folder) -> None:
     found = Finding("notice", "older", EVIL)
     folder.keep_restart(restart(1, found, compared=(EVIL,), files=(EVIL,), step=None))
