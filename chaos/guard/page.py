@@ -24,6 +24,7 @@ TONES: Mapping[str, Tone] = {"came back": "good", "mismatch": "bad", "unknown": 
 _COLORS = {"came back": "var(--good)", "mismatch": "var(--bad)", "unknown": "var(--open)"}
 _OLD, _NEW = "before the restart", "after the restart"
 RUNS_SHOWN = 8  # of ranks that follow one another
+DAY_MS = 86_400_000
 DRAWN_MAX = 16  # restarts whose losses are drawn, the newest ones
 Rows: TypeAlias = Sequence[tuple[str, ...]]
 
@@ -230,11 +231,12 @@ def _in_time(
         marks.append(here | {"answer": _answer(own), "lost": _or_dash(one.lost)})
         drops += [here | {"to": here["step"] + one.lost}] if one.lost else []
     points = [*_points(starts, saves), *marks]
+    times = [point["at"] for point in points]
     words = "; ".join(f"start {m['start']} from step {m['step']}: {m['answer']}" for m in marks)
     return ch.drawn(
         "restarts",
         ch.Drawing(
-            alt.layer(*_time_layers()).properties(height=220),
+            alt.layer(*_time_layers(times)).properties(height=220),
             {"points": points, "marks": marks, "drops": drops},
         ),
         title="Restarts in time",
@@ -264,8 +266,9 @@ def _point(at_s: float, start: int, step: int) -> dict[str, Any]:
     return {"at": round(at_s * 1000), "start": start, "step": step, "is_save": 0}
 
 
-def _time_layers() -> tuple[alt.Chart, ...]:
-    axis = alt.Axis(labelOverlap=True, labelBound=True)
+def _time_layers(times: Sequence[int]) -> tuple[alt.Chart, ...]:
+    form = "%H:%M:%S" if max(times) - min(times) < DAY_MS else "%m-%d %H:%M"
+    axis = alt.Axis(labelOverlap=True, labelBound=True, format=form)
     x = alt.X("at:T", title="time, UTC", scale=alt.Scale(type="utc"), axis=axis)
     y = alt.Y("step:Q", title="step", axis=alt.Axis(format="d", tickMinStep=1))
     when = alt.Tooltip("at:T", format="%H:%M:%S")
