@@ -27,7 +27,7 @@ from chaos.probe.imported import once_imported
 from chaos.probe.libraries import MODULES
 from chaos.probe.state.components import buffer_parts, rng_parts
 from chaos.probe.state.files import watch_files, watch_libraries
-from chaos.probe.state.gradients import mark_of, waiting
+from chaos.probe.state.gradients import mark_of, versions_of, waiting
 from chaos.probe.state.inputs import Call, Given, InputWindow
 from chaos.probe.state.part import UnreadPart
 from chaos.probe.state.roots import Owner, Roots
@@ -83,6 +83,7 @@ class GuardedRank:
         self._roots.watch(lambda: self._state.found.all("ema"))
         optimizers = self._state.optimizers
         self._steps.has_gradients = lambda: any(waiting(optimizers()))
+        self._steps.versions = lambda: versions_of(optimizers())
         self._steps.gradient_mark = lambda: mark_of(optimizers())
         self._steps.drop_inputs = self._inputs.drop
         self._steps.install()

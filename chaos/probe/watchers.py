@@ -26,7 +26,7 @@ from chaos.probe.job_objects import JobObjects
 from chaos.probe.saves import Saves
 from chaos.probe.state.files import sharded_part, watch_files, watch_libraries
 from chaos.probe.state.give_back import FOLDER, Orders
-from chaos.probe.state.gradients import mark_of, waiting
+from chaos.probe.state.gradients import mark_of, versions_of, waiting
 from chaos.probe.state.inputs import Call, Given, InputWindow
 from chaos.probe.state.roots import Owner, Roots
 from chaos.probe.state.watch import StateWatch, kind_of
@@ -146,11 +146,8 @@ class Watchers:
         return mark_of([] if self._state is None else self._state.optimizers())
 
     def versions(self) -> tuple[int, ...]:
-        """Return how often the first parameter of each group was changed, as torch counts it."""
-        optimizers = [] if self._state is None else self._state.optimizers()
-        groups = (group for optimizer in optimizers for group in optimizer.param_groups)
-        first = [p for group in groups for p in group["params"][:1] if not p.is_inference()]
-        return tuple(p._version for p in first)  # noqa: SLF001 - torch has no public name
+        """Return how often parameters were changed, see `versions_of`."""
+        return versions_of([] if self._state is None else self._state.optimizers())
 
     def resumes(self, optimizer: Any) -> None:  # see `kind_of`
         """Find out, before a step is looked at or stopped at, where the attempt resumed."""

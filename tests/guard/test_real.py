@@ -179,3 +179,34 @@ def test_an_incident_is_done_again_and_fails_for_the_same_reason(
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "optimizer" in done.stdout
+
+
+CLIMBS = """
+import torch
+
+model = torch.nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(3):
+    for rows in (2, 5):
+        model(torch.rand(rows, 3)).sum().backward()
+        if rows == 2:
+            with torch.no_grad():
+                model.weight.add_(0.01 * model.weight.grad)
+            optimizer.zero_grad()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+@pytest.mark.slow
+def test_what_moves_the_parameters_is_of_a_step_though_its_gradients_are_cleared(
+    tmp_path: Path,
+) -> None:
+    job = tmp_path / "climbs.py"
+    job.write_text(CLIMBS, encoding="utf-8")
+    words = [sys.executable, "-m", "chaos", "guard", "--folder", str(tmp_path / "guard")]
+
+    subprocess.run([*words, "--", sys.executable, str(job)], check=True)
+
+    steps = Folder(str(tmp_path / "guard")).steps(0, 0)
+    assert [len(step.samples) // 8 for step in steps] == [2 + 5] * 3

@@ -19,6 +19,13 @@ def waiting(optimizers: Iterable[Any]) -> Iterator[tuple[str, Any]]:
                 yield f"{index:04}.{number:06}", gradient
 
 
+def versions_of(optimizers: Iterable[Any]) -> tuple[int, ...]:
+    """Return how often the first parameter of each group was changed, as torch counts it."""
+    groups = (group for optimizer in optimizers for group in optimizer.param_groups)
+    first = [p for group in groups for p in group["params"][:1] if not p.is_inference()]
+    return tuple(p._version for p in first)  # noqa: SLF001 - torch has no public name
+
+
 def mark_of(optimizers: Iterable[Any]) -> tuple[int, ...] | None:
     """Return which gradient is the first, and how often it was changed; reads none.
 
