@@ -198,7 +198,7 @@ for _ in range(3):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_what_moves_the_parameters_is_of_a_step_though_its_gradients_are_cleared(
     tmp_path: Path,
 ) -> None:

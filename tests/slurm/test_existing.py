@@ -241,6 +241,7 @@ def test_a_requeue_comes_back_and_the_job_of_others_runs_on(theirs: Theirs) -> N
     assert theirs.jobs() == ["1", "2", "3"]  # theirs, the baseline, the run
 
 
+@pytest.mark.nightly
 @pytest.mark.embedded
 @pytest.mark.parametrize(
     ("name", "why"),
@@ -261,6 +262,7 @@ def test_a_fault_that_is_no_users_is_refused_before_anything_is_submitted(
     assert theirs.jobs() == [str(theirs.job)]
 
 
+@pytest.mark.nightly
 @pytest.mark.embedded
 def test_nothing_is_submitted_where_faults_are_not_allowed(theirs: Theirs) -> None:
     file = "scenarios/slurm/requeued.chaos.yaml"
@@ -272,6 +274,7 @@ def test_nothing_is_submitted_where_faults_are_not_allowed(theirs: Theirs) -> No
     assert theirs.jobs() == [str(theirs.job)]
 
 
+@pytest.mark.nightly
 @pytest.mark.embedded
 def test_another_slurm_than_the_one_that_was_named_is_left_alone(theirs: Theirs) -> None:
     elsewhere = Theirs(theirs.slurm, "head:6817", theirs.job, theirs.folder)
@@ -285,6 +288,7 @@ def test_another_slurm_than_the_one_that_was_named_is_left_alone(theirs: Theirs)
     assert theirs.jobs() == [str(theirs.job)]
 
 
+@pytest.mark.nightly
 @pytest.mark.embedded
 def test_nothing_is_done_to_a_job_that_is_not_the_runs(theirs: Theirs, tmp_path: Path) -> None:
     one = ExistingSlurm(theirs.address, tmp_path / "theirs.sbatch", {}, "0a1b")

@@ -119,6 +119,7 @@ def test_what_slurm_only_counts_is_told() -> None:
     }
 
 
+@pytest.mark.nightly
 @pytest.mark.embedded
 def test_a_sites_header_is_taken_as_it_is(slurm: None, tmp_path: Path) -> None:
     script, log = tmp_path / "train.sbatch", tmp_path / "out.log"
