@@ -1,5 +1,7 @@
 """Scripts for sbatch under a real Slurm: preempted, requeued, signalled, and what comes back."""
 
+import os
+
 import pytest
 
 from chaos.model.event import FailureDecided, FitRaised, WorkerGroupStarted
@@ -14,7 +16,12 @@ OTHERS = sorted(
 )
 
 
-def test_a_preempted_job_is_requeued_and_goes_on_from_its_last_save(run: RunScenario) -> None:
+def test_a_preempted_job_is_requeued_and_goes_on_from_its_last_save(
+    run: RunScenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # `python` of the script is the one that runs chaos, whether its environment is active or not.
+    monkeypatch.setenv("PATH", os.defpath)
+
     done = run(IN_CI)
 
     assert done.verdict.status == "pass", done.verdict.headline

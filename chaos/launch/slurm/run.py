@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,6 +116,9 @@ class SlurmRun(LocalRun[int, SlurmWorld]):
             SLURM_ENV: "1",
         }
         env["PYTHONPATH"] = os.pathsep.join(filter(None, [SITE, env.get("PYTHONPATH")]))
+        # `python` of a script that activates nothing: it has to be one that has chaos.
+        own = str(Path(sys.executable).parent)
+        env["PATH"] = os.pathsep.join([own, env.get("PATH", os.defpath)])
         workers = None if plan.follows_script else plan.job.num_workers
         called = FitCalled(
             trainer=_ME,
