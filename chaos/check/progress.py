@@ -42,9 +42,10 @@ def check_recovery(analysis: RunAnalysis) -> CheckResult:
     The promise of quick detection. For a worker or node that dies, the time runs from its death, so
     that the time until Ray notices is part of the recovery; for a preempted one, from its deadline.
     Without a bound in the scenario it is 120 s, or twice the baseline's time from `fit()` to its
-    first step, if that is more. A restart with no injected fault before it, or after the last step,
-    has nothing to time. Slow detection is the usual cause: Ray 2.60 counts a silent node as dead
-    after about 60 s, and a group that does not come up costs 60 s a time.
+    first step, if that is more; none is set for a job that waits among the jobs of others. A
+    restart with no injected fault before it, or after the last step, has nothing to time. Slow
+    detection is the usual cause: Ray 2.60 counts a silent node as dead after about 60 s, and a
+    group that does not come up costs 60 s a time.
     """
     if not analysis.restarts:
         return without_restart(RECOVERY, analysis)
@@ -67,7 +68,7 @@ def check_recovery(analysis: RunAnalysis) -> CheckResult:
         doubts.append(f"{late[0].message}; {analysis.no_reference} to say how long the job starts")
     took = [r for r in timed if r.phases.total_s is not None]
     slowest = max(took, key=lambda r: r.phases.total_s or 0.0, default=None)
-    return conclude(
+    result = conclude(
         RECOVERY,
         anomalies=anomalies,
         doubts=doubts,
@@ -75,6 +76,8 @@ def check_recovery(analysis: RunAnalysis) -> CheckResult:
         summary=_recovery_summary(slowest, len(took), allowed),
         measures=None if slowest is None else _recovery_measures(slowest.phases),
     )
+    # What cannot be too late is no evidence.
+    return result if allowed.is_set else result.model_copy(update={"evidence": 0})
 
 
 def _late_recovery(restart: Restart, allowed: TimeLimit) -> Anomaly | None:
@@ -97,7 +100,7 @@ def _recovery_summary(slowest: Restart | None, count: int, allowed: TimeLimit) -
     if slowest is None:
         return "no recovery was timed"
     summary = f"{plural(count, 'restart')}; the slowest took {slowest.phases.total_s:.1f} s"
-    return summary if allowed.own_s is None else f"{summary}; {allowed}"
+    return summary if allowed.own_s is None and allowed.is_set else f"{summary}; {allowed}"
 
 
 def _recovery_measures(phases: Phases) -> Measures:

@@ -202,8 +202,15 @@ class TimeLimit:
             return cls(stated_s)
         return cls(SLACK * own_s, own_s)
 
+    @property
+    def is_set(self) -> bool:
+        """Whether a time can be too long for it."""
+        return self.seconds < inf
+
     def __str__(self) -> str:
         """Return it as the rest of a sentence."""
+        if not self.is_set:
+            return "no limit is set, as the job waits among the jobs of others"
         if self.own_s is None:
             return f"{self.seconds:g} s are allowed"
         return f"{self.seconds:.0f} s are allowed, twice the {self.own_s:.0f} s of the baseline"

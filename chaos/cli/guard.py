@@ -116,7 +116,7 @@ def _read(what: str, folder: Folder, form: Form | None, output: Path | None) -> 
 
 
 def _page(folder: Folder) -> str:
-    # What draws takes half a second to import.
+    # Charts take half a second to import.
     from chaos.guard.page import render_guard  # noqa: PLC0415
 
     return render_guard(folder)

@@ -12,18 +12,10 @@ from chaos.declared import GUARD_ENV
 
 FOLDER = ".chaos-guard"
 STOPS_ENV, ACCEPTS_ENV = "CHAOS_GUARD_STOPS", "CHAOS_GUARD_ACCEPTS"
-# What a job may begin anew on purpose: groups of its state, and its place.
+# Groups of the state, and kinds of findings, that a job may mean to be other after a restart.
 ACCEPTABLE = (
-    *(
-        "buffers",
-        "gradients",
-        "optimizer",
-        "optimizer-settings",
-        "schedule",
-        "scaler",
-        "averaged-model",
-    ),
-    *("declared", "data", "older", "began-anew"),
+    *("buffers", "gradients", "optimizer", "optimizer-settings", "schedule", "scaler"),
+    *("averaged-model", "declared", "data", "older", "began-anew"),
 )
 _told: set[str] = set()
 _begun = False
@@ -83,6 +75,9 @@ def begin(place: str, use: Use) -> None:
     _begun = True
     # Its children as well; and `chaos.declare` has an effect.
     os.environ.update({GUARD_ENV: place} | use.variables())
+    if unknown := use.accepted.difference(ACCEPTABLE):
+        words = ", ".join(sorted(unknown))
+        say(f"{ACCEPTS_ENV} has {words}, which accepts nothing; it has some of {ACCEPTABLE}")
     try:
         from chaos.probe.imported import once_imported
 

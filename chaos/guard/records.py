@@ -106,7 +106,8 @@ class Restart(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the state was compared, and is the save's but for what is accepted."""
         state = [finding for finding in self.findings if finding.kind == "state"]
         differs = any(finding.level != "accepted" for finding in state)
-        return self.step is not None and bool(self.compared) and not differs
+        is_any = bool({*self.compared}.difference(self.differing))
+        return self.step is not None and is_any and not differs
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ import pytest
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.judge import judge
+from chaos.check.progress import check_recovery
 from chaos.check.time_limits import for_recovery
 from chaos.model import event as ev
 from chaos.model.bounds import Bound
@@ -71,14 +72,25 @@ def test_a_recovery_that_takes_too_long_names_its_longest_phase() -> None:
     assert "1.0 s after the fault; 0.5 s are allowed (most of it: group, 0.9 s)" in result.summary
 
 
-@pytest.mark.parametrize(("address", "allowed_s"), [(None, 120), ("head:6817", inf)])
-def test_a_queue_of_others_may_keep_a_job_waiting(address: str | None, allowed_s: float) -> None:
+def queued(address: str | None) -> RunAnalysis:
+    """Return the trial of a script for sbatch, on a Slurm of its own or the one at an address."""
     plan = KILLED.plan()
     job = Job(launcher="slurm", script="train.sbatch", workers=2)
     shape = plan.shape.model_copy(update={"address": address})
-    queued = plan.model_copy(update={"job": job, "shape": shape})
+    there = plan.model_copy(update={"job": job, "shape": shape})
+    return RunAnalysis(there, KILLED.history(), KILLED.baseline())
 
-    assert for_recovery(RunAnalysis(queued, KILLED.history(), None)).seconds == allowed_s
+
+@pytest.mark.parametrize(("address", "allowed_s"), [(None, 120), ("head:6817", inf)])
+def test_a_queue_of_others_may_keep_a_job_waiting(address: str | None, allowed_s: float) -> None:
+    assert for_recovery(queued(address)).seconds == allowed_s
+
+
+def test_a_recovery_without_a_limit_is_no_evidence_and_says_so() -> None:
+    result = check_recovery.check(queued("head:6817"))
+
+    assert (result.status, result.evidence) == ("pass", 0)
+    assert "no limit is set, as the job waits among the jobs of others" in result.summary
 
 
 def test_a_restart_after_the_last_step_has_nothing_to_recover() -> None:

@@ -155,52 +155,41 @@ def test_a_dry_run_of_a_cluster_that_does_not_answer_is_the_callers_to_put_right
     assert "no Ray cluster answers at 127.0.0.1:1" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("needs", "fault", "words"),
+    [
+        (
+            "env: {KEY: k}, needs_env: [KEY, STORE]",
+            "kill_worker",
+            "needs STORE in the environment",
+        ),
+        (
+            "needs_modules: [json, no_such_module]",
+            "kill_worker",
+            "needs no_such_module, and that is not installed",
+        ),
+        ("needs_backend: ray", "kill_controller", "on the backend `ray` alone"),
+    ],
+)
 def test_a_job_without_what_it_needs_is_skipped_and_says_so(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    needs: str,
+    fault: str,
+    words: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("STORE", raising=False)
     file = tmp_path / "x.chaos.yaml"
     file.write_text(
-        "scenario: s\njob: {script: x.py, workers: 1, env: {KEY: k}, needs_env: [KEY, STORE]}\n"
-        "faults:\n  - at: {epoch: 0, step: 1}\n    kill_worker: {}\n"
+        f"scenario: s\njob: {{script: x.py, workers: 1, {needs}}}\n"
+        f"faults:\n  - at: {{epoch: 0, step: 1}}\n    {fault}: {{}}\n"
     )
     (tmp_path / "x.py").write_text("raise AssertionError\n")
 
     assert code_of(monkeypatch, "run", str(file), "--backend", "fork") == 2
-    assert "needs STORE in the environment" in " ".join(capsys.readouterr().out.split())
-
-
-def test_a_job_without_a_module_that_it_needs_is_skipped_and_says_so(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    file = tmp_path / "x.chaos.yaml"
-    file.write_text(
-        "scenario: s\njob: {script: x.py, workers: 1, needs_modules: [json, no_such_module]}\n"
-        "faults:\n  - at: {epoch: 0, step: 1}\n    kill_worker: {}\n"
-    )
-    (tmp_path / "x.py").write_text("raise AssertionError\n")
-
-    assert code_of(monkeypatch, "run", str(file), "--backend", "fork") == 2
-    assert "needs no_such_module, and that is not installed" in " ".join(
-        capsys.readouterr().out.split()
-    )
-
-
-def test_a_scenario_of_the_other_backend_is_skipped_and_says_so(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    file = tmp_path / "x.chaos.yaml"
-    file.write_text(
-        "scenario: s\njob: {script: x.py, workers: 1, needs_backend: ray}\n"
-        "faults:\n  - at: {epoch: 0, step: 1}\n    kill_controller: {}\n"
-    )
-    (tmp_path / "x.py").write_text("raise AssertionError\n")
-
-    assert code_of(monkeypatch, "run", str(file), "--backend", "fork") == 2
-    assert "on the backend `ray` alone" in " ".join(capsys.readouterr().out.split())
+    assert words in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_trial_is_refused_where_no_experiment_can_run(

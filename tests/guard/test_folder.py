@@ -18,6 +18,7 @@ from chaos.guard.restart import in_a_line
 from tests.guard.test_judge import save, start
 
 OTHER = Finding("notice", "state", "optimizer settings (optimizer.lr): other than at the save")
+ALL_ACCEPTED = {"compared": ("schedule",), "differing": ("schedule",)}
 ACCEPTED = Finding("accepted", "state", "schedule: reset", "schedule")
 WRONG = Finding("mismatch", "state", "model: reset, as at the first step of the training")
 
@@ -119,7 +120,13 @@ def test_a_report_has_a_row_for_each_rank_and_an_exit_code(tmp_path: Path) -> No
     folder.keep_restart(restart(1))
     assert code() == 0
     # Nothing was compared of it, or what was is other: it is no proof that it came back.
-    for unclear in (restart(2, compared=()), restart(2, OTHER), restart(2, step=None)):
+    nothing_else = restart(2, ACCEPTED, **ALL_ACCEPTED)
+    for unclear in (
+        nothing_else,
+        restart(2, compared=()),
+        restart(2, OTHER),
+        restart(2, step=None),
+    ):
         folder.keep_restart(unclear)
         assert code() == 2
     folder.keep_restart(restart(2, WRONG))

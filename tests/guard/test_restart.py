@@ -61,3 +61,16 @@ def test_steps_are_compared_by_digests_that_have_the_same_key(
     (found,) = folder.restarts()
     assert found.same_inputs == (0 if old == b"gone" else 4)
     assert found.findings == ()
+
+
+def test_a_word_that_accepts_nothing_is_said() -> None:
+    begins = (
+        "from chaos.guard.process import Use, begin; "
+        "begin('guard', Use(accepted=frozenset({'shedule', 'older'})))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", begins], capture_output=True, text=True, check=True
+    )
+
+    assert "CHAOS_GUARD_ACCEPTS has shedule, which accepts nothing" in done.stderr
+    assert "older, " not in done.stderr.partition(";")[0]

@@ -1,6 +1,6 @@
 """The lines of `jobcomp/filetxt`, as Slurm 22.05 has written them."""
 
-from chaos.launch.slurm.accounts import accounted
+from chaos.launch.slurm.cluster import accounted
 
 LINE = (
     "JobId={job} UserId=root(0) GroupId=root(0) Name=train.sbatch JobState={state} "

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from chaos.errors import HarnessError, JobError
+from chaos.model.event import JobAccounted
 from chaos.run.sbatch_header import Option, options_of
 
 _SILENT = (
@@ -118,8 +119,9 @@ class Slurm(ABC):
             reason=told.get("Reason", ""),
         )
 
-    def accounts(self) -> str | None:
-        """Return what Slurm has written on all jobs, a line for each end; None without that."""
+    def accounts(self, number: int) -> list[JobAccounted] | None:
+        """Return the starts of a job that it has accounted for; None where it is not asked."""
+        del number
         return None
 
     def control(self, verb: str, number: int) -> None:

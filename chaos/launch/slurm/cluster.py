@@ -12,6 +12,7 @@ import socket
 import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 import psutil
@@ -19,6 +20,7 @@ import psutil
 from chaos.errors import HarnessError, UnmetNeedError
 from chaos.launch.slurm.client import Slurm
 from chaos.launch.slurm.header import COUNT, Wanted
+from chaos.model.event import JobAccounted
 from chaos.run import leavings
 from chaos.run.clock import Clock, seconds_since
 from chaos.run.machine import SLURM_BY, lacking_of_slurm, with_sbin
@@ -32,6 +34,7 @@ LOW, HIGH = "chaos", "chaos-urgent"
 # Slurm takes no shorter life of a credential: a job that is requeued waits for it to be over.
 CREDENTIAL_S = 5
 _CONTROLLER = "slurmctld"
+_FIELD = re.compile(r"(\w+)=(\S*)")  # of a line of accounts
 
 
 @dataclass
@@ -127,8 +130,9 @@ class SlurmCluster(Slurm):
         """Return whether Slurm counts a node as down."""
         return self._states().get(node, "").startswith("DOWN")
 
-    def accounts(self) -> str | None:
-        return self._accounts.read_text(errors="replace") if self._accounts.exists() else ""
+    def accounts(self, number: int) -> list[JobAccounted]:
+        there = self._accounts.exists()
+        return accounted(self._accounts.read_text(errors="replace") if there else "", number)
 
     def limit_time(self, number: int) -> None:
         """Set a job's time limit to the least that Slurm has, a minute."""
@@ -275,6 +279,36 @@ PartitionName={HIGH} Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=10 Preempt
 
 def _memory() -> int:
     return int(psutil.virtual_memory().total / 1024**2)
+
+
+def accounted(text: str, number: int) -> list[JobAccounted]:
+    """Return the starts of a job that have ended, by the lines of `jobcomp/filetxt`, in order.
+
+    `sacct -c -f` reads the same file (Slurm 22.05). Its times are whole seconds of the local clock.
+    """
+    lines = (dict(_FIELD.findall(line)) for line in text.splitlines())
+    own = [line for line in lines if line.get("JobId") == str(number) and "ExitCode" in line]
+    return [_start(position, line) for position, line in enumerate(own)]
+
+
+def _start(position: int, line: dict[str, str]) -> JobAccounted:
+    code, _, signal = line["ExitCode"].partition(":")
+    return JobAccounted(
+        start=position,
+        state=line["JobState"],
+        ran_s=_between(line["StartTime"], line["EndTime"]),
+        code=int(code),
+        signal=int(signal or 0),
+        nodes=line["NodeList"],
+    )
+
+
+def _between(began: str, ended: str) -> float | None:
+    try:
+        ran = datetime.fromisoformat(ended) - datetime.fromisoformat(began)
+    except ValueError:  # `Unknown`, or `None`: it was never started
+        return None
+    return ran.total_seconds()
 
 
 def _user() -> str:

@@ -16,7 +16,6 @@ from chaos.launch.job import words_at
 from chaos.launch.local_run import LocalRun
 from chaos.launch.node_disk import NodeDisk
 from chaos.launch.python.process import SITE
-from chaos.launch.slurm.accounts import accounted
 from chaos.launch.slurm.client import JobState, Slurm
 from chaos.launch.slurm.cluster import SlurmCluster
 from chaos.launch.slurm.existing import ExistingSlurm
@@ -36,7 +35,7 @@ from chaos.model.launcher import Launcher
 from chaos.model.scenario import Dependency, Job
 from chaos.processes.start import Starter
 from chaos.run.armed import ArmedFaults
-from chaos.run.clock import seconds_since
+from chaos.run.clock import came
 from chaos.run.controller import ChaosController
 from chaos.run.sbatch_header import options_of
 from chaos.run.signals import killed
@@ -195,30 +194,31 @@ class SlurmRun(LocalRun[int, SlurmWorld]):
 
     def _account(self, *, due: int) -> None:
         """Record the starts that Slurm has accounted for, and wait a little until so many are."""
-        begun_ns = self.clock.now_ns()
-        while True:
-            if (text := self.cluster.accounts()) is None:
-                return
-            starts = accounted(text, self.world.job)
+
+        def are_there() -> bool:
+            starts = self.cluster.accounts(self.world.job)
+            if starts is None:
+                return True
             for start in starts[self._accounted :]:
                 self.journal.add(start)
             self._accounted = len(starts)
-            if len(starts) >= due or seconds_since(begun_ns, self.clock) > ACCOUNTS_S:
-                return
-            self.clock.sleep(self.cluster.look_s)
+            return len(starts) >= due
+
+        came(are_there, self.clock, within_s=ACCOUNTS_S, poll_s=self.cluster.look_s)
 
     def _look_at_dependents(self, *, within_s: float) -> None:
         """Record each dependent that has begun; after `within_s` those as well that have not."""
-        begun_ns = self.clock.now_ns()
-        while self._dependents:
+
+        def are_known(*, is_late: bool = False) -> bool:
             for kind, number in tuple(self._dependents.items()):
                 seen = self.cluster.job(number)
-                is_late = seconds_since(begun_ns, self.clock) > within_s > 0
                 if seen is not None and (seen.has_begun or is_late or seen.reason == _NEVER):
                     self._tell_of(kind, seen)
-            if not within_s:
-                return
-            self.clock.sleep(self.cluster.look_s)
+            return not self._dependents
+
+        came(are_known, self.clock, within_s=within_s, poll_s=self.cluster.look_s)
+        if within_s:
+            are_known(is_late=True)
 
     def _tell_of(self, kind: Dependency, seen: JobState) -> None:
         # It is judged by its beginning. What it would write is no part of the run.

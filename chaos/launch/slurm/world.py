@@ -90,21 +90,23 @@ class SlurmWorld(MachineWorld):
         if to_batch:
             whom = [process.pid for process in self.own() if _is_batch_shell(process)]
         with self._stopped_for_a_look(whom):
+            there = [*filter(is_running, whom)]  # one that has ended before has got nothing
             self._slurm.signal(self.job, name, to_batch=to_batch)
-            have_got = self._until(lambda: all(_has_got(pid, number) for pid in whom), within_s)
-        return bool(whom) and have_got
+            have_got = self._until(lambda: all(_has_got(pid, number) for pid in there), within_s)
+        return bool(there) and have_got
 
     @contextlib.contextmanager
     def _stopped_for_a_look(self, pids: Sequence[int]) -> Iterator[None]:
         """Stop processes, so that a signal that comes to them is seen, and continue them."""
         # A signal leaves no trace in a process that handles it. One that is stopped keeps it
         # pending, or ends of it where it has no handler.
-        _signal(pids, signal.SIGSTOP)
-        self._until(lambda: all(map(stands_still, pids)), STILL_S)
+        moving = [pid for pid in pids if not stands_still(pid)]  # another fault may hold the rest
+        _signal(moving, signal.SIGSTOP)
+        self._until(lambda: all(map(stands_still, moving)), STILL_S)
         try:
             yield
         finally:
-            _signal(pids, signal.SIGCONT)
+            _signal(moving, signal.SIGCONT)
 
     def time_out(self, *, within_s: float) -> bool:
         del within_s
