@@ -14,7 +14,7 @@ from chaos.guard.folder import Folder
 from chaos.guard.records import Finding, Restart, Save, Start, Step
 from chaos.guard.report import exit_code, restarts_of, told, why_none
 from chaos.guard.restart import in_a_line
-from chaos.guard.steps import BLOCK, REPLAYED_MAX
+from chaos.guard.steps import BLOCK, REPLAYED_MAX, means_in
 from chaos.report import chart as ch
 from chaos.report.html import drawings, pages
 from chaos.report.outcome import Tone
@@ -329,7 +329,7 @@ def _means(window: Sequence[float], after: Sequence[float | None]) -> str:
     head = [loss for loss in after if loss is not None][:BLOCK]
     if len(window) < BLOCK or len(head) < BLOCK:
         return ""
-    means = [fmean(window[at : at + BLOCK]) for at in range(len(window) - BLOCK + 1)]
+    means = means_in(window)
     return (
         f"Mean of the first {BLOCK} losses since the restart: {fmean(head):.6g}; of any {BLOCK} "
         f"among the {len(window)} before the save: {min(means):.6g} to {max(means):.6g}."

@@ -3,6 +3,8 @@
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from math import comb
 from statistics import fmean, quantiles
 
 import msgspec
@@ -14,7 +16,8 @@ SHIFT_STEPS = 4  # in a row whose inputs are those of other steps
 SAMPLES_MIN = 8
 MOST = 0.9
 BLOCK = 8
-WINDOW_MIN = 64
+WINDOW_MIN = 128
+RARE = 1e-3
 _DIGITS = 8
 
 
@@ -162,9 +165,8 @@ def loss_findings(
 ) -> Iterator[Finding]:
     """Yield what the losses after a restart show, beside what state and data do.
 
-    With the same state and inputs the losses are compared one by one. Else they are compared with
-    the `window` of losses before the save: the mean of the first `BLOCK` steps lies above every
-    mean of as many in it, by more than the distance between their quartiles.
+    With the same state and inputs the losses are compared one by one. Else those of the first
+    `BLOCK` steps are compared with the `window` of losses before the save.
     """
     if replay.differs is not None and is_same_state:
         number, due, found = replay.differs
@@ -175,15 +177,43 @@ def loss_findings(
         elif abs(found - due) > 1e-3 * max(abs(due), 1e-6):
             yield Finding("notice", "loss", text)
         return
-    losses = [step.loss for step in new if step.loss is not None][:BLOCK]
-    if replay.same_losses or len(losses) < BLOCK or len(window) < WINDOW_MIN:
+    head = [step.loss for step in new if step.loss is not None][:BLOCK]
+    if replay.same_losses or not has_risen(head, window):
         return
-    means = [fmean(window[at : at + BLOCK]) for at in range(len(window) - BLOCK + 1)]
+    most = max(means_in(window))
+    yield Finding(
+        "notice",
+        "loss",
+        f"losses: {fmean(head):.6g} is the mean of the first {BLOCK} steps, above that of any "
+        f"{BLOCK} of the {len(window)} steps before the save (most {most:.6g})",
+    )
+
+
+def has_risen(head: Sequence[float], window: Sequence[float]) -> bool:
+    """Return whether `BLOCK` losses lie above those of a window before them.
+
+    Each of them lies above so high a loss of the window that `RARE` of all orders of these losses
+    have that, or fewer: if they come in any order alike, this is how often it errs, whatever
+    their distribution (exceedances: Gumbel and von Schelling 1950). Losses of steps near to each
+    other may be alike, so their mean must lie above every mean of as many in the window too, by
+    more than the distance between the quartiles of these.
+    """
+    if len(head) < BLOCK or len(window) < WINDOW_MIN:
+        return False
+    if min(head) <= sorted(window)[-_place(len(window))]:
+        return False
+    means = means_in(window)
     low, _, high = quantiles(means, n=4)
-    if fmean(losses) > max(means) + (high - low):
-        yield Finding(
-            "notice",
-            "loss",
-            f"losses: {fmean(losses):.6g} is the mean of the first {BLOCK} steps, above that of "
-            f"any {BLOCK} of the {len(window)} steps before the save (most {max(means):.6g})",
-        )
+    return fmean(head) > max(means) + (high - low)
+
+
+@cache
+def _place(count: int) -> int:
+    """Return the last place, from the highest, of a window's loss that is rarely below all."""
+    orders = RARE * comb(count + BLOCK, BLOCK)
+    return max(place for place in range(1, count) if comb(BLOCK + place - 1, BLOCK) <= orders)
+
+
+def means_in(window: Sequence[float]) -> list[float]:
+    """Return the means of all `BLOCK` losses in a row."""
+    return [fmean(window[at : at + BLOCK]) for at in range(len(window) - BLOCK + 1)]

@@ -5,11 +5,16 @@ from collections.abc import Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import hypergeom
 
-from chaos.guard.records import Step
+from chaos.guard.records import LOSSES_KEPT, Step
 from chaos.guard.steps import (
+    BLOCK,
+    RARE,
+    WINDOW_MIN,
     Replay,
     data_findings,
+    has_risen,
     loss_findings,
     replay_of,
     salted,
@@ -132,3 +137,30 @@ def test_losses_far_above_the_window_are_a_notice() -> None:
     window = [drawn.gauss(1.0, 0.1) for _ in range(256)]
     after = [Step(n, drawn.gauss(2.3, 0.1), "", "") for n in range(8)]
     assert told_of_losses(Replay(0, 0, 0), after, window) == ["notice loss"]
+
+
+@given(st.integers(WINDOW_MIN, LOSSES_KEPT))
+def test_of_losses_in_any_order_one_restart_in_a_thousand_has_all_that_are_due_above(
+    count: int,
+) -> None:
+    window = list(map(float, range(count)))
+    due = next(at for at in window if has_risen([at + 0.5, *[1e9] * (BLOCK - 1)], window))
+    above = count - int(due)  # the place of the loss that all of the first lie above
+    orders = [
+        hypergeom.pmf(BLOCK, count + BLOCK, BLOCK, BLOCK + place - 1)
+        for place in (above, above + 1)
+    ]
+    assert orders[0] <= RARE < orders[1]
+
+
+def test_one_spike_after_a_restart_is_no_rise() -> None:
+    drawn = random.Random(0)
+    window = [drawn.gauss(1.0, 0.1) for _ in range(256)]
+    head = [100.0, *(drawn.gauss(1.0, 0.1) for _ in range(BLOCK - 1))]
+    assert not has_risen(head, window)
+    assert has_risen([1.5] * BLOCK, window)
+
+
+def test_a_few_losses_show_no_rise() -> None:
+    assert not has_risen([9.0] * BLOCK, [1.0] * (WINDOW_MIN - 1))
+    assert not has_risen([9.0] * (BLOCK - 1), [1.0] * WINDOW_MIN)

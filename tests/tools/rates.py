@@ -11,6 +11,7 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import stats
 
 from chaos.check.prediction_band import PROFILES, student
@@ -23,6 +24,8 @@ from chaos.compare.comparison import (
     rank_test,
     repeats_needed,
 )
+from chaos.guard.records import LOSSES_KEPT
+from chaos.guard.steps import BLOCK, WINDOW_MIN, has_risen
 from chaos.model.bounds import Tolerance
 from chaos.model.summary import RunSummary
 from chaos.report.markdown import table
@@ -256,12 +259,72 @@ def _shown(defect: str, clean: int, noise: float, trials: int) -> str:
     return f"{100 * count / trials:.0f} %"
 
 
+# -- losses after a restart ----------------------------------------------------------------------
+
+WINDOWS = (WINDOW_MIN, LOSSES_KEPT)
+RISES = (1.5, 2.0, 3.0)  # in spreads of a loss
+SERIES: dict[str, Callable[[np.random.Generator, int], NDArray[np.float64]]] = {
+    "independent normal": lambda draws, count: draws.normal(size=count),
+    "heavy tails (t, 3 degrees)": lambda draws, count: draws.standard_t(3, size=count),
+    "lognormal": lambda draws, count: draws.lognormal(size=count),
+    "one loss in a hundred 30 spreads higher": lambda draws, count: (
+        draws.normal(size=count) + 30 * (draws.uniform(size=count) < 0.01)
+    ),
+    "each half of the one before (autoregressive, 0.5)": lambda draws, count: _wandering(
+        draws, count, 0.5
+    ),
+    "each nine tenths of the one before (0.9)": lambda draws, count: _wandering(draws, count, 0.9),
+}
+
+
+def rises(effort: Effort) -> list[str]:
+    """Return the table of restarts whose first losses are said to lie above those before."""
+    trials = effort.of(10_000)
+    head = ("losses", *(f"{window} before" for window in WINDOWS))
+    rows = [
+        (name, *(str(_risen(series, window, trials)) for window in WINDOWS))
+        for name, series in SERIES.items()
+    ]
+    normal = SERIES["independent normal"]
+    found = [
+        (
+            f"normal, and {rise:g} spreads higher after the restart",
+            *(str(_risen(normal, window, effort.of(1_000), rise)) for window in WINDOWS),
+        )
+        for rise in RISES
+    ]
+    return table(head, [*rows, *found], numbers_from=1)
+
+
+def _risen(
+    series: Callable[[np.random.Generator, int], NDArray[np.float64]],
+    window: int,
+    trials: int,
+    rise: float = 0.0,
+) -> Rate:
+    draws = np.random.default_rng(1)
+    losses = (series(draws, window + BLOCK) for _ in range(trials))
+    return Rate(
+        sum(has_risen((one[window:] + rise).tolist(), one[:window].tolist()) for one in losses),
+        trials,
+    )
+
+
+def _wandering(draws: np.random.Generator, count: int, part: float) -> NDArray[np.float64]:
+    found = np.empty(count)
+    found[0] = draws.normal() / np.sqrt(1 - part**2)
+    for place, noise in enumerate(draws.normal(size=count - 1), start=1):
+        found[place] = part * found[place - 1] + noise
+    return found
+
+
 TABLES: dict[str, Callable[[Effort], list[str]]] = {
     "agreement": agreement,
     "repeats": repeats,
     "false regressions": false_regressions,
     "false alarms": false_alarms,
     "defects found": defects_found,
+    "rises": rises,
 }
 
 
