@@ -1,12 +1,14 @@
 """The guard over the corpus: jobs started by hand, ranks killed for real, and no harness.
 
-    python -m tests.bench.guard FILE [--seeds N] [--only NAME]...
+    python -m tests.bench.guard FILE [--seeds N] [--kills N] [--ray] [--right] [--only NAME]...
 
 Each job of torchrun's and of python's that needs no library beside torch is run without the guard
 and with it, and what it leaves is compared byte by byte. Then it is run once for each seed with
-two kills (SIGKILL, of a rank at a step that the seed draws), started again each time, and what the
-guard says of each restart is a line of FILE. The table at the end is over all lines of it: which
-jobs with a bug it found, and which right ones it blamed.
+two kills (SIGKILL, of a rank at a step that the seed draws), or as many as are asked for, started
+again each time, and what the guard says of each restart is a line of FILE. With --ray it is Ray's
+jobs, on a cluster that each start makes; their files are not compared, as Ray names them anew.
+With --right the jobs with a bug are left out. The table at the end is over all lines of FILE:
+which jobs with a bug it found, and which right ones it blamed.
 """
 
 import argparse
@@ -30,7 +32,7 @@ from chaos.selftest.corpus import CorpusJob, load_corpus
 
 ROOT = Path(__file__).parents[2]
 CORPUS = ROOT / "tests/corpus"
-KILLS, STARTS, RUN_S = 2, 6, 120
+SPARE, RUN_S = 4, 300  # starts beyond one for each kill, and seconds of one for each kill
 ENV = {
     "OMP_NUM_THREADS": "1",
     "PYTHONHASHSEED": "0",
@@ -39,12 +41,12 @@ ENV = {
 }
 
 
-def command(job: CorpusJob) -> list[str]:
+def command(job: CorpusJob, kills: int) -> list[str]:
     """Return the words that start a job."""
     script = [str(job.script(CORPUS)), *map(str, job.args)]
-    if job.launcher == "python":
+    if job.launcher != "torchrun":
         return [sys.executable, *script]
-    retries = "0" if job.restart == "command" else str(KILLS + 1)
+    retries = "0" if job.restart == "command" else str(kills + 1)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     options = ["--nproc-per-node", str(job.workers), "--max-restarts", retries]
     return [*torchrun, *options, "--monitor-interval", "0.1", *script]
@@ -52,21 +54,25 @@ def command(job: CorpusJob) -> list[str]:
 
 def run(job: CorpusJob, folder: Path, guard: Path | None, kills: Sequence[int] = ()) -> int:
     """Run a job until it succeeds; a rank is killed after each of so many steps of training."""
-    words = command(job)
-    if guard is not None:
+    words, of_ray = command(job, len(kills)), job.launcher == "ray"
+    env = os.environ | ENV | {"TMPDIR": str(folder)}
+    if of_ray:  # the home has its results; sockets in the job's folder would have too long a name
+        env = os.environ | ENV | {"HOME": str(folder)}
+    if guard is not None and of_ray:
+        env |= {"RAY_TRAIN_CALLBACKS": "chaos.guard.RayCallback", "CHAOS_GUARD": str(guard)}
+    elif guard is not None:
         words = [sys.executable, "-m", "chaos", "guard", "--folder", str(guard), "--", *words]
     left = list(kills)
     rc = -1
     with (folder / "log").open("wb") as log:
-        for _ in range(STARTS):
-            env = os.environ | ENV | {"TMPDIR": str(folder)}
+        for _ in range(len(kills) + SPARE):
             started = subprocess.Popen(
                 words, cwd=folder, env=env, stdout=log, stderr=log, process_group=0
             )
             killer = threading.Thread(target=_kill, args=(guard, left, started), daemon=True)
             killer.start()
             try:
-                rc = started.wait(RUN_S)
+                rc = started.wait(RUN_S * (1 + len(kills)))
             except subprocess.TimeoutExpired:
                 os.killpg(started.pid, signal.SIGKILL)
                 return started.wait()
@@ -99,13 +105,14 @@ def left_behind(folder: Path) -> dict[str, str]:
     }
 
 
-def rows(job: CorpusJob, seeds: int) -> Iterator[dict[str, Any]]:
+def rows(job: CorpusJob, seeds: int, kills: int) -> Iterator[dict[str, Any]]:
     """Yield what the guard says of a job's restarts, and first whether it changed anything."""
     with tempfile.TemporaryDirectory() as name:
         base = Path(name)
         for own in ("plain", "again", "guarded"):
             (base / own).mkdir()
-        rcs = [run(job, base / own, None) for own in ("plain", "again")]
+        unguarded = () if job.launcher == "ray" else ("plain", "again")
+        rcs = [run(job, base / own, None) for own in unguarded]
         rcs.append(run(job, base / "guarded", base / "guard"))
         plain, again, guarded = (left_behind(base / o) for o in ("plain", "again", "guarded"))
         repeats = {path for path, digest in plain.items() if again.get(path) == digest}
@@ -118,10 +125,8 @@ def rows(job: CorpusJob, seeds: int) -> Iterator[dict[str, Any]]:
             folder = base / f"killed-{seed}"
             folder.mkdir()
             drawn = random.Random(f"{job.name}-{seed}")
-            kills = sorted(
-                drawn.randrange(steps[0] // 4, max(3, steps[0] - 1)) for _ in range(KILLS)
-            )
-            rc = run(job, folder, base / f"guard-{seed}", kills)
+            at = sorted(drawn.randrange(steps[0] // 4, max(3, steps[0] - 1)) for _ in range(kills))
+            rc = run(job, folder, base / f"guard-{seed}", at)
             found = restarts_of(Folder(str(base / f"guard-{seed}")))
             said = [
                 {"start": r.start, "rank": r.rank, "step": r.step, "replayed": r.replayed}
@@ -133,7 +138,7 @@ def rows(job: CorpusJob, seeds: int) -> Iterator[dict[str, Any]]:
             yield {
                 "job": job.name,
                 "seed": seed,
-                "kills": kills,
+                "kills": at,
                 "rc": rc,
                 "restarts": said,
                 "not watched": failed,
@@ -170,13 +175,17 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("file", type=Path)
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--kills", type=int, default=2)
+    parser.add_argument("--ray", action="store_true")
+    parser.add_argument("--right", action="store_true")
     parser.add_argument("--only", action="append", default=[])
     given = parser.parse_args()
     jobs = [
         job
         for job in load_corpus(CORPUS)
-        if job.launcher in ("torchrun", "python")
+        if (job.launcher == "ray") == given.ray
         and not job.needs
+        and not (given.right and job.bug)
         and (not given.only or job.name in given.only)
     ]
     given.file.touch()
@@ -185,7 +194,7 @@ def main() -> None:
     with given.file.open("a", encoding="utf-8") as file:
         for job in jobs:
             if job.name not in done:
-                for row in rows(job, given.seeds):
+                for row in rows(job, given.seeds, given.kills):
                     file.write(json.dumps(row) + "\n")
                     file.flush()
                     lines.append(row)
