@@ -149,6 +149,15 @@ class FakeWorld:
     def release(self) -> None:
         self.done.append("release the job")
 
+    def fail_prolog(self) -> None:
+        self.done.append("let the prolog fail")
+
+    def drained(self, *, within_s: float) -> str | None:
+        return "node-0" if self.stops else None
+
+    def repair(self, node: str) -> None:
+        self.done.append(f"give back {node}")
+
     def suspend(self) -> None:
         self.done.append("suspend")
 

@@ -64,6 +64,15 @@ class JobQueue(Protocol):
     def release(self) -> None:
         """Release a held job, which waits for nodes again."""
 
+    def fail_prolog(self) -> None:
+        """Make the next prolog fail, once."""
+
+    def drained(self, *, within_s: float) -> str | None:
+        """Return the node that is drained as its prolog failed, with the job held; None if late."""
+
+    def repair(self, node: str) -> None:
+        """Give back a drained node to the queue."""
+
     def suspend(self) -> None:
         """Stop all processes of the job, which keeps its nodes."""
 

@@ -614,6 +614,7 @@ def requeue_job(
     chance: float | None = None,
     every: Every | Mapping[str, Any] | None = None,
     held_s: float = 0.0,
+    prolog_fails: bool = False,
 ) -> FaultEntry: ...
 def restart_slurmctld(
     *,

@@ -36,6 +36,23 @@ def test_a_worker_that_outlives_the_requeue_is_no_fault(inject: Inject, world: F
     assert inject(RequeueJob()).status == "fail"
 
 
+def test_a_node_whose_prolog_fails_is_given_back_and_the_job_released(
+    world: FakeWorld, inject: Inject
+) -> None:
+    outcome = inject(RequeueJob(prolog_fails=True))
+
+    assert outcome.status == "ok"
+    assert "its prolog failed, and node-0 was drained" in outcome.detail
+    assert world.done[:2] == ["let the prolog fail", "requeue"]
+    assert world.done[-2:] == ["give back node-0", "release the job"]
+
+
+def test_a_prolog_that_drains_no_node_has_not_failed(world: FakeWorld, inject: Inject) -> None:
+    world.stops = False
+
+    assert inject(RequeueJob(prolog_fails=True)).status == "fail"
+
+
 def test_a_suspended_job_is_resumed(world: FakeWorld, inject: Inject) -> None:
     assert inject(SuspendJob(for_s=1.0)).status == "ok"
 

@@ -130,6 +130,26 @@ class SlurmCluster(Slurm):
         """Return whether Slurm counts a node as down."""
         return self._states().get(node, "").startswith("DOWN")
 
+    def fail_prolog(self) -> None:
+        """Make the next prolog fail, on whatever node; those after it succeed."""
+        prolog, failing = self.folder / "prolog", self.folder / "prolog-fails"
+        failing.touch()
+        # One of several nodes takes the file.
+        prolog.write_text(f"#!/bin/sh\n! mv {failing} {failing}-taken 2>/dev/null\n")
+        prolog.chmod(0o755)
+        with self._conf.open("a", encoding="utf-8") as conf:
+            conf.write(f"Prolog={prolog}\n")
+        self._must("scontrol", "reconfigure")
+
+    def drained(self) -> str | None:
+        """Return a node that takes no job until it is given back; None if there is none."""
+        states = self._states()
+        return next((node for node in states if "DRAIN" in states[node]), None)
+
+    def repair(self, node: str) -> None:
+        """Give back a drained node."""
+        self._must("scontrol", "update", f"NodeName={node}", "State=RESUME")
+
     def accounts(self, number: int) -> list[JobAccounted]:
         there = self._accounts.exists()
         return accounted(self._accounts.read_text(errors="replace") if there else "", number)
@@ -188,7 +208,7 @@ class SlurmCluster(Slurm):
 
     def _states(self) -> dict[str, str]:
         done = self._call("scontrol", "show", "node", "-o")
-        return dict(re.findall(r"(?m)^NodeName=(\S+) .*?\bState=([A-Z]+)", done.stdout))
+        return dict(re.findall(r"(?m)^NodeName=(\S+) .*?\bState=([A-Z+]+)", done.stdout))
 
     def _daemon(self, name: str, *words: str) -> None:
         """Start a daemon, which ends with the cluster's folder, also where chaos is killed."""

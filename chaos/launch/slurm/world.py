@@ -77,6 +77,15 @@ class SlurmWorld(MachineWorld):
     def release(self) -> None:
         self._slurm.control("release", self.job)
 
+    def fail_prolog(self) -> None:
+        raise RefusedError(f"the prolog of {OTHERS} is its operator's")
+
+    def drained(self, *, within_s: float) -> str | None:
+        raise AssertionError(within_s)  # refused in `fail_prolog`
+
+    def repair(self, node: str) -> None:
+        raise AssertionError(node)  # likewise
+
     def suspend(self) -> None:
         raise RefusedError(f"only an operator suspends a job of {OTHERS}")
 
@@ -207,6 +216,20 @@ class LocalSlurmWorld(SlurmWorld):
         return [p.pid for p in psutil.process_iter() if _is_step(p, log)]
 
     # -- asked as the queue of the job ----------------------------------------------------------
+
+    def fail_prolog(self) -> None:
+        self._cluster.fail_prolog()
+
+    def drained(self, *, within_s: float) -> str | None:
+        def is_held() -> bool:
+            seen = self._cluster.job(self.job)
+            return seen is not None and seen.state == "PENDING" and not seen.waits
+
+        self._until(lambda: is_held() and self._cluster.drained() is not None, within_s)
+        return self._cluster.drained() if is_held() else None
+
+    def repair(self, node: str) -> None:
+        self._cluster.repair(node)
 
     def suspend(self) -> None:
         self._cluster.control("suspend", self.job)
