@@ -71,7 +71,7 @@ class JobQueue(Protocol):
         """Return the node that is drained as its prolog failed, with the job held; None if late."""
 
     def repair(self, node: str) -> None:
-        """Give back a drained node to the queue."""
+        """Return a drained node to the queue."""
 
     def suspend(self) -> None:
         """Stop all processes of the job, which keeps its nodes."""

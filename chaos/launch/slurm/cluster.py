@@ -147,7 +147,7 @@ class SlurmCluster(Slurm):
         return next((node for node in states if "DRAIN" in states[node]), None)
 
     def repair(self, node: str) -> None:
-        """Give back a drained node."""
+        """Return a drained node to service."""
         self._must("scontrol", "update", f"NodeName={node}", "State=RESUME")
 
     def accounts(self, number: int) -> list[JobAccounted]:
