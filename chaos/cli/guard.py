@@ -3,11 +3,11 @@
 import os
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
-from chaos.cli.documents import Document, Form, Format, Output
+from chaos.cli.documents import Document, Form, Format, Output, writable
 from chaos.cli.streams import write_document
 from chaos.declared import GUARD_ENV
 from chaos.errors import UsageError
@@ -26,15 +26,17 @@ class OnMismatch(StrEnum):
     STOP = "stop"
 
 
+_PLACED = len(("report", "FOLDER"))
 Accepted = StrEnum("Accepted", [(word, word) for word in ACCEPTABLE])  # type: ignore[misc]
 
 
-def guard(
+def guard(  # noqa: PLR0913 - one parameter per option
     words: Annotated[
         list[str],
         typer.Argument(
             metavar="-- COMMAND",
-            help="The command that starts the training; or `report FOLDER`, `scenario FOLDER`.",
+            help="The command that starts the training; or `report FOLDER`, `scenario FOLDER`, "
+            "`scenario LOG -- COMMAND`.",
         ),
     ],
     *,
@@ -62,6 +64,15 @@ def guard(
             f"{', '.join(ACCEPTABLE)}. Repeatable.",
         ),
     ] = None,
+    restart: Annotated[
+        int | None,
+        typer.Option(
+            "--restart",
+            min=1,
+            metavar="N",
+            help="Of `scenario LOG`: the restart to write, counted from 1. Default: the last.",
+        ),
+    ] = None,
     form: Format = None,
     output: Output = None,
 ) -> None:
@@ -72,11 +83,17 @@ def guard(
 
     `chaos guard report FOLDER` shows the restarts; exit codes: 0 each came back, 1 one did not,
     2 there is none yet, or nothing shows it of one. `chaos guard scenario FOLDER` writes the
-    scenario that does the last one again on this machine. Else the exit code is the command's.
+    scenario that does the last one again on this machine; `chaos guard scenario train.log --
+    torchrun train.py` that of a run without a guard. Else the exit code is the command's.
 
     Example: chaos guard --folder /mnt/guard -- torchrun train.py
     """
-    if words[0] in ("report", "scenario") and len(words) == len(("report", "FOLDER")):
+    is_log = words[0] == "scenario" and (len(words) > _PLACED or Path(*words[1:2]).is_file())
+    if restart is not None and not is_log:
+        raise UsageError("--restart is of `chaos guard scenario LOG`", "Leave it out.")
+    if is_log:
+        _write(_of_log(Path(words[1]), words[2:], restart, output), output)
+    if words[0] in ("report", "scenario") and len(words) == _PLACED:
         _read(words[0], Folder(_known(words[1])), form, output)
     if form is not None or output is not None:
         raise UsageError("--format and --output are of `chaos guard report`", "Leave them out.")
@@ -93,12 +110,7 @@ def guard(
 
 def _read(what: str, folder: Folder, form: Form | None, output: Path | None) -> None:
     if what == "scenario":
-        text = scenario_of(folder)
-        if output is None:
-            write_document(text)
-        else:
-            output.write_text(text, encoding="utf-8")
-        raise typer.Exit(0)
+        _write(scenario_of(folder), output)
     document = Document.asked(form, output, "text", "json", "prometheus", "html")
     starts, restarts = folder.starts(), restarts_of(folder)
     shown = in_terminal(folder.place, starts, restarts)
@@ -113,6 +125,28 @@ def _read(what: str, folder: Folder, form: Form | None, output: Path | None) -> 
         }
     )
     raise typer.Exit(exit_code(restarts))
+
+
+def _write(text: str, output: Path | None) -> NoReturn:
+    if output is None:
+        write_document(text)
+    else:
+        with writable(output):
+            output.write_text(text, encoding="utf-8")
+    raise typer.Exit(0)
+
+
+def _of_log(log: Path, words: list[str], which: int | None, output: Path | None) -> str:
+    # A start under the guard waits for no import that only this needs.
+    from chaos.cli.from_log import scenario_of_log  # noqa: PLC0415
+
+    if not words:
+        raise UsageError(
+            f"{log} is a log, and holds no command",
+            f"Add it: chaos guard scenario {log} -- torchrun --nproc-per-node 2 train.py",
+        )
+    folder = Path.cwd() if output is None else output.absolute().parent
+    return scenario_of_log(log, words, which, folder)
 
 
 def _page(folder: Folder) -> str:

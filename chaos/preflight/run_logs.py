@@ -37,6 +37,8 @@ class Mark(NamedTuple):
     #: of a bar: what it is called with its total, and its seconds so far
     bar: tuple[str, int] | None = None
     passed_s: float = 0.0
+    #: of a step, where the line says so
+    epoch: int | None = None
 
 
 class Span(NamedTuple):
@@ -116,17 +118,23 @@ _BAR = re.compile(r"(\d{1,12})/(\d{1,12}) \[(?:(\d{1,5}):)?(\d{1,5}):(\d\d)<")
 _ELAPSED = re.compile(r"elapsed time per iteration \(ms\): (\d+(?:\.\d+)?)")
 _SAVE = re.compile(
     r"(?i)\bsav(?:ed?|ing)\b.*(?:checkpoint|ckpt|snapshot)|(?:checkpoint|ckpt|snapshot)\b.*\bsaved\b"
+    r"|Checkpoint successfully created at"
 )
 _RESUME = re.compile(
     r"(?i)\b(?:resum(?:ed?|ing)|restor(?:ed?|ing)|load(?:ed|ing)?)\b.*"
     r"(?:checkpoint|ckpt|snapshot|from (?:step|epoch|iteration))"
 )
+_EPOCH = re.compile(r"(?i)\bepoch\W{0,4}(\d{1,9})\b")
 _CANCELLED = re.compile(r"CANCELLED AT \S+ \*|CANCELLED AT \S+$|\bKeyboardInterrupt\b")
-_TORCHRUN = re.compile(r"will restart worker group|Rendezvous complete for workers")
+_TORCHRUN = re.compile(
+    r"will restart worker group|failed \(exitcode: |Rendezvous complete for workers"
+)
 _RAY = re.compile(r"\[FailurePolicy\]|Started training worker group of size|RUNNING -> RESTARTING")
+# torch 2.13 says that it restarts at a level that is not shown, and of each failure what it was.
 _RESTART = re.compile(
-    r"will restart worker group|RUNNING -> RESTARTING|\[FailurePolicy\] RETRY|"
-    r"(?:CANCELLED AT \S+ DUE TO (?:PREEMPTION|NODE FAIL))|restarting worker group",
+    r"will restart worker group|failed \(exitcode: |RUNNING -> RESTARTING|\[FailurePolicy\] RETRY|"
+    r"(?:CANCELLED AT \S+ DUE TO (?:PREEMPTION|NODE FAIL))|restarting worker group|"
+    r": line \d+: +\d+ (?:Killed|Terminated|Aborted)\b.*(?:python|torchrun)",  # as bash says it
 )
 _GROUP = re.compile(
     r"Rendezvous complete for workers|Started training worker group of size \d|group_world_size=\d"
@@ -159,8 +167,14 @@ def marks_of(text: str) -> Iterator[Mark]:
 def _mark(line: int, at_s: float | None, text: str) -> Mark | None:
     for kind, form in _SAID:
         if form.search(text):
-            return Mark(line, at_s, kind)
-    return _step(line, at_s, text)
+            named = _STEP.search(text) if kind == "save" else None
+            return Mark(line, at_s, kind, _whole(named[1]) if named else None)
+    mark, epoch = _step(line, at_s, text), _EPOCH.search(text)
+    return mark._replace(epoch=int(epoch[1])) if mark and epoch else mark
+
+
+def _whole(number: str) -> int:
+    return int(number.replace(",", ""))
 
 
 def _step(line: int, at_s: float | None, text: str) -> Mark | None:
@@ -171,7 +185,7 @@ def _step(line: int, at_s: float | None, text: str) -> Mark | None:
         return _of_bar(line, at_s, found)
     if (found := _STEP.search(text)) is None or _NO_STEP.search(text[: found.end()]):
         return None
-    at, of = (int(one.replace(",", "")) if one else None for one in found.groups())
+    at, of = (_whole(one) if one else None for one in found.groups())
     rate = _ELAPSED.search(text)
     return Mark(line, at_s, "step", at, of, float(rate[1]) / 1e3 if rate else None)
 
@@ -192,11 +206,11 @@ def _of_bar(line: int, at_s: float | None, found: re.Match[str]) -> Mark | None:
 
 def logged_costs(text: str) -> LoggedCosts:
     """Return the costs that a log shows."""
-    marks = _of_training([*marks_of(text)])
+    marks = of_training([*marks_of(text)])
     steps = [mark for mark in marks if mark.kind == "step"]
     totals = {mark.total for mark in steps if mark.total}
     step_s = _step_s(marks)
-    restarts, in_epochs = [*_restarts(marks)], _begins_anew(marks)
+    restarts, in_epochs = [*_restarts(marks)], begins_anew(marks)
     return LoggedCosts(
         step_s=step_s,
         save_s=_save_s(marks, step_s),
@@ -208,7 +222,7 @@ def logged_costs(text: str) -> LoggedCosts:
     )
 
 
-def _begins_anew(marks: Sequence[Mark]) -> bool:
+def begins_anew(marks: Sequence[Mark]) -> bool:
     """Return whether steps are counted in each epoch: they begin anew without a restart."""
     last: Mark | None = None
     for mark in marks:
@@ -245,7 +259,7 @@ def _pairs(marks: Sequence[Mark]) -> Iterator[tuple[Mark, Mark, bool]]:
             last, is_saved = mark, False
 
 
-def _of_training(marks: Sequence[Mark]) -> list[Mark]:
+def of_training(marks: Sequence[Mark]) -> list[Mark]:
     """Return the marks without the steps of shorter loops beside the training's."""
     most = max((mark.total for mark in marks if mark.kind == "step" and mark.total), default=None)
     return [mark for mark in marks if mark.kind != "step" or mark.total in (None, most)]
@@ -326,7 +340,7 @@ def _restarts(marks: Sequence[Mark]) -> Iterator[Span]:
     far behind the first step. Without times of steps it is what passed until the group was there,
     at least.
     """
-    for begun, until in _outages(marks):
+    for begun, until in outages(marks):
         before = _last(marks[:begun], "step")
         after = next((mark for mark in marks[until:] if mark.kind == "step" and mark.at_s), None)
         if before is not None and after is not None and before.at_s and after.at_s:
@@ -353,13 +367,13 @@ def _line_s(marks: Sequence[Mark]) -> float:
     return median(apart) if apart else 0.0
 
 
-def _outages(marks: Sequence[Mark]) -> Iterator[tuple[int, int]]:
+def outages(marks: Sequence[Mark]) -> Iterator[tuple[int, int]]:
     """Yield where each restart begins and the mark after it, by places in `marks`.
 
     It is one where a launcher says so, or where the job resumes at a step that is not above the
     last one, and steps are not counted in each epoch. What was cancelled by hand was no loss.
     """
-    in_epochs = _begins_anew(marks)
+    in_epochs = begins_anew(marks)
     number, highest = 0, 0
     while number < len(marks):
         mark = marks[number]

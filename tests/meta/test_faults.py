@@ -28,6 +28,7 @@ MAY_NAME = {
     "plugins.py": "the order in which the known faults stand in plan.json",
     "preflight/calibration.py": WRITES,
     "preflight/compression.py": WRITES,
+    "preflight/log_incident.py": WRITES,
     "probe/job_objects.py": STORAGE,
     "probe/storage_faults.py": STORAGE,
     "search/plans.py": WRITES,

@@ -265,6 +265,27 @@ def test_a_log_shows_who_starts_the_job(line: str, launcher: str | None) -> None
     assert logged_costs(log("python", *steps(10, 50, 0, 1.0), (60, line))).launcher == launcher
 
 
+@pytest.mark.parametrize(
+    ("line", "restarts"),
+    [
+        (
+            "E1128 api.py:1002] failed (exitcode: -9) local_rank: 1 (pid: 27115) of binary: python",
+            1,
+        ),
+        ("loop.sh: line 3: 13087 Killed                  python train.py", 1),
+        ("loop.sh: line 3: 13087 Killed                  sleep 60", 0),
+    ],
+)
+def test_a_failure_that_is_logged_without_the_restart_is_one_if_steps_follow(
+    line: str, restarts: int
+) -> None:
+    # torch 2.13 says "will restart worker group" at a level that is not shown.
+    ended = [*steps(10, 50, 0, 1.0), (60.0, line)]
+
+    assert logged_costs(log("python", *ended)).restarts == 0
+    assert logged_costs(log("python", *ended, *steps(60, 90, 90, 1.0))).restarts == restarts
+
+
 @given(st.text(max_size=300))
 def test_any_text_is_read_or_has_nothing_in_it(text: str) -> None:
     logged_costs(text)
