@@ -14,6 +14,7 @@ from chaos.probe.state.files import sharded_part
 
 R = TypeVar("R")
 LOADS_KEPT = 64
+SLURM_TASKS = "SLURM_STEP_NUM_TASKS"  # of srun's step (22.05); a batch shell has none
 
 # Called with the files of a save, and what is saved: None where that is not known.
 Saved = Callable[[list[Path], Any], None]
@@ -155,4 +156,6 @@ def launcher() -> str:
     """Return what started this rank, as far as the environment shows it."""
     if "TORCHELASTIC_RUN_ID" in os.environ:
         return "torchrun"
+    if os.environ.get(SLURM_TASKS, "1") != "1":
+        return "slurm"
     return "ray" if "ray" in sys.modules and "RAY_JOB_ID" in os.environ else "python"

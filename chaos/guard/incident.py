@@ -82,7 +82,8 @@ def _script(killed: Start) -> tuple[str, list[str]]:
     """Return the script of a rank's command, with its arguments."""
     words = list(killed.command)
     at = next((n for n, word in enumerate(words) if word.endswith(".py")), None)
-    if not FACTS[launcher_named(killed.launcher)].lacks_part("reports") or at is None:
+    has = FACTS[launcher_named(killed.launcher)].has
+    if not has.isdisjoint({"reports", "queue"}) or at is None:
         shown = " ".join(words)
         raise UsageError(
             f"a rank of it was started as: {shown}",

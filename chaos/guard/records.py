@@ -121,7 +121,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     pid: int
     command: tuple[str, ...]
     cwd: str
-    #: `torchrun`, `ray` or `python`
+    #: `torchrun`, `slurm`, `ray` or `python`
     launcher: str
     versions: dict[str, str]
     #: steps before its first one

@@ -12,7 +12,7 @@ import msgspec
 
 from chaos.errors import ResumeMismatchError
 from chaos.guard.content import Content, content_of, held_in, is_dense
-from chaos.guard.files import GuardedFiles, facts_of, launcher, versions
+from chaos.guard.files import SLURM_TASKS, GuardedFiles, facts_of, launcher, versions
 from chaos.guard.folder import Folder, Trail
 from chaos.guard.judge import Entry
 from chaos.guard.process import Use
@@ -365,7 +365,7 @@ def seat() -> tuple[int, int]:
     dist = sys.modules.get("torch.distributed")
     if dist is not None and dist.is_available() and dist.is_initialized():
         return dist.get_rank(), dist.get_world_size()
-    for rank, ranks in (("RANK", "WORLD_SIZE"), ("SLURM_PROCID", "SLURM_NTASKS")):
+    for rank, ranks in (("RANK", "WORLD_SIZE"), ("SLURM_PROCID", SLURM_TASKS)):
         if rank in os.environ and ranks in os.environ:
             return int(os.environ[rank]), int(os.environ[ranks])
     return 0, 1

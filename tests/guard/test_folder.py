@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from chaos.cli.commands import app
+from chaos.errors import UsageError
 from chaos.guard import folder as folders
 from chaos.guard.folder import Folder
 from chaos.guard.incident import scenario_of
@@ -151,6 +152,16 @@ def test_an_incident_is_a_scenario_with_the_kill_after_the_same_step(tmp_path: P
     text = scenario_of(folder)
     assert '  script: "/job/train.py"\n  args: ["--epochs", "9"]\n  workers: 1\n' in text
     assert "  - at: {epoch: 2, step: 3, rank: 0}\n    kill_worker: {}\n" in text
+
+
+@pytest.mark.parametrize("launcher", ["ray", "slurm"])
+def test_a_script_whose_start_is_not_known_gives_no_scenario(tmp_path: Path, launcher: str) -> None:
+    folder = Folder(str(tmp_path))
+    folder.keep_save(save(8))
+    folder.keep_start(start(0, launcher=launcher))
+    folder.keep_restart(restart(1, WRONG))
+    with pytest.raises(UsageError, match=r"started as: python -u train\.py"):
+        scenario_of(folder)
 
 
 def test_a_folder_without_restarts_gives_no_scenario(tmp_path: Path) -> None:

@@ -11,13 +11,13 @@ import torch
 import torch.distributed.checkpoint as dcp
 
 from chaos.guard.content import content_of
-from chaos.guard.files import GuardedFiles
+from chaos.guard.files import GuardedFiles, launcher
 from chaos.guard.folder import Folder
 from chaos.guard.judge import Load
 from chaos.guard.process import Use
 from chaos.guard.records import Save
 from chaos.guard.restart import is_whole
-from chaos.guard.watch import FAILURES_MAX, GuardedRank
+from chaos.guard.watch import FAILURES_MAX, GuardedRank, seat
 
 # `dcp.save` of a single process.
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
@@ -198,3 +198,25 @@ def test_a_guard_that_cannot_write_ends_and_makes_no_more_digests(
     training.rank.ended()
     assert len(training.failures) == FAILURES_MAX
     assert training.folder.saves() == []
+
+
+@pytest.mark.parametrize(
+    ("env", "expected"),
+    [
+        ({}, ("python", (0, 1))),
+        ({"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2"}, ("slurm", (1, 2))),
+        ({"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"}, ("python", (0, 1))),
+        # In the batch shell of a job with two tasks.
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "2"}, ("python", (0, 1))),
+        ({"RANK": "1", "WORLD_SIZE": "4", "TORCHELASTIC_RUN_ID": "x"}, ("torchrun", (1, 4))),
+    ],
+    ids=["none", "tasks of a step", "one task", "batch shell", "torchrun"],
+)
+def test_a_rank_is_known_by_what_started_it(
+    monkeypatch: pytest.MonkeyPatch, env: dict[str, str], expected: tuple[str, tuple[int, int]]
+) -> None:
+    for name in ("RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "RAY_JOB_ID"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    assert (launcher(), seat()) == expected
