@@ -147,8 +147,8 @@ def rows(job: CorpusJob, seeds: int, kills: int) -> Iterator[dict[str, Any]]:
 
 def table(lines: Sequence[dict[str, Any]], truth: dict[str, bool]) -> Iterator[str]:
     """Yield each job's answer, and the counts."""
-    right_restarts = alarms = 0
-    found, wrong = set[str](), set[str]()
+    right_restarts = alarms = notices = 0
+    found, hinted, wrong = set[str](), set[str](), set[str]()
     for name, is_right in truth.items():
         own = [row for row in lines if row["job"] == name and "restarts" in row]
         said = [r for row in own for r in row["restarts"]]
@@ -160,14 +160,19 @@ def table(lines: Sequence[dict[str, Any]], truth: dict[str, bool]) -> Iterator[s
         if is_right:
             right_restarts += len(said)
             alarms += sum(any(f[0] == "mismatch" for f in r["findings"]) for r in said)
+            notices += sum(any(f[0] == "notice" for f in r["findings"]) for r in said)
         else:
             wrong.add(name)
             found |= {name} if blamed else set()
+            hinted |= {name} if noted and not blamed else set()
         kind = "right" if is_right else "bug"
         yield f"{name:24} {kind:6} {len(said):3} {','.join(blamed):22} {','.join(noted)}"
     changed = {row["job"]: row["changed"] for row in lines if row.get("changed")}
-    yield f"\nbugs found: {len(found)} of {len(wrong)}"
-    yield f"restarts of right jobs (each rank's): {right_restarts}, of which blamed: {alarms}"
+    yield f"\nbugs found: {len(found)} of {len(wrong)}, and by a notice alone: {len(hinted)}"
+    yield (
+        f"restarts of right jobs (each rank's): {right_restarts}, of which blamed: {alarms}, "
+        f"with a notice: {notices}"
+    )
     yield f"jobs whose files the guard changed: {changed or 'none'}"
 
 
