@@ -83,15 +83,17 @@ def data_findings(old: Sequence[Step], new: Sequence[Step]) -> Iterator[Finding]
     shift = _shift(before, new)
     if shift is not None:
         last = [step for step in new if step.inputs][SHIFT_STEPS - 1].number
-        what = "are trained again" if shift < 0 else "follow, and those between were passed over"
-        yield Finding(
-            "mismatch",
-            "data",
+        had = (
             f"data: steps {first.number} to {last} have the inputs that steps "
-            f"{first.number + shift} to {last + shift} had before the restart: these {what}",
+            f"{first.number + shift} to {last + shift} had before the restart"
         )
+        if _is_order_of_a_pass(old, first.number, shift):
+            yield Finding("notice", "data", f"{had}: a pass over the data has the order of another")
+            return
+        what = "are trained again" if shift < 0 else "follow, and those between were passed over"
+        yield Finding("mismatch", "data", f"{had}: these {what}")
         return
-    yield from _trained_in_this_pass(old, new, first.number)
+    yield from _trained_before(old, new, first.number)
 
 
 def _shift(before: Mapping[int, Step], new: Sequence[Step]) -> int | None:
@@ -113,13 +115,35 @@ def _inputs(steps: Mapping[int, Step], number: int) -> str | None:
     return steps[number].inputs if number in steps else None
 
 
-def _trained_in_this_pass(
+def _is_order_of_a_pass(old: Sequence[Step], first: int, shift: int) -> bool:
+    """Return whether a pass over the data begins at a step, in the order of an earlier pass.
+
+    So it is in a job that saves between passes and seeds itself alike at each start: nothing is
+    lost. Not if the pass right before is made again, unless the start before began with that one:
+    then both have the order of a start.
+    """
+    target, before = first + shift, {step.number: step for step in old}
+    if not _is_over(old, before[first]):
+        return False
+    if target == min(before):
+        return True
+    between = [one for step in old if target <= step.number < first for one in samples_of(step)]
+    is_of_one_pass = len(between) == len(set(between))
+    return shift < 0 and not is_of_one_pass and _is_over(old, before[target])
+
+
+def _is_over(old: Sequence[Step], step: Step) -> bool:
+    """Return whether a step has samples of the pass before it: it begins another."""
+    return not _pass_before(old, step.number).isdisjoint(samples_of(step))
+
+
+def _trained_before(
     old: Sequence[Step], new: Sequence[Step], first: int
 ) -> Iterator[Finding]:
-    """Yield that most samples of the first steps had been trained in the same pass over the data.
+    """Yield that most samples of the first steps had been trained before the save.
 
-    Only where the earlier start went on with samples that it had not had in the pass: then the
-    pass was not over, and samples are not drawn anew each time.
+    Only where the earlier start went on with samples that it had not had in the pass: then no
+    pass was over, as far as passes can be seen, and samples are not drawn anew each time.
     """
     passed = _pass_before(old, first)
     after = [step for step in old if step.number >= first][: len(new)]
@@ -134,8 +158,8 @@ def _trained_in_this_pass(
         yield Finding(
             "mismatch",
             "data",
-            f"data: {again} of {len(ours)} samples since the restart had been trained in this "
-            "pass before the save; before the restart, others followed",
+            f"data: {again} of {len(ours)} samples since the restart had been trained before the "
+            "save; before the restart, others followed",
         )
 
 

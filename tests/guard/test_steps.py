@@ -49,7 +49,11 @@ def test_the_same_inputs_at_the_same_steps_are_right(saved: int, made: int) -> N
     assert replay_of(old, new).same_inputs == min(made, 8)
 
 
-@given(st.integers(9, 30))
+def levels(old: Sequence[Step], new: Sequence[Step]) -> list[str]:
+    return [finding.level for finding in data_findings(old, new)]
+
+
+@given(st.integers(9, 30).filter(lambda saved: saved % EPOCH))
 def test_inputs_of_earlier_steps_are_trained_once_more(saved: int) -> None:
     old = steps(range(1, saved + 6))
     new = steps(range(saved + 1, saved + 9), of=-saved)
@@ -64,6 +68,42 @@ def test_inputs_of_later_steps_pass_over_samples() -> None:
     (text,) = told(steps(range(1, 40)), steps(range(21, 29), of=3))
     assert "the inputs that steps 24 to 27 had" in text
     assert text.endswith("those between were passed over")
+
+
+@given(st.integers(1, 6), st.integers(1, 9), st.integers(4, 9))
+def test_a_pass_in_the_order_of_the_first_one_is_no_mismatch(
+    epochs: int, lost: int, made: int
+) -> None:
+    saved = EPOCH * epochs
+    old = steps(range(1, saved + lost + 1))
+    new = steps(range(saved + 1, saved + made + 1), of=-saved)
+    (finding,) = data_findings(old, new)
+    assert finding.level == "notice"
+    assert finding.text == (
+        f"data: steps {saved + 1} to {saved + 4} have the inputs that steps 1 to 4 had before the "
+        "restart: a pass over the data has the order of another"
+    )
+
+
+@given(st.integers(2, 6), st.integers(1, 9))
+def test_a_pass_in_the_order_of_one_long_before_is_no_mismatch(back: int, lost: int) -> None:
+    saved = EPOCH * 7
+    new = steps(range(saved + 1, saved + 9), of=-EPOCH * back)
+    assert levels(steps(range(1, saved + lost + 1)), new) == ["notice"]
+
+
+@given(st.integers(2, 6), st.integers(1, 9))
+def test_the_pass_that_was_saved_is_made_again(epochs: int, lost: int) -> None:
+    saved = EPOCH * epochs
+    new = steps(range(saved + 1, saved + 9), of=-EPOCH)
+    assert levels(steps(range(1, saved + lost + 1)), new) == ["mismatch"]
+
+
+@given(st.integers(2, 6), st.integers(1, EPOCH - 4))
+def test_the_end_of_the_pass_that_was_saved_is_made_again(epochs: int, back: int) -> None:
+    saved = EPOCH * epochs
+    new = steps(range(saved + 1, saved + 9), of=-back)
+    assert levels(steps(range(1, saved + 4)), new) == ["mismatch"]
 
 
 @given(st.integers(1, 40), st.integers(1, 9))
