@@ -107,7 +107,11 @@ def _agreement(mine: Parts, save: Save, entry: Entry) -> int:
 
 def _is_comparable(part: Component, save: Save, entry: Entry) -> bool:
     """Return whether a part of a save must be the rank's: a share is of one rank among so many."""
-    return part.share is None or (save.rank == entry.rank and save.ranks == entry.ranks)
+    return part.share is None or _is_own(save, entry)
+
+
+def _is_own(save: Save, entry: Entry) -> bool:
+    return save.rank == entry.rank and save.ranks == entry.ranks
 
 
 def _is_same(ours: Component | None, due: Component) -> bool:
@@ -125,8 +129,8 @@ class StateAnswer:
 
     compared: tuple[str, ...]
     findings: tuple[Finding, ...]
-    #: generators that do not go on where they stood
-    generators: tuple[str, ...] = ()
+    #: generators that do not go on where they stood; None where that is not known
+    generators: tuple[str, ...] | None = None
     #: of the parts that were compared, those that are other
     differing: tuple[str, ...] = ()
 
@@ -173,15 +177,16 @@ def state_answer(
         for (group, how), names in lost.items()
     ]
     differing = tuple(name for names in lost.values() for name in names)
-    return StateAnswer(tuple(compared), tuple(findings), tuple(generators), differing)
+    is_known = _is_own(save, entry) and bool(save.entered)
+    stopped = tuple(generators) if is_known else None
+    return StateAnswer(tuple(compared), tuple(findings), stopped, differing)
 
 
 def _is_due(part: Component, save: Save, entry: Entry) -> bool:
     if part.pending or not _is_comparable(part, save, entry):
         return False
-    is_own = save.rank == entry.rank and save.ranks == entry.ranks
     if is_rng(part.name):
-        return is_own and bool(save.entered)
+        return _is_own(save, entry) and bool(save.entered)
     return bool(save.entered) or group_of(part.name) in _TENSORS
 
 

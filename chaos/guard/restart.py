@@ -53,7 +53,7 @@ class Restarted:
         self.step = 0 if self._origin is None else self._origin.save.step
         self._old, self._last = self._earlier(starts)
         self._new: list[Step] = []
-        self._generators: tuple[str, ...] = ()
+        self._generators: tuple[str, ...] | None = None
         self._restart: Restart | None = None
         self._state_is_same = False
 
@@ -136,7 +136,7 @@ class Restarted:
         found: list[Finding] = []
         replay = replay_of(self._old, self._new)
         if self._origin is not None and self._is_of_as_many_ranks():
-            found += data_findings(self._old, self._new)
+            found += data_findings(self._old, self._new, self._generators)
             window = self._origin.save.losses
             same = self._state_is_same
             found += loss_findings(replay, window, self._new, self._generators, is_same_state=same)

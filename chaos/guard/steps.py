@@ -68,11 +68,14 @@ def replay_of(old: Sequence[Step], new: Sequence[Step]) -> Replay:
     return Replay(len(pairs), len(alike), same, next(differing, None))
 
 
-def data_findings(old: Sequence[Step], new: Sequence[Step]) -> Iterator[Finding]:
+def data_findings(
+    old: Sequence[Step], new: Sequence[Step], generators: Sequence[str] | None
+) -> Iterator[Finding]:
     """Yield what the inputs after a restart show: samples that are trained twice, or passed over.
 
     `old` are steps of the earlier start, before the save and after it, `new` those since the
     restart. Nothing is said where the earlier start shows no other step after the save.
+    `generators` are those that did not go on, None where that is not known.
     """
     before = {step.number: step for step in old}
     first = next(iter(new), None)
@@ -87,8 +90,10 @@ def data_findings(old: Sequence[Step], new: Sequence[Step]) -> Iterator[Finding]
             f"data: steps {first.number} to {last} have the inputs that steps "
             f"{first.number + shift} to {last + shift} had before the restart"
         )
-        if _is_order_of_a_pass(old, first.number, shift):
-            yield Finding("notice", "data", f"{had}: a pass over the data has the order of another")
+        if generators != () and _is_order_of_a_pass(old, first.number, shift):
+            why = f"; {_stopped(generators)}" if generators else ""
+            text = f"{had}: a pass over the data has the order of another{why}"
+            yield Finding("notice", "data", text)
             return
         what = "are trained again" if shift < 0 else "follow, and those between were passed over"
         yield Finding("mismatch", "data", f"{had}: these {what}")
@@ -130,6 +135,10 @@ def _is_order_of_a_pass(old: Sequence[Step], first: int, shift: int) -> bool:
     between = [one for step in old if target <= step.number < first for one in samples_of(step)]
     is_of_one_pass = len(between) == len(set(between))
     return shift < 0 and not is_of_one_pass and _is_over(old, before[target])
+
+
+def _stopped(generators: Sequence[str]) -> str:
+    return f"{', '.join(generators)} did not go on where they stood"
 
 
 def _is_over(old: Sequence[Step], step: Step) -> bool:
@@ -183,7 +192,7 @@ def loss_findings(
     replay: Replay,
     window: Sequence[float],
     new: Sequence[Step],
-    generators: Sequence[str],
+    generators: Sequence[str] | None,
     *,
     is_same_state: bool,
 ) -> Iterator[Finding]:
@@ -196,8 +205,7 @@ def loss_findings(
         number, due, found = replay.differs
         text = f"losses: {found:.6g} at step {number}, where it was {due:.6g} with the same inputs"
         if generators:
-            names = ", ".join(generators)
-            yield Finding("notice", "generators", f"{text}; {names} did not go on where they stood")
+            yield Finding("notice", "generators", f"{text}; {_stopped(generators)}")
         elif abs(found - due) > 1e-3 * max(abs(due), 1e-6):
             yield Finding("notice", "loss", text)
         return

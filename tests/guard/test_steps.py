@@ -38,7 +38,7 @@ def steps(numbers: Sequence[int], *, of: int = 0, seed: int = 0, loss: float = 1
 
 
 def told(old: Sequence[Step], new: Sequence[Step]) -> list[str]:
-    return [finding.text for finding in data_findings(old, new)]
+    return [finding.text for finding in data_findings(old, new, ())]
 
 
 @given(st.integers(1, 40), st.integers(1, 20))
@@ -49,8 +49,10 @@ def test_the_same_inputs_at_the_same_steps_are_right(saved: int, made: int) -> N
     assert replay_of(old, new).same_inputs == min(made, 8)
 
 
-def levels(old: Sequence[Step], new: Sequence[Step]) -> list[str]:
-    return [finding.level for finding in data_findings(old, new)]
+def levels(
+    old: Sequence[Step], new: Sequence[Step], *, generators: Sequence[str] | None = ("rng.torch",)
+) -> list[str]:
+    return [finding.level for finding in data_findings(old, new, generators)]
 
 
 @given(st.integers(9, 30).filter(lambda saved: saved % EPOCH))
@@ -77,12 +79,15 @@ def test_a_pass_in_the_order_of_the_first_one_is_no_mismatch(
     saved = EPOCH * epochs
     old = steps(range(1, saved + lost + 1))
     new = steps(range(saved + 1, saved + made + 1), of=-saved)
-    (finding,) = data_findings(old, new)
+    (finding,) = data_findings(old, new, ("rng.torch",))
     assert finding.level == "notice"
     assert finding.text == (
         f"data: steps {saved + 1} to {saved + 4} have the inputs that steps 1 to 4 had before the "
-        "restart: a pass over the data has the order of another"
+        "restart: a pass over the data has the order of another; rng.torch did not go on where "
+        "they stood"
     )
+    assert levels(old, new, generators=None) == ["notice"]  # a rank that saves nothing
+    assert levels(old, new, generators=()) == ["mismatch"]  # the number of the pass was lost
 
 
 @given(st.integers(2, 6), st.integers(1, 9))
