@@ -97,19 +97,19 @@ def of_safetensors(path: Path) -> Any:  # its tensors by name, which are not rea
         return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
 
 
-def held_in(content: Content, trained: Iterable[Any]) -> tuple[str, ...] | None:
-    """Return the hashes by which an object holds all trained tensors, maybe in another float type.
+def held_in(content: Content, trained: Iterable[Any]) -> dict[int, str]:
+    """Return the hashes by which an object holds trained tensors, by the number of each.
 
-    None if it does not hold one of them.
+    They may be there in another float type.
     """
     dense = [tensor for tensor in content.tensors if is_dense(tensor)]
+    own = list(trained)
+    known: dict[int, str] = {}
+    if not all(map(is_dense, own)) or {t.shape for t in own}.isdisjoint(t.shape for t in dense):
+        return known
     there = {found for _, found in hashes(dense)}
     floats = {tensor.dtype for tensor in dense if tensor.is_floating_point()}
-    own = list(trained)
-    if not own or not all(map(is_dense, own)):
-        return None
-    known: dict[int, str] = {}
     for number, found in hashes(own, floats):
         if found in there:
             known.setdefault(number, found)
-    return tuple(sorted(set(known.values()))) if len(known) == len(own) else None
+    return known

@@ -76,6 +76,8 @@ class GuardedRank:
         #: optimizer steps begun so far, and whether one is under way: the state changes
         self._begun, self._is_moving = 0, False
         self._latest: Save | None = None
+        #: files with models since the last optimizer step, its number, and what they hold
+        self._pieces: tuple[int, list[Path], dict[int, str]] = 0, [], {}
 
     def install(self) -> None:
         """Watch torch from now on."""
@@ -217,9 +219,12 @@ class GuardedRank:
             return
         begun, trained = self._begun, self._trained()
         content = None if value is None else content_of(value)
-        if content is not None and not self._is_of_training(content, trained):
+        held = {} if content is None else held_in(content, trained)
+        if not is_beside:
+            files, held = self._with_pieces(files, held)
+        tensors = tuple(sorted(set(held.values()))) if trained and len(held) == len(trained) else ()
+        if content is not None and not (tensors or self._is_of_training(content, trained)):
             return
-        tensors = None if content is None else held_in(content, trained)
         known = self._latest if is_beside else self._save
         if known is None or known.step != self._number:
             self._finish_latest()
@@ -228,8 +233,8 @@ class GuardedRank:
             known,
             files=known.files | {str(path): facts_of(path) for path in files},
             has_optimizer=known.has_optimizer or content is None or content.has_optimizer,
-            is_live=known.is_live or tensors is not None or _must_be_live(content, trained),
-            tensors=known.tensors or tensors or (),
+            is_live=known.is_live or bool(tensors) or _must_be_live(content, trained),
+            tensors=known.tensors or tensors,
         )
         if is_beside:
             self._saved_beside(save, tensors, begun)
@@ -239,12 +244,25 @@ class GuardedRank:
         if self._trail is not None:
             self._trail.flush()
 
-    def _saved_beside(self, save: Save, tensors: tuple[str, ...] | None, begun: int) -> None:
+    def _with_pieces(
+        self, files: Sequence[Path], held: dict[int, str]
+    ) -> tuple[Sequence[Path], dict[int, str]]:
+        """Add what was saved since the last step: some jobs save each model to its own file."""
+        if self._pieces[0] != self._begun:
+            self._pieces = self._begun, [], {}
+        _, of_step, known = self._pieces
+        if held.keys() <= known.keys():
+            return files, held
+        of_step += files
+        known |= held
+        return of_step, known
+
+    def _saved_beside(self, save: Save, tensors: tuple[str, ...], begun: int) -> None:
         """Keep a save that a thread made beside training, if no step came since it was taken.
 
         Whatever comes next in training was under way already, so no next step is compared.
         """
-        if tensors is not None and begun == self._begun:
+        if tensors and begun == self._begun:
             self._latest = save
             self._folder.keep_save(save)
 

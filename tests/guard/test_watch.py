@@ -57,6 +57,29 @@ def training(tmp_path: Path) -> Training:
     return made
 
 
+class TwoModels(Training):
+    """Two models, each with an optimizer, and each saved to a file of its own, as of a GAN."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.models = [self.model, torch.nn.Linear(4, 9)]
+        self.optimizers = [torch.optim.Adam(model.parameters()) for model in self.models]
+        self.files = [root / "first.pt", root / "second.pt"]
+
+    def step(self) -> None:
+        for model, optimizer in zip(self.models, self.optimizers, strict=True):
+            model(torch.ones(3, 4)).sum().backward()
+            self.rank._step_begins(optimizer)
+            optimizer.step()
+            self.rank._step_done((0.5,))
+
+    def save(self, *numbers: int) -> None:
+        for number in numbers or (0, 1):
+            state = self.models[number].state_dict()
+            torch.save(state, self.files[number])
+            self.rank._files.saved(self.files[number], state)
+
+
 def beside(act: Callable[[], None]) -> None:
     thread = threading.Thread(target=act)
     thread.start()
@@ -71,6 +94,25 @@ def test_a_save_has_the_state_with_which_the_next_step_began(training: Training)
     training.step()
     (save,) = training.saves()
     assert (save.is_live, bool(save.entered), save.is_past) == (True, True, True)
+
+
+def test_models_that_are_saved_to_a_file_each_are_one_save(tmp_path: Path) -> None:
+    training = TwoModels(tmp_path)
+    training.step()
+    training.save()
+    training.step()
+    (save,) = training.saves()
+    assert (save.step, save.is_live, bool(save.entered)) == (2, True, True)
+    assert save.files.keys() == {str(path) for path in training.files}
+
+
+def test_one_of_two_models_is_no_save_of_the_training(tmp_path: Path) -> None:
+    training = TwoModels(tmp_path)
+    training.step()
+    training.save(0)  # the smaller one
+    training.step()
+    training.save(1)
+    assert [(save.step, save.is_live) for save in training.saves()] == [(4, False)]
 
 
 def test_a_save_before_the_end_is_past_where_the_process_ends_in_order(training: Training) -> None:
