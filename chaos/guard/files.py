@@ -1,6 +1,7 @@
 """The files that a guarded rank saves and reads, as hooks of torch and safetensors tell them."""
 
 import contextlib
+import io
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from typing import Any, TypeVar
 
 from chaos.guard.content import content_of, hashes, is_dense, of_safetensors
 from chaos.guard.judge import Load
+from chaos.guard.records import Files
 from chaos.probe.state.files import sharded_part
 
 R = TypeVar("R")
@@ -28,6 +30,8 @@ class GuardedFiles:
         self.loads: list[Load] = []
         #: how many files were read so far
         self.count = 0
+        #: bytes of saves into buffers since the last step, and files that were opened after them
+        self._buffers, self._written = set[int](), dict[str, None]()
         #: folders of saves that go on while training does
         self.handed_over: set[Path] = set()
         #: whether a file that is read may be one that training goes on from
@@ -57,10 +61,27 @@ class GuardedFiles:
     def holds(self, path: Path, value: Any) -> None:
         self._tell([path], value)
 
-    def holds_bytes(self, digest: str, value: Any) -> None:
-        """Take what was saved into a buffer, of which no path is known."""
-        del digest
+    def holds_stream(self, stream: Any, value: Any) -> None:
+        """Take what was saved into a stream; a file that has as many bytes then may be its own."""
+        if isinstance(stream, io.BytesIO):
+            self._buffers.add(stream.tell())
         self._tell([], value)
+
+    def opened(self, path: str) -> None:
+        """Remember a file that is opened to be written after a save into a buffer."""
+        if self._buffers:
+            self._written[path] = None
+
+    def renamed(self, was: str, now: str) -> None:
+        if was in self._written:
+            self._written[now] = None
+
+    def of_buffers(self) -> Files:
+        """Return the files that have the bytes of buffers, and forget them all."""
+        paths = [path for path in map(Path, self._written) if path.is_file()]
+        found = {str(path): facts_of(path) for path in paths}
+        sizes, self._buffers, self._written = self._buffers, set(), {}
+        return {path: facts for path, facts in found.items() if facts[0] in sizes}
 
     def save_handed_over(self, folder: Path) -> None:
         """Take a sharded save that a thread or a process makes while training goes on."""

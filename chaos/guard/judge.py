@@ -339,7 +339,11 @@ def _without_origin(
         return
     why = "its state is that of the first step" if is_first else "it read no file and is untrained"
     last = max(past or there or live, key=lambda save: save.at_s)
-    tail = f"the save of step {last.step} is there" if there else "no save is there as it was left"
+    tail = "no save is there as it was left"
+    if there:
+        tail = f"the save of step {last.step} is there"
+    elif not all(save.files for save in live):
+        tail = f"of the save of step {last.step} no file is known"
     path = f": {next(iter(last.files))}" if there else ""
     yield Finding(
         "mismatch" if past and entry.is_same_job else "notice",

@@ -146,9 +146,7 @@ def _is_over(old: Sequence[Step], step: Step) -> bool:
     return not _pass_before(old, step.number).isdisjoint(samples_of(step))
 
 
-def _trained_before(
-    old: Sequence[Step], new: Sequence[Step], first: int
-) -> Iterator[Finding]:
+def _trained_before(old: Sequence[Step], new: Sequence[Step], first: int) -> Iterator[Finding]:
     """Yield that most samples of the first steps had been trained before the save.
 
     Only where the earlier start went on with samples that it had not had in the pass: then no

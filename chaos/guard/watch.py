@@ -100,7 +100,7 @@ class GuardedRank:
         self._steps.read_pending()
         # Python sets it to the exception that ends a process (3.11, `sys.last_value`).
         if self._save is not None and getattr(sys, "last_value", None) is None:
-            made = _with_folders(self._save)
+            made = self._with_files(self._save)
             self._folder.keep_save(_with(made, is_past=self._is_past(made)))
         else:
             self._finish_latest()
@@ -132,7 +132,7 @@ class GuardedRank:
             self._thread = self._thread or threading.current_thread()
             self._first_step()
         elif self._save is not None:
-            made = _with_folders(self._save)
+            made = self._with_files(self._save)
             self._latest = _with(
                 made, entered=self._parts(is_entry=True), is_past=self._is_past(made)
             )
@@ -294,23 +294,40 @@ class GuardedRank:
         )
 
     def _audited(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """Follow the renaming of what was saved last: a save is often renamed once it is whole."""
+        """Follow what becomes of the last save.
+
+        It is often renamed once it is whole, and what was saved into a buffer is written to a file.
+        """
         last = self._latest
-        if event != "os.rename" or last is None or self._is_off or os.getpid() != self._pid:
+        if event not in ("open", "os.rename") or last is None:
+            return
+        if self._is_off or os.getpid() != self._pid:
             return
         try:
-            was, now = (os.path.abspath(os.fsdecode(path)) for path in arguments[:2])  # noqa: PTH100
-            files = {
-                now + path.removeprefix(was) if is_below(path, was) else path: facts
-                for path, facts in last.files.items()
-            }
-            if files != last.files:
-                self._latest = _with(last, files=files)
-                if self._save is not None:
-                    self._save = self._latest
-                self._folder.keep_save(self._latest)
+            if event == "open":
+                if _is_written(*arguments):
+                    self._files.opened(_absolute(arguments[0]))
+            else:
+                self._renamed(last, _absolute(arguments[0]), _absolute(arguments[1]))
         except Exception as error:  # noqa: BLE001 - must not fail the user's call
             self._broke("rename", error)
+
+    def _renamed(self, last: Save, was: str, now: str) -> None:
+        self._files.renamed(was, now)
+        files = {
+            now + path.removeprefix(was) if is_below(path, was) else path: facts
+            for path, facts in last.files.items()
+        }
+        if files != last.files:
+            self._latest = _with(last, files=files)
+            if self._save is not None:
+                self._save = self._latest
+            self._folder.keep_save(self._latest)
+
+    def _with_files(self, save: Save) -> Save:
+        """Return a save with all of its files that are there as training goes on."""
+        made = _with_folders(save)
+        return _with(made, files=made.files | self._files.of_buffers())
 
     def _is_of_training(self, content: Content, trained: Sequence[Any]) -> bool:
         return content.elements >= HALF * sum(int(tensor.numel()) for tensor in trained)
@@ -372,6 +389,14 @@ def _with_folders(save: Save) -> Save:
     """Return a save with the facts of its folders as they are now: they came as it began."""
     folders = {path: facts_of(Path(path)) for path in save.files if Path(path).is_dir()}
     return _with(save, files=save.files | folders)
+
+
+def _is_written(path: object, _: object, flags: int) -> bool:
+    return isinstance(path, str | bytes) and bool(flags & (os.O_WRONLY | os.O_RDWR))
+
+
+def _absolute(path: str | bytes) -> str:
+    return os.path.abspath(os.fsdecode(path))  # noqa: PTH100 - links stay links
 
 
 def _nowhere(_: object) -> None:

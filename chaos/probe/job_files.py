@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import io
 import os
 import tempfile
 import threading
@@ -40,7 +41,7 @@ from chaos.probe.open_watch import Opened, Opening, Operation, emptied, made
 from chaos.probe.saves import SaveRecord, Saves
 from chaos.probe.state.readable import is_text, read
 from chaos.probe.thread_place import ThreadPlaces
-from chaos.run.file_digest import file_digest
+from chaos.run.file_digest import WHOLE_MAX, file_digest, stream_digest
 
 # Returns, for a moment of an epoch and the file, the function that stops a rank at an op, if it is
 # to stop there.
@@ -130,9 +131,11 @@ class JobFiles:
         """Remember the content of a file that is not closed yet."""
         self.guarded("save", lambda: self._contents.update({str(path): content_of(what)}))
 
-    def holds_bytes(self, digest: str, what: Any) -> None:
-        """Remember the content of bytes that may be written to a file."""
-        cursor = self._cursor
+    def holds_stream(self, stream: Any, what: Any) -> None:
+        """Remember the content of a buffer whose bytes may be written to a file."""
+        if not isinstance(stream, io.BytesIO) or stream.tell() > WHOLE_MAX:
+            return
+        cursor, digest = self._cursor, stream_digest(io.BytesIO(stream.getvalue()))
         self.guarded("save", lambda: self._contents.update({digest: content_of(what)}))
         self.guarded("save", lambda: self.saves.mark("look", *cursor.numbers()))
 

@@ -1,8 +1,10 @@
 """Saves as a rank takes them, by hand: no hook is installed in this process."""
 
 import errno
+import io
 import os
 import threading
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -113,6 +115,39 @@ def test_one_of_two_models_is_no_save_of_the_training(tmp_path: Path) -> None:
     training.step()
     training.save(1)
     assert [(save.step, save.is_live) for save in training.saves()] == [(4, False)]
+
+
+def into_a_buffer(training: Training, path: Path) -> None:
+    """Save as Lightning does: into a buffer, that into a file, and the file to its name."""
+    buffer = io.BytesIO()
+    torch.save(training.model.state_dict(), buffer)
+    training.rank._files.holds_stream(buffer, training.model.state_dict())
+    for name, content in (("log.csv", b"1, 2"), ("scratch", buffer.getvalue())):
+        scratch = path.with_name(name)
+        training.rank._audited("open", (str(scratch), "wb", os.O_WRONLY | os.O_CREAT))
+        scratch.write_bytes(content)
+    training.rank._audited("os.rename", (str(scratch), str(path), -1, -1))
+    scratch.rename(path)
+
+
+def test_the_file_of_a_save_into_a_buffer_is_the_one_with_its_bytes(training: Training) -> None:
+    into_a_buffer(training, training.path)
+    assert [save.files for save in training.saves()] == [{}]
+    training.step()
+    (save,) = training.saves()
+    assert (save.is_live, save.files.keys()) == (True, {str(training.path)})
+    assert is_whole(save)
+    training.step()
+    training.save()
+    assert training.saves()[0].files == save.files
+
+
+def test_what_is_written_to_no_file_has_none(training: Training) -> None:
+    with zipfile.ZipFile(training.path, "w") as archive, archive.open("model", "w") as member:
+        torch.save(training.model.state_dict(), member)
+        training.rank._files.holds_stream(member, training.model.state_dict())
+    training.step()
+    assert [(save.is_live, save.files) for save in training.saves()] == [(True, {})]
 
 
 def test_a_save_before_the_end_is_past_where_the_process_ends_in_order(training: Training) -> None:

@@ -24,7 +24,6 @@ from typing import IO, Any, Protocol
 from chaos.model.event import ShardedPart
 from chaos.probe.libraries import unwatched
 from chaos.probe.state.readable import read
-from chaos.run.file_digest import WHOLE_MAX, stream_digest
 
 _SHARDED = "torch.distributed.checkpoint"
 _EXECUTORS = {
@@ -56,8 +55,8 @@ class FileListener(Protocol):
     def holds(self, path: Path, value: Any) -> object:
         """Take what was pickled into a file."""
 
-    def holds_bytes(self, digest: str, value: Any) -> object:
-        """Take what was saved into a buffer, by the digest of its bytes."""
+    def holds_stream(self, stream: Any, value: Any) -> object:
+        """Take what was saved into a buffer, or another stream that is no file."""
 
     def save_handed_over(self, folder: Path) -> object:
         """Take the folder of a sharded save that goes on while training does."""
@@ -153,9 +152,7 @@ def _saving(original: Callable[..., Any], listener: FileListener) -> Callable[..
         path = _path_of(target, at_start=True)
         if path is None:
             result = listener.unhooked(lambda: original(*args, **kwargs))
-            if isinstance(target, io.BytesIO) and target.tell() <= WHOLE_MAX:
-                digest = stream_digest(io.BytesIO(target.getvalue()))
-                listener.holds_bytes(digest, _argument(args, kwargs, 0, "obj"))
+            listener.holds_stream(target, _argument(args, kwargs, 0, "obj"))
             return result
         # Recorded before the first byte: of a save that is cut off there is no other sign. Within
         # it torch opens the file by itself, which is not to be recorded a second time.
