@@ -47,6 +47,8 @@ class Step(msgspec.Struct, frozen=True, array_like=True):
     inputs: str
     #: eight digits for each sample
     samples: str
+    #: its batch is the first one of an iteration over a data loader
+    begins: bool = False
 
 
 class Finding(msgspec.Struct, frozen=True):

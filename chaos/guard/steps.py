@@ -92,7 +92,7 @@ def data_findings(
         )
         if generators != () and _is_order_of_a_pass(old, first.number, shift):
             why = f"; {_stopped(generators)}" if generators else ""
-            text = f"{had}: a pass over the data has the order of another{why}"
+            text = f"{had}: a pass over the data begins as an earlier one did{why}"
             yield Finding("notice", "data", text)
             return
         what = "are trained again" if shift < 0 else "follow, and those between were passed over"
@@ -132,8 +132,9 @@ def _is_order_of_a_pass(old: Sequence[Step], first: int, shift: int) -> bool:
         return False
     if target == min(before):
         return True
-    between = [one for step in old if target <= step.number < first for one in samples_of(step)]
-    is_of_one_pass = len(between) == len(set(between))
+    between = [step for step in old if target <= step.number < first]
+    samples = [one for step in between for one in samples_of(step)]
+    is_of_one_pass = len(samples) == len(set(samples)) and not any(s.begins for s in between[1:])
     return shift < 0 and not is_of_one_pass and _is_over(old, before[target])
 
 
@@ -142,8 +143,8 @@ def _stopped(generators: Sequence[str]) -> str:
 
 
 def _is_over(old: Sequence[Step], step: Step) -> bool:
-    """Return whether a step has samples of the pass before it: it begins another."""
-    return not _pass_before(old, step.number).isdisjoint(samples_of(step))
+    """Return whether a step begins a pass: by its loader, or by samples of the pass before."""
+    return step.begins or not _pass_before(old, step.number).isdisjoint(samples_of(step))
 
 
 def _trained_before(old: Sequence[Step], new: Sequence[Step], first: int) -> Iterator[Finding]:
@@ -158,7 +159,7 @@ def _trained_before(old: Sequence[Step], new: Sequence[Step], first: int) -> Ite
     ours = [one for step in new for one in samples_of(step)]
     if len(ours) < SAMPLES_MIN or len(followed) < SAMPLES_MIN or not passed:
         return
-    if any(one in passed for one in followed):
+    if after[0].begins or any(one in passed for one in followed):
         return
     again = sum(one in passed for one in ours)
     if again >= MOST * len(ours):

@@ -15,6 +15,7 @@ from chaos.guard.content import Content, content_of, held_in, is_dense
 from chaos.guard.files import SLURM_TASKS, GuardedFiles, facts_of, launcher, versions
 from chaos.guard.folder import Folder, Trail
 from chaos.guard.judge import Entry
+from chaos.guard.loaders import LoaderPasses
 from chaos.guard.process import Use
 from chaos.guard.records import LOSSES_KEPT, TRAIL_STEPS, Save, Start, Step
 from chaos.guard.restart import Restarted
@@ -52,7 +53,8 @@ class GuardedRank:
         self._began_s = self._now_s()
         self._state = StateWatch(Recorder(Cursor(0, 0, 0), _nowhere, failed), every=NEVER)
         self._roots = Roots(self._called, lambda: None, failed)
-        self._inputs = InputWindow()
+        self._inputs, self._passes = InputWindow(), LoaderPasses()
+        self._firsts = set[int]()  # steps with the first batch of a pass, until they are written
         self._files = GuardedFiles(self._saved, self._broke)
         self._files.without_hooks = self._roots.without_hooks
         self._steps = StepHook(
@@ -89,6 +91,7 @@ class GuardedRank:
         self._steps.gradient_mark = lambda: mark_of(optimizers())
         self._steps.drop_inputs = self._inputs.drop
         self._steps.install()
+        self._passes.install()
         watch_files(self._files)
         once_imported(MODULES, lambda _: watch_libraries(self._files))
         sys.addaudithook(self._audited)
@@ -143,6 +146,8 @@ class GuardedRank:
     def _step_done(self, losses: Losses | None, inputs: Inputs | None = None) -> Place:
         self._is_moving = False
         self._number += 1
+        if self._passes.begins():
+            self._firsts.add(self._number)
         if self._roots.is_searching:
             self._roots.searched_a_step(self._state.optimizers())
         if losses is not None:
@@ -156,7 +161,8 @@ class GuardedRank:
         loss = sum(numbers) if len(numbers) == len(losses) and numbers else None
         samples = (inputs.samples if inputs is not None else None) or ""
         digest = inputs.digest if inputs is not None else ""
-        made = salted(Step(step, loss, digest, samples), self._salt)
+        made = salted(Step(step, loss, digest, samples, step in self._firsts), self._salt)
+        self._firsts.discard(step)
         if loss is not None:
             self._losses = [*self._losses[-LOSSES_KEPT + 1 :], loss]
         if self._trail is None or self._trail.steps >= TRAIL_STEPS:

@@ -83,8 +83,8 @@ def test_a_pass_in_the_order_of_the_first_one_is_no_mismatch(
     assert finding.level == "notice"
     assert finding.text == (
         f"data: steps {saved + 1} to {saved + 4} have the inputs that steps 1 to 4 had before the "
-        "restart: a pass over the data has the order of another; rng.torch did not go on where "
-        "they stood"
+        "restart: a pass over the data begins as an earlier one did; rng.torch did not go on "
+        "where they stood"
     )
     assert levels(old, new, generators=None) == ["notice"]  # a rank that saves nothing
     assert levels(old, new, generators=()) == ["mismatch"]  # the number of the pass was lost
@@ -95,6 +95,32 @@ def test_a_pass_in_the_order_of_one_long_before_is_no_mismatch(back: int, lost: 
     saved = EPOCH * 7
     new = steps(range(saved + 1, saved + 9), of=-EPOCH * back)
     assert levels(steps(range(1, saved + lost + 1)), new) == ["notice"]
+
+
+def augmented(made: Sequence[Step], start: int, *, begins: Sequence[int]) -> list[Step]:
+    """Return steps whose samples occur in no other pass, but in one that begins as a start did."""
+    return [
+        Step(
+            step.number,
+            step.loss,
+            f"{start}{step.inputs}",
+            "".join(f"{(int(one, 16) + 64 * (start + 1)):08x}" for one in samples_of(step)),
+            step.number in begins,
+        )
+        for step in made
+    ]
+
+
+def test_augmented_data_show_their_passes_by_the_loader() -> None:
+    whole = [augmented(steps(range(9 + 8 * at, 17 + 8 * at)), at, begins=[9]) for at in range(2)]
+    first = augmented(steps(range(1, 9)), 7, begins=[1])
+    at_end = [*first, *augmented(whole[0], 3, begins=[9])]
+    new = augmented(steps(range(9, 17), of=-8), 7, begins=[9])
+    assert levels(at_end, new[:2]) == []  # by samples: others followed, in a pass of their own
+    assert levels(at_end, new) == ["notice"]
+    # Within a pass there is no way round.
+    within = [*first, *augmented(whole[0], 3, begins=[])]
+    assert levels(within, new[:2]) == levels(within, new) == ["mismatch"]
 
 
 @given(st.integers(2, 6), st.integers(1, 9))

@@ -1,6 +1,7 @@
 """Points in rings, told apart by a small network; killed once, and started again by hand.
 
-`LOST` names what a restart does not bring back, `DRAWS` another order of the data.
+`LOST` names what a restart does not bring back, `DRAWS` another order of the data; a negative one
+has it from the generator that dropout draws from as well.
 """
 
 import os
@@ -38,8 +39,9 @@ def train(lost, kill_at, draws):
         first = saved["epoch"] + 1
     made = 0
     for epoch in range(first, EPOCHS):
-        seed = epoch - first if lost == "data" else draws + epoch
-        order = torch.randperm(len(points), generator=torch.Generator().manual_seed(seed))
+        seed = epoch - first if lost == "data" else abs(draws) + epoch
+        own = torch.Generator().manual_seed(seed) if draws >= 0 else None
+        order = torch.randperm(len(points), generator=own)
         for batch in order.split(BATCH):
             optimizer.zero_grad()
             loss = nn.functional.binary_cross_entropy_with_logits(

@@ -1,0 +1,54 @@
+"""Steps that begin a pass over the data, by the loader that their batch came from."""
+
+import sys
+from collections.abc import Iterator
+
+import pytest
+from torch.utils.data import DataLoader
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from chaos.guard.loaders import LoaderPasses
+
+
+@pytest.fixture
+def passes(monkeypatch: pytest.MonkeyPatch) -> LoaderPasses:
+    """Return passes of torch's loaders, which are as before when the test is over."""
+    monkeypatch.setattr(DataLoader, "__iter__", DataLoader.__iter__)
+    monkeypatch.setattr(_BaseDataLoaderIter, "__next__", _BaseDataLoaderIter.__next__)
+    made = LoaderPasses()
+    made._watch(sys.modules[DataLoader.__module__])
+    return made
+
+
+def steps_of(passes: LoaderPasses, batches: Iterator[object]) -> list[bool]:
+    return [passes.begins() for _ in batches]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_the_first_step_of_each_pass_begins_it(passes: LoaderPasses, workers: int) -> None:
+    lasting = bool(workers)  # the same iterator for each pass
+    loader = DataLoader(range(3), num_workers=workers, persistent_workers=lasting)  # type: ignore[arg-type]
+    assert [steps_of(passes, iter(loader)) for _ in range(2)] == [[True, False, False]] * 2
+
+
+def test_an_evaluation_within_a_pass_begins_none(passes: LoaderPasses) -> None:
+    trained = iter(DataLoader(range(4)))  # type: ignore[arg-type]
+    seen = []
+    for _ in trained:
+        seen.append(passes.begins())
+        list(DataLoader(range(2)))  # type: ignore[arg-type]
+    assert seen == [True, False, False, False]
+
+
+def test_loaders_that_take_turns_begin_once_each(passes: LoaderPasses) -> None:
+    one, other = (iter(DataLoader(range(3))) for _ in range(2))  # type: ignore[arg-type]
+    found = []
+    for _ in range(3):
+        for batches in (one, other):
+            next(batches)
+            found.append(passes.begins())
+    assert found == [True, True, False, False, False, False]
+
+
+def test_data_that_no_loader_gives_begin_no_pass(passes: LoaderPasses) -> None:
+    assert not passes.begins()
