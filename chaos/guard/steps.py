@@ -92,8 +92,7 @@ def data_findings(
         )
         if generators != () and _is_order_of_a_pass(old, first.number, shift):
             why = f"; {_stopped(generators)}" if generators else ""
-            text = f"{had}: a pass over the data begins as an earlier one did{why}"
-            yield Finding("notice", "data", text)
+            yield Finding("notice", "data", f"{had}{why}")
             return
         what = "are trained again" if shift < 0 else "follow, and those between were passed over"
         yield Finding("mismatch", "data", f"{had}: these {what}")

@@ -27,21 +27,21 @@ def steps_of(passes: LoaderPasses, batches: Iterator[object]) -> list[bool]:
 @pytest.mark.parametrize("workers", [0, 1])
 def test_the_first_step_of_each_pass_begins_it(passes: LoaderPasses, workers: int) -> None:
     lasting = bool(workers)  # the same iterator for each pass
-    loader = DataLoader(range(3), num_workers=workers, persistent_workers=lasting)  # type: ignore[arg-type]
+    loader = DataLoader(range(3), num_workers=workers, persistent_workers=lasting)
     assert [steps_of(passes, iter(loader)) for _ in range(2)] == [[True, False, False]] * 2
 
 
 def test_an_evaluation_within_a_pass_begins_none(passes: LoaderPasses) -> None:
-    trained = iter(DataLoader(range(4)))  # type: ignore[arg-type]
+    trained = iter(DataLoader(range(4)))
     seen = []
     for _ in trained:
         seen.append(passes.begins())
-        list(DataLoader(range(2)))  # type: ignore[arg-type]
+        list(DataLoader(range(2)))
     assert seen == [True, False, False, False]
 
 
 def test_loaders_that_take_turns_begin_once_each(passes: LoaderPasses) -> None:
-    one, other = (iter(DataLoader(range(3))) for _ in range(2))  # type: ignore[arg-type]
+    one, other = (iter(DataLoader(range(3))) for _ in range(2))
     found = []
     for _ in range(3):
         for batches in (one, other):

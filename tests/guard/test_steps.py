@@ -83,8 +83,7 @@ def test_a_pass_in_the_order_of_the_first_one_is_no_mismatch(
     assert finding.level == "notice"
     assert finding.text == (
         f"data: steps {saved + 1} to {saved + 4} have the inputs that steps 1 to 4 had before the "
-        "restart: a pass over the data begins as an earlier one did; rng.torch did not go on "
-        "where they stood"
+        "restart; rng.torch did not go on where they stood"
     )
     assert levels(old, new, generators=None) == ["notice"]  # a rank that saves nothing
     assert levels(old, new, generators=()) == ["mismatch"]  # the number of the pass was lost

@@ -122,10 +122,10 @@ def into_a_buffer(training: Training, path: Path) -> None:
     buffer = io.BytesIO()
     torch.save(training.model.state_dict(), buffer)
     training.rank._files.holds_stream(buffer, training.model.state_dict())
-    for name, content in (("log.csv", b"1, 2"), ("scratch", buffer.getvalue())):
-        scratch = path.with_name(name)
-        training.rank._audited("open", (str(scratch), "wb", os.O_WRONLY | os.O_CREAT))
-        scratch.write_bytes(content)
+    log, scratch = path.with_name("log.csv"), path.with_name("scratch")
+    for file, content in ((log, b"1, 2"), (scratch, buffer.getvalue())):
+        training.rank._audited("open", (str(file), "wb", os.O_WRONLY | os.O_CREAT))
+        file.write_bytes(content)
     training.rank._audited("os.rename", (str(scratch), str(path), -1, -1))
     scratch.rename(path)
 
@@ -135,7 +135,7 @@ def test_the_file_of_a_save_into_a_buffer_is_the_one_with_its_bytes(training: Tr
     assert [save.files for save in training.saves()] == [{}]
     training.step()
     (save,) = training.saves()
-    assert (save.is_live, save.files.keys()) == (True, {str(training.path)})
+    assert (save.is_live, set(save.files)) == (True, {str(training.path)})
     assert is_whole(save)
     training.step()
     training.save()
