@@ -261,6 +261,15 @@ def test_a_save_that_another_rank_has_lost_may_be_passed_over() -> None:
     assert (found(False), found(True)) == (["mismatch"], [])
 
 
+def test_a_save_of_which_no_file_is_known_is_not_said_to_be_gone() -> None:
+    streamed = save(4, files={})
+    (finding,) = place_findings(
+        entry(FRESH), None, [streamed], first=FRESH, is_whole=lambda _: False
+    )
+    assert finding.level == "notice"
+    assert finding.text.endswith("; of the save of step 4 no file is known")
+
+
 def test_a_start_from_scratch_is_a_mismatch_where_a_save_is_there() -> None:
     assert placed(entry(FRESH), [save(4)], [4]) == [("mismatch", "began-anew")]
     assert placed(entry(FRESH), [save(4)], []) == [("notice", "began-anew")]
