@@ -177,8 +177,9 @@ def state_answer(
         for (group, how), names in lost.items()
     ]
     differing = tuple(name for names in lost.values() for name in names)
-    is_known = _is_own(save, entry) and bool(save.entered)
-    stopped = tuple(generators) if is_known else None
+    # A model that is called within the optimizer's step shows no generators before it.
+    are_known = any(is_rng(p.name) and _is_due(p, save, entry) for k, p in due.items() if k in mine)
+    stopped = tuple(generators) if are_known else None
     return StateAnswer(tuple(compared), tuple(findings), stopped, differing)
 
 

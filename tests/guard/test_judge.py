@@ -208,6 +208,17 @@ def test_a_generator_that_nobody_draws_from_is_not_named() -> None:
     assert (still.generators, still.findings) == ((), ())
 
 
+def test_generators_that_were_not_seen_are_not_known_to_go_on() -> None:
+    bare = tuple(part for part in state(8) if part.name != "rng.torch")
+    # The model is called within the step, by a closure; or another rank has saved.
+    for seen, made in (
+        (entry(bare), save(8, made=bare, entered=bare)),
+        (entry(state(8)), save(8, rank=1)),
+    ):
+        answer = state_answer(seen, made, first=FRESH, began=FRESH, others=[])
+        assert answer.generators is None
+
+
 def placed(seen: Entry, saves: Sequence[Save], there: Sequence[int]) -> list[tuple[str, str]]:
     found = place_findings(
         seen,
