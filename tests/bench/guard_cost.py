@@ -4,9 +4,12 @@
 
 ResNet-18 for images of 32 by 32 (11.2 million parameters), batches of 32, SGD with momentum, on the
 CPU. The time within the guard's own functions is added up in the same run as the steps, and the
-share is that of a training that saves every 100 steps.
+share is that of a training that saves every 100 steps. A start is a process that makes one step of
+a model of two numbers, in time of the processor.
 """
 
+import resource
+import subprocess
 import sys
 import tempfile
 import time
@@ -24,6 +27,14 @@ from chaos.guard.watch import GuardedRank
 
 EVERY = 100
 OF_STEPS = ("_called", "_step_begins", "_step_done", "_close_inputs")
+STARTS = 5
+ONE_STEP = """
+import torch
+model = torch.nn.Linear(1, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model(torch.ones(1, 1)).sum().backward()
+optimizer.step()
+"""
 spent: dict[str, list[float]] = {}
 
 
@@ -86,12 +97,22 @@ def train(folder: str, steps: int) -> tuple[list[float], list[int], int]:
     return durations, saves, sum(t.numel() * t.element_size() for t in model.state_dict().values())
 
 
+def start_s(guard: tuple[str, ...]) -> float:
+    """Return the seconds of a processor that a start takes, from its command to its end."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([*guard, sys.executable, "-c", ONE_STEP], check=True, capture_output=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
 def main(steps: int) -> None:
     for name in (*OF_STEPS, "_saved"):
         timed(name)
     with tempfile.TemporaryDirectory() as folder:
         GuardedRank(Folder(f"{folder}/guard"), Use(), failed=_failed).install()
         durations, saves, size = train(folder, steps)
+        own = (sys.executable, "-m", "chaos", "guard", "--folder", f"{folder}/starts", "--")
+        starts = [(start_s(()), start_s(own)) for _ in range(STARTS)]
     # Of a step: one that follows no save. Of a save: its own time, and that of the step after it.
     after = [step + 1 for step in saves if step + 1 < steps]
     plain = [step for step in range(2, steps) if step not in after]
@@ -104,6 +125,8 @@ def main(steps: int) -> None:
     print(f"a save of {gigabytes * 1e3:.0f} MB: {of_save * 1e3:.0f} ms, twice over the state")
     print(f"{of_save / gigabytes:.2f} s for a gigabyte of state")
     share = (EVERY * each + of_save) / (EVERY * step_s)
+    plain_s, guarded_s = (median(times) for times in zip(*starts, strict=True))
+    print(f"a start: {plain_s:.2f} s of a processor, and {guarded_s - plain_s:.2f} s more")
     print(f"share of a training that saves every {EVERY} steps: {share:.2%}")
 
 
