@@ -14,7 +14,7 @@ from chaos.check.analysis import RunAnalysis, RunTables
 from chaos.check.attempt import Attempt
 from chaos.check.files import SAVERS, Save, is_own, place_of, series_of
 from chaos.check.restarts import Restart
-from chaos.check.save_operations import left_by
+from chaos.check.save_operations import file_at, left_by
 from chaos.model.event import FileCopied, FileLoaded, FileSaved, StateSeen, WroteOutside
 from chaos.model.places import START, AttemptRank, Place, RankName
 from chaos.model.tiers import Tiers
@@ -35,18 +35,27 @@ def own_files(analysis: RunAnalysis, restart: Restart) -> Iterator[Anomaly]:
         sources = _Sources(analysis, restart)
         found = next(sources.older(), None) if sources.loads else sources.from_scratch()
         if found is not None:
-            why = _how_it_stopped(analysis, restart)
+            why = _how_it_stopped(analysis, restart, has_read=bool(sources.loads))
             yield found.model_copy(update={"message": f"{found.message}{why}"})
 
 
-def _how_it_stopped(analysis: RunAnalysis, restart: Restart) -> str:
-    """Return, as the end of a sentence, what a death inside a save has left, before a restart."""
+def _how_it_stopped(analysis: RunAnalysis, restart: Restart, *, has_read: bool) -> str:
+    """Return, as the end of a sentence, what a death inside a save has left, before a restart.
+
+    Nothing where the attempt read a save, and not what was left: it may have taken an older one
+    for another reason.
+    """
     clean, before = analysis.baseline, restart.attempt.index - 1
+    of_attempt = (of for key, of in analysis.run.files.loads.items() if key.attempt == before + 1)
+    read = {load.path for of in of_attempt for _, load in of}
     if clean is None or "bucket" in analysis.plan.storage.values():
         return ""  # in a bucket a file is whole without a name of its own, and a link is none
     for injection in analysis.injections:
         at = injection.op.at
         if isinstance(at, AtMoment) and at.moment in IN_A_SAVE and before in injection.hits:
+            is_of_content = at.moment in ("opening", "saving")
+            if has_read and is_of_content and file_at(at, clean) not in read:
+                return ""
             return left_by(at, analysis.history, clean)
     return ""
 

@@ -21,7 +21,7 @@ from chaos.model.places import Place
 from chaos.model.tiers import is_below
 from chaos.probe.job_code import running_line
 from chaos.probe.state.readable import is_text
-from chaos.probe.written import absolute, is_spared, listen, open_files
+from chaos.probe.written import TRAINS, absolute, is_spared, listen, open_files
 from chaos.probe.written_objects import STORES
 from chaos.run.clock import SystemClock
 
@@ -32,7 +32,7 @@ LOOKS_MAX = 20
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _State: TypeAlias = tuple[int, int, int] | None  # inode, size, when it was changed; None: gone
 _OF_A_RUN = ("storage", "nodes")  # the folders of a run in which the job writes
-_OF_CHAOS = ("written.jsonl", STORES)
+_OF_CHAOS = ("written.jsonl", TRAINS, STORES)
 
 
 Operated: TypeAlias = Literal[

@@ -131,13 +131,17 @@ class Saves:
         return self._folder / name
 
     def keep(self, save: SaveRecord, *, size: int | None = None) -> None:
-        """Record a save, and its size in bytes; of equal files, the latest save stands."""
-        write_fields(self._folder / f"{save.digest}.json", asdict(save))
+        """Record a save, and its size in bytes; of equal files, the latest save stands.
+
+        An empty file is not recorded: its bytes are those of every other.
+        """
+        if size != 0:
+            write_fields(self._folder / f"{save.digest}.json", asdict(save))
         # The digest first, then the end of the beginning. A process that is killed in between
         # leaves both, which says the same twice; the other way round a whole file would be one of
         # unknown age.
         self._begun(save.path).unlink(missing_ok=True)
-        if size is not None:
+        if size:
             self.mark("size", size)
 
     def begin(self, save: SaveRecord) -> None:

@@ -12,6 +12,7 @@ from chaos.check.judge import judge
 from chaos.model import event as ev
 from chaos.model.history import Entry, History
 from chaos.model.scenario import Retention
+from chaos.model.trigger import AtMoment
 from chaos.model.verdict import CheckResult, Verdict
 from tests.check.shorthand import plan_of, told_in
 from tests.check.story import Story, Strike
@@ -61,6 +62,21 @@ def test_the_newest_by_name_is_not_the_newest() -> None:
         "rank 0 resumed from f_2, saved at epoch 1, step 1; f_10 of epoch 2, step 1 was there"
         in found.broken[0].summary
     )
+
+
+@pytest.mark.parametrize(("tries", "is_told"), [("", False), ("l:f_11! ", True)])
+def test_half_a_save_is_named_with_an_older_one_only_where_it_was_read(
+    tries: str, *, is_told: bool
+) -> None:
+    run = f"g s w:f_1 s r c- s w:f_2 s r c- s w:f_10 s r c- s v:f_11 x g {tries}l:f_2 s s r c- ."
+    plan = plan_of(run)
+    inside = AtMoment(epoch=3, moment="saving", rank=0)
+    plan = plan.model_copy(update={"ops": (plan.ops[0].model_copy(update={"at": inside}),)})
+
+    found = judge(plan, told_in(run), told_in(BASELINE)).broken[0]
+
+    assert "rank 0 resumed from f_2" in found.summary
+    assert ("half of f_11 was written" in found.summary) is is_told
 
 
 def test_a_file_that_may_not_have_been_renamed_need_not_be_read() -> None:

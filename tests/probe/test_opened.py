@@ -309,6 +309,33 @@ def test_what_is_appended_to_and_what_is_ours_is_no_save(new: New, own: Path) ->
     assert not rank.of(FileSaved)
 
 
+def test_an_empty_file_is_none_that_was_saved(new: New, own: Path) -> None:
+    first = watching(new)
+    stepped(first, 1)
+    (own / "done").touch()
+    write_pickle(own / "a.pkl", [1])
+    first.files.step_begins()
+
+    second = new(attempt=1)
+    second.files.watch_opened()
+    (own / "newest").touch()  # it was cut off
+    for name in ("newest", "a.pkl"):
+        (own / name).read_bytes()
+    second.files.step_begins()
+
+    assert [Path(e.path).name for e in second.of(FileLoaded)] == ["a.pkl"]
+
+
+def test_a_file_of_the_probes_own_is_no_save(new: New, own: Path) -> None:
+    rank = watching(new)
+    stepped(rank, 1)
+    (rank.folder / "nodes/node-0").mkdir(parents=True)
+    (rank.folder / "nodes/node-0" / written.TRAINS).touch()
+    rank.files.step_begins()
+
+    assert found_by(new(attempt=1)) == {}
+
+
 def test_a_copy_of_a_save_is_none_of_where_it_was_copied(new: New, own: Path) -> None:
     rank = watching(new)
     stepped(rank, 1)
