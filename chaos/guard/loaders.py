@@ -21,6 +21,8 @@ class LoaderPasses:
         self._begun = 0
         #: the pass of the last batch, and the newest one that a step had a batch of
         self._latest, self._newest = 0, 0
+        #: whether one of them draws from a generator of its own, of which no state is known
+        self.draws_apart = False
 
     def install(self) -> None:
         """Watch torch's data loaders from now on; nothing of them is changed."""
@@ -45,17 +47,28 @@ class LoaderPasses:
         def iterate(loader: Any) -> Any:
             found = original(loader)
             self._begun += 1
-            with suppress(AttributeError):  # an iterator of the job's own, with slots
+            with suppress(Exception):  # an iterator of the job's own, with slots
                 setattr(found, _OF_ITERATOR, self._begun)
+            with suppress(Exception):  # a property of the job's own
+                self.draws_apart |= _has_generator(loader) or _has_generator(loader.sampler)
             return found
 
         return iterate
 
     def _giving(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        from torch import is_grad_enabled
+
         @functools.wraps(original)
         def give(iterator: Any) -> Any:
             batch = original(iterator)
-            self._latest = getattr(iterator, _OF_ITERATOR, 0)
+            # What is not trained on is of an evaluation. Where training has its data from elsewhere
+            # no later batch would take its place.
+            if is_grad_enabled():
+                self._latest = getattr(iterator, _OF_ITERATOR, 0)
             return batch
 
         return give
+
+
+def _has_generator(drawing: Any) -> bool:
+    return getattr(drawing, "generator", None) is not None

@@ -2,9 +2,11 @@
 
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from torch.utils.data import DataLoader
+import torch
+from torch.utils.data import DataLoader, RandomSampler
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from chaos.guard.loaders import LoaderPasses
@@ -52,3 +54,35 @@ def test_loaders_that_take_turns_begin_once_each(passes: LoaderPasses) -> None:
 
 def test_data_that_no_loader_gives_begin_no_pass(passes: LoaderPasses) -> None:
     assert not passes.begins()
+    with torch.no_grad():
+        list(DataLoader(range(2)))  # an evaluation
+    assert not passes.begins()
+
+
+def test_an_order_of_a_generator_of_the_loaders_own_is_known(passes: LoaderPasses) -> None:
+    iter(DataLoader(range(3), shuffle=True))
+    assert not passes.draws_apart
+    own = torch.Generator()
+    iter(DataLoader(range(3), sampler=RandomSampler(range(3), generator=own)))
+    assert passes.draws_apart
+
+
+def test_an_iterator_of_the_jobs_own_is_left_as_it_is(passes: LoaderPasses) -> None:
+    del passes
+
+    class Own(DataLoader[int]):  # type: ignore[misc]
+        def _get_iterator(self) -> Any:
+            return Refusing()
+
+    assert list(Own(range(3))) == []
+
+
+class Refusing:
+    def __setattr__(self, name: str, value: object) -> None:
+        raise TypeError(name)
+
+    def __iter__(self) -> "Refusing":
+        return self
+
+    def __next__(self) -> int:
+        raise StopIteration
