@@ -47,6 +47,8 @@ class Entry:
     #: started by the command of the start before it, of which no process is running any more; else
     #: it may be another training, or the same one with other settings
     is_same_job: bool = True
+    #: its data come in an order of a generator that no part is of
+    draws_apart: bool = False
 
 
 @dataclass(frozen=True)
@@ -178,8 +180,8 @@ def state_answer(
     ]
     differing = tuple(name for names in lost.values() for name in names)
     # A model that is called within the optimizer's step shows no generators before it.
-    are_known = any(is_rng(p.name) and _is_due(p, save, entry) for k, p in due.items() if k in mine)
-    stopped = tuple(generators) if are_known else None
+    are_seen = any(is_rng(p.name) and _is_due(p, save, entry) for k, p in due.items() if k in mine)
+    stopped = tuple(generators) or (() if are_seen and not entry.draws_apart else None)
     return StateAnswer(tuple(compared), tuple(findings), stopped, differing)
 
 
@@ -343,8 +345,8 @@ def _without_origin(
     tail = "no save is there as it was left"
     if there:
         tail = f"the save of step {last.step} is there"
-    elif not all(save.files for save in live):
-        tail = f"of the save of step {last.step} no file is known"
+    elif streamed := [save for save in live if not save.files]:
+        tail = f"of the save of step {streamed[-1].step} no file is known"
     path = f": {next(iter(last.files))}" if there else ""
     yield Finding(
         "mismatch" if past and entry.is_same_job else "notice",

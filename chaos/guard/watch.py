@@ -182,7 +182,8 @@ class GuardedRank:
         rank, ranks = seat()
         self._salt = self._folder.salt()
         number = number_of(rank, ranks, self._began_s, self._folder.starts())
-        entry = Entry(rank, ranks, self._parts(is_entry=True), tuple(self._files.loads))
+        parts, loads = self._parts(is_entry=True), tuple(self._files.loads)
+        entry = Entry(rank, ranks, parts, loads, draws_apart=self._passes.draws_apart)
         start = Start(
             start=number,
             rank=rank,

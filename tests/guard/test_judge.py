@@ -219,6 +219,14 @@ def test_generators_that_were_not_seen_are_not_known_to_go_on() -> None:
         assert answer.generators is None
 
 
+def test_of_a_loaders_own_generator_it_is_not_known_whether_it_went_on() -> None:
+    made = save(8)
+    for draws_apart, known in ((False, ()), (True, None)):
+        seen = entry(made.entered, draws_apart=draws_apart)
+        answer = state_answer(seen, made, first=FRESH, began=FRESH, others=[])
+        assert answer.generators == known
+
+
 def placed(seen: Entry, saves: Sequence[Save], there: Sequence[int]) -> list[tuple[str, str]]:
     found = place_findings(
         seen,
@@ -273,10 +281,8 @@ def test_a_save_that_another_rank_has_lost_may_be_passed_over() -> None:
 
 
 def test_a_save_of_which_no_file_is_known_is_not_said_to_be_gone() -> None:
-    streamed = save(4, files={})
-    (finding,) = place_findings(
-        entry(FRESH), None, [streamed], first=FRESH, is_whole=lambda _: False
-    )
+    saves = [save(4, files={}), save(8)]
+    (finding,) = place_findings(entry(FRESH), None, saves, first=FRESH, is_whole=lambda _: False)
     assert finding.level == "notice"
     assert finding.text.endswith("; of the save of step 4 no file is known")
 
