@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from chaos.guard.content import content_of, hashes, is_dense, of_safetensors
 from chaos.guard.judge import Load
 from chaos.guard.records import Files
+from chaos.model.tiers import is_below
 from chaos.probe.state.files import sharded_part
 
 R = TypeVar("R")
@@ -63,7 +64,7 @@ class GuardedFiles:
 
     def holds_stream(self, stream: Any, value: Any) -> None:
         """Take what was saved into a stream; a file that has as many bytes then may be its own."""
-        if isinstance(stream, io.BytesIO):
+        if isinstance(stream, io.BytesIO) and not stream.closed:
             self._buffers.add(stream.tell())
         self._tell([], value)
 
@@ -73,14 +74,16 @@ class GuardedFiles:
             self._written[path] = None
 
     def renamed(self, was: str, now: str) -> None:
-        if was in self._written:
-            self._written[now] = None
+        for path in [*self._written]:
+            if is_below(path, was):
+                self._written[now + path.removeprefix(was)] = None
 
     def of_buffers(self) -> Files:
         """Return the files that have the bytes of buffers, and forget them all."""
-        paths = [path for path in map(Path, self._written) if path.is_file()]
-        found = {str(path): facts_of(path) for path in paths}
-        sizes, self._buffers, self._written = self._buffers, set(), {}
+        # Other threads open files as well: a copy, which none of them changes.
+        sizes, paths = self._buffers, [*self._written]
+        self._buffers, self._written = set(), {}
+        found = {path: facts_of(Path(path)) for path in paths if Path(path).is_file()}
         return {path: facts for path, facts in found.items() if facts[0] in sizes}
 
     def save_handed_over(self, folder: Path) -> None:

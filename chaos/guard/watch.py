@@ -17,7 +17,7 @@ from chaos.guard.folder import Folder, Trail
 from chaos.guard.judge import Entry
 from chaos.guard.loaders import LoaderPasses
 from chaos.guard.process import Use
-from chaos.guard.records import LOSSES_KEPT, TRAIL_STEPS, Save, Start, Step
+from chaos.guard.records import LOSSES_KEPT, TRAIL_STEPS, Files, Save, Start, Step
 from chaos.guard.restart import Restarted
 from chaos.guard.steps import name_of, salted
 from chaos.model.event import Component, Inputs
@@ -103,7 +103,7 @@ class GuardedRank:
         self._steps.read_pending()
         # Python sets it to the exception that ends a process (3.11, `sys.last_value`).
         if self._save is not None and getattr(sys, "last_value", None) is None:
-            made = self._with_files(self._save)
+            made = _with_files(self._save, self._files.of_buffers())
             self._folder.keep_save(_with(made, is_past=self._is_past(made)))
         else:
             self._finish_latest()
@@ -131,11 +131,12 @@ class GuardedRank:
             return
         self._begun, self._is_moving = self._begun + 1, True
         self._state.found.add(kind_of(optimizer), optimizer)
+        written = self._files.of_buffers()  # of no save of training as well
         if self._restart is None:
             self._thread = self._thread or threading.current_thread()
             self._first_step()
         elif self._save is not None:
-            made = self._with_files(self._save)
+            made = _with_files(self._save, written)
             self._latest = _with(
                 made, entered=self._parts(is_entry=True), is_past=self._is_past(made)
             )
@@ -279,7 +280,7 @@ class GuardedRank:
 
     def _finish_latest(self) -> None:
         """Look again at a sharded save, which may have been made while training went on."""
-        if self._latest is not None and (made := _with_folders(self._latest)) != self._latest:
+        if self._latest is not None and (made := _with_files(self._latest)) != self._latest:
             self._folder.keep_save(made)
 
     def _begun_save(self, restart: Restarted) -> Save:
@@ -317,7 +318,7 @@ class GuardedRank:
             else:
                 self._renamed(last, _absolute(arguments[0]), _absolute(arguments[1]))
         except Exception as error:  # noqa: BLE001 - must not fail the user's call
-            self._broke("rename", error)
+            self._broke(event, error)
 
     def _renamed(self, last: Save, was: str, now: str) -> None:
         self._files.renamed(was, now)
@@ -330,11 +331,6 @@ class GuardedRank:
             if self._save is not None:
                 self._save = self._latest
             self._folder.keep_save(self._latest)
-
-    def _with_files(self, save: Save) -> Save:
-        """Return a save with all of its files that are there as training goes on."""
-        made = _with_folders(save)
-        return _with(made, files=made.files | self._files.of_buffers())
 
     def _is_of_training(self, content: Content, trained: Sequence[Any]) -> bool:
         return content.elements >= HALF * sum(int(tensor.numel()) for tensor in trained)
@@ -392,10 +388,10 @@ def number_of(rank: int, ranks: int, began_s: float, before: Sequence[Start]) ->
     return max(together or [max((start.start for start in before), default=-1) + 1])
 
 
-def _with_folders(save: Save) -> Save:
-    """Return a save with the facts of its folders as they are now: they came as it began."""
+def _with_files(save: Save, more: Files | None = None) -> Save:
+    """Return a save with more files, and the facts of its folders now: they came as it began."""
     folders = {path: facts_of(Path(path)) for path in save.files if Path(path).is_dir()}
-    return _with(save, files=save.files | folders)
+    return _with(save, files=save.files | folders | (more or {}))
 
 
 def _is_written(path: object, _: object, flags: int) -> bool:

@@ -133,7 +133,7 @@ class JobFiles:
 
     def holds_stream(self, stream: Any, what: Any) -> None:
         """Remember the content of a buffer whose bytes may be written to a file."""
-        if not isinstance(stream, io.BytesIO) or stream.tell() > WHOLE_MAX:
+        if not isinstance(stream, io.BytesIO) or stream.closed or stream.tell() > WHOLE_MAX:
             return
         cursor, digest = self._cursor, stream_digest(io.BytesIO(stream.getvalue()))
         self.guarded("save", lambda: self._contents.update({digest: content_of(what)}))

@@ -142,6 +142,31 @@ def test_the_file_of_a_save_into_a_buffer_is_the_one_with_its_bytes(training: Tr
     assert training.saves()[0].files == save.files
 
 
+def test_a_buffers_file_is_followed_with_its_folder(training: Training) -> None:
+    scratch = training.path.with_name("scratch")
+    scratch.mkdir()
+    into_a_buffer(training, scratch / "model.pt")
+    training.rank._audited("os.rename", (str(scratch), str(training.path), -1, -1))
+    scratch.rename(training.path)
+    training.step()
+    assert set(training.saves()[0].files) == {str(training.path / "model.pt")}
+
+
+def test_a_buffer_of_no_save_has_no_file_after_the_next_step(training: Training) -> None:
+    training.save()
+    training.step()
+    buffer = io.BytesIO()
+    torch.save(1, buffer)
+    training.rank._files.holds_stream(buffer, 1)
+    training.step()
+    other = training.path.with_name("other")
+    training.rank._audited("open", (str(other), "wb", os.O_WRONLY | os.O_CREAT))
+    other.write_bytes(buffer.getvalue())
+    training.save()
+    training.step()
+    assert [set(save.files) for save in training.saves()] == [{str(training.path)}] * 2
+
+
 def test_what_is_written_to_no_file_has_none(training: Training) -> None:
     with zipfile.ZipFile(training.path, "w") as archive, archive.open("model", "w") as member:
         torch.save(training.model.state_dict(), member)
