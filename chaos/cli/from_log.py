@@ -41,8 +41,7 @@ def scenario_of_log(log: Path, words: Sequence[str], which: int | None, folder: 
     Raises `UsageError` where the log or the command does not say enough.
     """
     started = _started(words)
-    facts = FACTS[started.launcher]
-    least, most = started.nodes
+    facts, (least, most) = FACTS[started.launcher], started.nodes
     text = read_text(log, "log", most=LOG_BYTES, hint="Is it a log?")
     seen = log_incident(text, which, nodes=most, has_reports="reports" in facts.has)
     workers = started.workers or seen.workers or facts.usual_workers
@@ -57,6 +56,8 @@ def scenario_of_log(log: Path, words: Sequence[str], which: int | None, folder: 
     notes = [*seen.notes]
     if started.workers is None and seen.workers is None:
         notes.append(f"The number of workers is not in it: {workers} is taken.")
+    if seen.loss.rank not in (None, rank):
+        notes.append(f"Rank {seen.loss.rank} is not among {workers}: {rank} is taken.")
     if by_command:
         notes.append("Its command is started again with the same words (job.restart_args).")
     notes.append("Variables that the job needs and this shell has not go under job.env.")

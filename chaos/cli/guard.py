@@ -92,7 +92,7 @@ def guard(  # noqa: PLR0913 - one parameter per option
     if restart is not None and not is_log:
         raise UsageError("--restart is of `chaos guard scenario LOG`", "Leave it out.")
     if is_log:
-        _write(_of_log(Path(words[1]), words[2:], restart, output), output)
+        _write(_of_log(Path(words[1]), words[2:], restart, output), form, output)
     if words[0] in ("report", "scenario") and len(words) == _PLACED:
         _read(words[0], Folder(_known(words[1])), form, output)
     if form is not None or output is not None:
@@ -110,7 +110,7 @@ def guard(  # noqa: PLR0913 - one parameter per option
 
 def _read(what: str, folder: Folder, form: Form | None, output: Path | None) -> None:
     if what == "scenario":
-        _write(scenario_of(folder), output)
+        _write(scenario_of(folder), form, output)
     document = Document.asked(form, output, "text", "json", "prometheus", "html")
     starts, restarts = folder.starts(), restarts_of(folder)
     shown = in_terminal(folder.place, starts, restarts)
@@ -127,7 +127,9 @@ def _read(what: str, folder: Folder, form: Form | None, output: Path | None) -> 
     raise typer.Exit(exit_code(restarts))
 
 
-def _write(text: str, output: Path | None) -> NoReturn:
+def _write(text: str, form: Form | None, output: Path | None) -> NoReturn:
+    if form is not None:
+        raise UsageError("--format is of `chaos guard report`; a scenario is YAML", "Leave it out.")
     if output is None:
         write_document(text)
     else:

@@ -61,7 +61,7 @@ class LoaderPasses:
         @functools.wraps(original)
         def give(iterator: Any) -> Any:
             batch = original(iterator)
-            # What is not trained on is of an evaluation. Where training has its data from elsewhere
+            # Without gradients it is of an evaluation. Where training has its data from elsewhere,
             # no later batch would take its place.
             if is_grad_enabled():
                 self._latest = getattr(iterator, _OF_ITERATOR, 0)

@@ -234,6 +234,23 @@ def test_a_command_that_no_scenario_can_have_is_refused(
     assert words in done.err
 
 
+def test_a_rank_that_the_command_has_not_is_named(tmp_path: Path) -> None:
+    done = written(LOGS / "killed.log", "torchrun", "--nproc-per-node", "1", JOB, folder=tmp_path)
+
+    assert "# Rank 1 is not among 1: 0 is taken.\n" in done.out
+    assert "rank: 0}" in done.out
+
+
+def test_a_scenario_has_no_other_form(tmp_path: Path) -> None:
+    file = tmp_path / "incident.chaos.yaml"
+    how = ("--format", "json", "-o", str(file))
+    done = written(LOGS / "killed.log", *TORCHRUN, JOB, folder=tmp_path, how=how)
+
+    assert (done.code, done.out) == (3, "")
+    assert "--format is of `chaos guard report`" in done.err
+    assert not file.exists()
+
+
 def test_a_log_that_is_not_there_is_no_command(tmp_path: Path) -> None:
     done = written(tmp_path / "train.log", *TORCHRUN, JOB, folder=tmp_path)
 

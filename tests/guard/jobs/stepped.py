@@ -16,7 +16,7 @@ SAVE, ENDED = "stepped.pt", "ended"
 
 
 def end_once(how):
-    """Let rank 1 die, or raise, unless it did so in an earlier start."""
+    """Kill rank 1, or raise in it, unless it did so in an earlier start."""
     if how and dist.get_rank() == 1 and not os.path.exists(ENDED):
         open(ENDED, "w").close()
         if how == "raise":
