@@ -35,8 +35,10 @@ def scenario_of(folder: Folder) -> str:
             place=folder.place,
         )
     chosen = max(restarts, key=lambda one: (one.is_wrong, one.start, -one.rank))
-    killed = next(s for s in folder.starts(chosen.rank) if s.start == chosen.start - 1)
-    steps = folder.steps(chosen.rank, killed.start)
+    before = [start for start in folder.starts() if start.start < chosen.start]
+    # With more ranks than before, the one that is wrong may be none of those.
+    killed = max(before, key=lambda start: (start.start, start.rank == chosen.rank))
+    steps = folder.steps(killed.rank, killed.start)
     last = steps[-1].number if steps else killed.step
     return in_yaml(Incident(killed, chosen, _save_steps(folder.saves(), chosen.start), last))
 

@@ -154,6 +154,14 @@ def test_an_incident_is_a_scenario_with_the_kill_after_the_same_step(tmp_path: P
     assert "  - at: {epoch: 2, step: 3, rank: 0}\n    kill_worker: {}\n" in text
 
 
+def test_a_rank_that_came_with_the_restart_has_the_place_of_another(tmp_path: Path) -> None:
+    folder = Folder(str(tmp_path))
+    folder.keep_save(save(8))
+    folder.keep_start(start(0, step=9))
+    folder.keep_restart(restart(1, WRONG, rank=1, ranks=2))
+    assert "  - at: {epoch: 1, step: 1, rank: 0}\n" in scenario_of(folder)
+
+
 @pytest.mark.parametrize("launcher", ["ray", "slurm"])
 def test_a_script_whose_start_is_not_known_gives_no_scenario(tmp_path: Path, launcher: str) -> None:
     folder = Folder(str(tmp_path))
