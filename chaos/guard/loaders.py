@@ -21,7 +21,7 @@ class LoaderPasses:
         self._begun = 0
         #: the pass of the last batch, and the newest one that a step had a batch of
         self._latest, self._newest = 0, 0
-        #: whether one of them draws from a generator of its own, of which no state is known
+        #: whether a loader draws from generators of its own, of which no state is known
         self.draws_apart = False
 
     def install(self) -> None:
@@ -50,7 +50,7 @@ class LoaderPasses:
             with suppress(Exception):  # an iterator of the job's own, with slots
                 setattr(found, _OF_ITERATOR, self._begun)
             with suppress(Exception):  # a property of the job's own
-                self.draws_apart |= _has_generator(loader) or _has_generator(loader.sampler)
+                self.draws_apart |= _draws_apart(loader)
             return found
 
         return iterate
@@ -70,5 +70,7 @@ class LoaderPasses:
         return give
 
 
-def _has_generator(drawing: Any) -> bool:
-    return getattr(drawing, "generator", None) is not None
+def _draws_apart(loader: Any) -> bool:
+    # Workers that stay are seeded once, and go on by themselves from pass to pass.
+    drawn = (getattr(one, "generator", None) for one in (loader, loader.sampler))
+    return loader.persistent_workers or any(one is not None for one in drawn)

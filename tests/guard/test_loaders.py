@@ -67,6 +67,12 @@ def test_an_order_of_a_generator_of_the_loaders_own_is_known(passes: LoaderPasse
     assert passes.draws_apart
 
 
+def test_workers_that_stay_draw_for_themselves(passes: LoaderPasses) -> None:
+    for lasting in (False, True):
+        iter(DataLoader(range(3), num_workers=1, persistent_workers=lasting))
+        assert passes.draws_apart is lasting
+
+
 def test_an_iterator_of_the_jobs_own_is_left_as_it_is(passes: LoaderPasses) -> None:
     del passes
 
