@@ -127,14 +127,14 @@ def _is_order_of_a_pass(old: Sequence[Step], first: int, shift: int) -> bool:
     then both have the order of a start.
     """
     target, before = first + shift, {step.number: step for step in old}
-    if not _is_over(old, before[first]):
+    if shift > 0 or not _is_over(old, before[first]):
         return False
     if target == min(before):
         return True
     between = [step for step in old if target <= step.number < first]
     samples = [one for step in between for one in samples_of(step)]
     is_of_one_pass = len(samples) == len(set(samples)) and not any(s.begins for s in between[1:])
-    return shift < 0 and not is_of_one_pass and _is_over(old, before[target])
+    return not is_of_one_pass and _is_over(old, before[target])
 
 
 def _stopped(generators: Sequence[str]) -> str:

@@ -173,7 +173,8 @@ def table(lines: Sequence[dict[str, Any]], truth: dict[str, bool]) -> Iterator[s
         f"restarts of right jobs (each rank's): {right_restarts}, of which blamed: {alarms}, "
         f"with a notice: {notices}"
     )
-    yield f"jobs whose files the guard changed: {changed or 'none'}"
+    compared = sum(bool(row.get("files")) for row in lines)
+    yield f"jobs whose files the guard changed: {changed or 'none'}, of {compared} compared"
 
 
 def main() -> None:
