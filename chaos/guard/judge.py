@@ -154,7 +154,7 @@ def state_answer(
     mine, due = keyed(entry.parts), keyed(save.entered or save.made)
     before = keyed(began)
     moving = frozenset[Key]() if save.entered else _moving(_alike(save, others))
-    compared, generators = list[str](), list[str]()
+    compared, drawn = list[str](), dict[str, bool]()  # generators, and whether they went on
     lost: dict[tuple[str, str], list[str]] = {}
     for key, part in due.items():
         ours = mine.get(key)
@@ -162,9 +162,8 @@ def state_answer(
         if is_dropped or not _is_due(part, save, entry):
             continue
         if is_rng(part.name):
-            is_drawn_from = not _is_same(before.get(key), part)
-            if ours is not None and is_drawn_from and not _is_same(ours, part):
-                generators.append(part.name)
+            if ours is not None and not _is_same(before.get(key), part):
+                drawn[part.name] = _is_same(ours, part)
             continue
         if save.rank != entry.rank and not _is_judged_elsewhere(part, ours):
             continue
@@ -179,10 +178,12 @@ def state_answer(
         for (group, how), names in lost.items()
     ]
     differing = tuple(name for names in lost.values() for name in names)
-    # A model that is called within the optimizer's step shows no generators before it.
-    are_seen = any(is_rng(p.name) and _is_due(p, save, entry) for k, p in due.items() if k in mine)
-    stopped = tuple(generators) or (() if are_seen and not entry.draws_apart else None)
-    return StateAnswer(tuple(compared), tuple(findings), stopped, differing)
+    stopped = tuple(name for name, went_on in drawn.items() if not went_on)
+    # None is drawn from where the job draws by its own, or none is seen: a model that is called
+    # within the optimizer's step shows no generators before it.
+    are_known = bool(drawn) and not entry.draws_apart
+    generators = stopped or (() if are_known else None)
+    return StateAnswer(tuple(compared), tuple(findings), generators, differing)
 
 
 def _is_due(part: Component, save: Save, entry: Entry) -> bool:
