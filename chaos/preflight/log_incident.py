@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from chaos.errors import UsageError
 from chaos.model.places import Place
-from chaos.preflight.run_logs import Mark, begins_anew, marks_of, of_training, outages
+from chaos.preflight.run_logs import EXAMPLE, Mark, begins_anew, marks_of, of_training, outages
 
 _READ = (
     "Read are lines such as `step 120/1000`, `epoch 3 step 20/90`, Megatron's, the bars of tqdm "
@@ -17,11 +17,12 @@ _READ = (
 _FROM = re.compile(r"(?i)\bfrom\W+(?:step|iter)")  # `training from step 0`: none was made by then
 _SIZE = re.compile(r"Started training worker group of size (\d{1,6})")
 _RETRIED = re.compile(r"will restart worker|failed \(exitcode|\] RETRY|RUNNING -> RESTARTING")
+_JOINED = re.compile(r"Detected \d+ new nodes")  # as torchrun says it
 _GIVEN_UP = "ChildFailedError"  # of torchrun, as its agent ends
 _ALL, _TERM = {"ranks": "all"}, {"signal": "TERM"}
 # Signs of what ended an attempt, the surest first, with the faults that stand for it.
 _SIGNS: tuple[tuple[str, dict[str, str], str], ...] = (
-    ("kill_worker", _ALL, r"DUE TO (?:PREEMPTION|NODE FAIL)"),
+    ("kill_worker", _ALL, r"DUE TO (?:PREEMPTION|NODE FAIL|TIME LIMIT|JOB REQUEUE)"),
     ("kill_worker", {}, r"exitcode: -9\) local_rank: (?P<local>\d+)"),
     ("kill_worker", _TERM, r"exitcode: -15\) local_rank: (?P<local>\d+)"),
     (
@@ -84,22 +85,29 @@ def log_incident(
     where the log does not show a restart, or its place.
     """
     lines = text.split("\n")
-    read = [m for m in marks_of(text) if m.kind != "step" or not _FROM.search(lines[m.line - 1])]
-    marks, counted = _from_the_begin(of_training(read))
+    lengths = sorted({int(found[3]) for found in EXAMPLE.finditer(text)})
+    if len(lengths) > 1:
+        raise UsageError(
+            f"its epochs have {lengths[0]} to {lengths[-1]} steps, and none can be counted through",
+            "Write the scenario by hand: `chaos init`.",
+        )
+    read = of_training([*marks_of(text)])
+    marks, counted = _from_the_begin([m for m in read if _is_made(m, lines[m.line - 1])])
     ends = [*_ends(marks)]
     number = _chosen(ends, which)
     end = ends[number]
     last, step, placed = _last_step(end)
-    until = len(lines) if end.after is None else end.after.line
     # A bar has no end of line, so that what ended it may follow on its own.
-    between = "\n".join(lines[last.line - 1 : until])
+    between = "\n".join(lines[last.line - 1 : _next_start(read, end.begun)])
     loss, ended = _loss(between, last.line, nodes)
     place, every, taken = _by_reports(end, last) if has_reports else _by_steps(last, step)
-    then = "No step is logged after it."
+    then = "No step of it is read after that."
     if end.after is not None:
         then = f"Line {end.after.line}: the first step after it is {end.after.step}."
+        if end.begun.kind == "resume" and end.after.step == 1:
+            then += " If another training begins there, it is no restart."
     others = ", ".join(str(one.begun.line) for one in ends if one is not end)
-    of = f"Restart {number + 1} of {len(ends)} in the log"
+    of = f"End of training {number + 1} of {len(ends)} in the log"
     first = f"{of}; --restart N writes another one (lines: {others})." if others else f"{of}."
     sizes = _SIZE.findall("\n".join(lines[: end.begun.line]))
     return LogIncident(
@@ -112,6 +120,21 @@ def log_incident(
     )
 
 
+def _is_made(mark: Mark, line: str) -> bool:
+    """Return whether a mark is no step that is yet to be made, as of a bar that begins."""
+    if mark.bar is not None:
+        return mark.step != 0
+    return mark.kind != "step" or _FROM.search(line) is None
+
+
+def _next_start(marks: Sequence[Mark], begun: Mark) -> int | None:
+    """Return the lines before the next attempt: no sign of what ended one is behind them."""
+    if begun.kind == "resume":
+        return begun.line - 1
+    starts = (m for m in marks if m.line > begun.line and m.kind in ("group", "resume", "step"))
+    return next((mark.line - 1 for mark in starts), None)
+
+
 def _from_the_begin(marks: Sequence[Mark]) -> tuple[list[Mark], str]:
     """Return the marks, with steps as how many were done by then, and how they are counted."""
     steps = [mark for mark in marks if mark.kind == "step"]
@@ -120,7 +143,7 @@ def _from_the_begin(marks: Sequence[Mark]) -> tuple[list[Mark], str]:
     more = int(steps[0].step == 0 and steps[0].bar is None)
     words = "Steps are taken to count from 1"
     if more:
-        words = "The log counts steps from 0, the lines above and the scenario from 1"
+        words = "Steps are taken to count from 0 in the log, and from 1 above and in the scenario"
     first, in_epochs = 0, begins_anew(marks)
     if in_epochs:
         if any(mark.epoch is None or not mark.total for mark in steps):
@@ -129,7 +152,7 @@ def _from_the_begin(marks: Sequence[Mark]) -> tuple[list[Mark], str]:
                 _READ,
             )
         first = min(1, *(mark.epoch or 0 for mark in steps))
-        words += f", epochs from {first} in it"
+        words += f", epochs from {first}"
 
     def done(mark: Mark) -> Mark:
         if mark.step is None or (in_epochs and mark.kind != "step"):
@@ -229,4 +252,10 @@ def _loss(text: str, first: int, nodes: int) -> tuple[Loss, str]:
         rank = ranks.get("rank") or (ranks.get("local") if nodes == 1 else None)
         loss = Loss(fault, settings, None if rank is None else int(rank))
         return loss, f"Line {line}: `{found[0].strip(': ')}`, for which {fault} stands."
-    return Loss("kill_worker", {}, None), "It does not say what ended it: a kill is taken."
+    if _JOINED.search(text):
+        raise UsageError(
+            "the group began again for new nodes, for which no fault stands",
+            "`--restart N` is for another end of training.",
+        )
+    ended = "No line that is read says what ended it: a kill is taken."
+    return Loss("kill_worker", {}, None), ended

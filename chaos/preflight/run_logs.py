@@ -99,14 +99,14 @@ def _moment_s(*parts: str | None) -> float | None:
 
 
 _STEP = re.compile(
-    r"(?i)(?<![a-z_])(?:(?:global|train)[_ ])?(?:step|iter(?:ation)?|update|num_updates)s?\b"
+    r"(?i)(?<![a-z_-])(?:(?:global|train)[_ ])?(?:step|iter(?:ation)?|update|num_updates)s?\b"
     r"[\s:=\[\"'#-]{1,14}(\d[\d,]{0,14})(?:\s*(?:/|of)\s*(\d[\d,]{0,14}))?(?![\d.%])"
 )
 _NO_STEP = re.compile(
-    r"(?i)\b(?:eval\w*|valid\w*|val|test)\W+(?:step|iter)|\b(?:max|total|num|warmup|every|save|log)"
-    r"[\w ]{0,12}(?:step|iter)"
+    r"(?i)\b(?:eval\w*|valid\w*|val|test|checkpoint|ckpt|accumulation)\W+(?:step|iter)"
+    r"|\b(?:max|total|num|warmup|every|save|log)[\w ]{0,20}(?:step|iter)"
 )
-_EXAMPLE = re.compile(
+EXAMPLE = re.compile(
     r"Epoch:? *\[(\d{1,9})\] *\[ *(\d{1,12})/(\d{1,12})\]\s+Time\s+[\d.]+ *\( *(\d+(?:\.\d+)?)\)"
 )
 # Names of bars of other loops than training.
@@ -116,13 +116,15 @@ _OTHER = re.compile(
 )
 _BAR = re.compile(r"(\d{1,12})/(\d{1,12}) \[(?:(\d{1,5}):)?(\d{1,5}):(\d\d)<")
 _ELAPSED = re.compile(r"elapsed time per iteration \(ms\): (\d+(?:\.\d+)?)")
+# Neither an option (`--save`), nor a setting (`save .... /checkpoints`), nor a part of a path.
+_STATE = r"(?<![/\w.-])(?:checkpoint|ckpt|snapshot)(?!\w*handler)"
 _SAVE = re.compile(
-    r"(?i)\bsav(?:ed?|ing)\b.*(?:checkpoint|ckpt|snapshot)|(?:checkpoint|ckpt|snapshot)\b.*\bsaved\b"
+    rf"(?i)(?<![\w-])sav(?:ed?|ing)\b(?! *[./]).*{_STATE}|{_STATE}\b.*(?<!to )\bsaved\b"
     r"|Checkpoint successfully created at"
 )
 _RESUME = re.compile(
-    r"(?i)\b(?:resum(?:ed?|ing)|restor(?:ed?|ing)|load(?:ed|ing)?)\b.*"
-    r"(?:checkpoint|ckpt|snapshot|from (?:step|epoch|iteration))"
+    r"(?i)(?<![\w-])(?:resum(?:ed?|ing)|restor(?:ed|ing)|load(?:ed|ing))\b.*"
+    rf"(?:{_STATE}|from (?:global )?(?:step|epoch|iteration))|\b(?:resum|continu)ing training\b"
 )
 _EPOCH = re.compile(r"(?i)\bepoch\W{0,4}(\d{1,9})\b")
 _CANCELLED = re.compile(r"CANCELLED AT \S+ \*|CANCELLED AT \S+$|\bKeyboardInterrupt\b")
@@ -159,18 +161,26 @@ def marks_of(text: str) -> Iterator[Mark]:
                 days += at_s < DAY_S and last_s - (at_s + days * DAY_S) > DAY_S / 2
                 at_s += days * DAY_S if at_s < DAY_S else 0
                 last_s = at_s
-            mark = _mark(number, at_s, part)
-            if mark is not None:
-                yield mark
+            bar = _BAR.search(part)
+            if bar is not None:
+                found = _of_bar(number, at_s, bar), _said(number, at_s, part[bar.end() :])
+            else:
+                said = _said(number, at_s, part)
+                found = said, None if said else _step(number, at_s, part)
+            yield from (mark for mark in found if mark is not None)
 
 
-def _mark(line: int, at_s: float | None, text: str) -> Mark | None:
+def _said(line: int, at_s: float | None, text: str) -> Mark | None:
     for kind, form in _SAID:
         if form.search(text):
             named = _STEP.search(text) if kind == "save" else None
             return Mark(line, at_s, kind, _whole(named[1]) if named else None)
-    mark, epoch = _step(line, at_s, text), _EPOCH.search(text)
-    return mark._replace(epoch=int(epoch[1])) if mark and epoch else mark
+    return None
+
+
+def _epoch(text: str) -> int | None:
+    found = _EPOCH.search(text)
+    return int(found[1]) if found is not None else None
 
 
 def _whole(number: str) -> int:
@@ -178,16 +188,18 @@ def _whole(number: str) -> int:
 
 
 def _step(line: int, at_s: float | None, text: str) -> Mark | None:
-    if (found := _EXAMPLE.search(text)) is not None:
+    if (found := EXAMPLE.search(text)) is not None:
         epoch, step, steps = (int(found[n]) for n in (1, 2, 3))
-        return Mark(line, at_s, "step", epoch * steps + step, None, float(found[4]))
-    if (found := _BAR.search(text)) is not None:
-        return _of_bar(line, at_s, found)
+        done = epoch * steps + step
+        return Mark(line, at_s, "step", done, None, float(found[4]), epoch=epoch)
     if (found := _STEP.search(text)) is None or _NO_STEP.search(text[: found.end()]):
         return None
-    at, of = (_whole(one) if one else None for one in found.groups())
+    at, of = _whole(found[1]), _whole(found[2]) if found[2] else None
+    if of is not None and at > of:
+        return None
     rate = _ELAPSED.search(text)
-    return Mark(line, at_s, "step", at, of, float(rate[1]) / 1e3 if rate else None)
+    rate_s = float(rate[1]) / 1e3 if rate else None
+    return Mark(line, at_s, "step", at, of, rate_s, epoch=_epoch(text))
 
 
 def _of_bar(line: int, at_s: float | None, found: re.Match[str]) -> Mark | None:
@@ -198,7 +210,8 @@ def _of_bar(line: int, at_s: float | None, found: re.Match[str]) -> Mark | None:
     step, total = int(found[1]), int(found[2])
     hours, minutes, seconds = (int(found[n] or 0) for n in (3, 4, 5))
     passed_s = float(3600 * hours + 60 * minutes + seconds)
-    return Mark(line, at_s, "step", step, total, None, (name, total), passed_s)
+    epoch = _epoch(found.string)
+    return Mark(line, at_s, "step", step, total, None, (name, total), passed_s, epoch)
 
 
 # -- figures -----------------------------------------------------------------------------------
@@ -371,20 +384,24 @@ def outages(marks: Sequence[Mark]) -> Iterator[tuple[int, int]]:
     """Yield where each restart begins and the mark after it, by places in `marks`.
 
     It is one where a launcher says so, or where the job resumes at a step that is not above the
-    last one, and steps are not counted in each epoch. What was cancelled by hand was no loss.
+    last one, and steps are not counted in each epoch. What was cancelled by hand was no loss, and
+    a first step after the last of all is of another training.
     """
     in_epochs = begins_anew(marks)
-    number, highest = 0, 0
+    lowest = min((mark.step or 0 for mark in marks if mark.kind == "step"), default=0)
+    number, highest, is_done = 0, 0, False
     while number < len(marks):
         mark = marks[number]
         if mark.kind == "step":
             highest = mark.step or 0
+            is_done = mark.total is not None and highest >= mark.total
         elif mark.kind in ("restart", "resume", "cancelled") and highest:
             until = _next_step(marks, number)
             if until is None:
                 return
             kinds = {one.kind for one in marks[number:until]}
-            falls = (marks[until].step or 0) <= highest and not in_epochs
+            at = marks[until].step or 0
+            falls = at <= highest and not in_epochs and not (is_done and at == lowest)
             if "cancelled" not in kinds and ("restart" in kinds or falls):
                 yield number, until
             number = until

@@ -105,7 +105,10 @@ def test_steps_that_count_anew_in_each_epoch_are_placed_by_it() -> None:
     assert (last.place, last.epoch_steps) == ((2, 20), 50)
     assert last.loss == ("kill_worker", {"ranks": "all"}, None)
     assert (first.place, first.loss) == ((1, 20), ("raise_in_worker", {}, 1))
-    assert "Restart 2 of 2 in the log; --restart N writes another one (lines: 4)." in last.notes
+    assert (
+        "End of training 2 of 2 in the log; --restart N writes another one (lines: 4)."
+        in last.notes
+    )
     with pytest.raises(UsageError, match="has no restart 3: the last is 2"):
         log_incident(EPOCHS, 3)
 
@@ -150,6 +153,68 @@ def test_ray_train_names_the_rank_and_what_became_of_it(error: str, fault: str) 
 
     assert (incident.place, incident.workers) == ((1, 10), 4)
     assert incident.loss == (fault, {}, 2)
+
+
+FAILED = "failed (exitcode: -9) local_rank: 1 (pid: 3) of binary: python\n"
+
+
+def test_a_log_that_ends_with_a_failure_shows_an_end_and_no_step_after_it() -> None:
+    incident = log_incident(f" 0%| | 0/9 [00:00<?]\r 33%|#| 3/9 [00:09<00:18]\n{FAILED}", None)
+
+    assert (incident.place, incident.loss.rank) == ((0, 3), 1)
+    said = " ".join(incident.notes)
+    assert "End of training 1 of 1" in said
+    assert "No step of it is read after that." in said
+
+
+def test_a_bar_that_begins_is_no_step_that_was_made() -> None:
+    with pytest.raises(UsageError, match="the log has no step of training"):
+        log_incident(f" 0%| | 0/900 [00:00<?]\n{FAILED} 0%| | 0/900 [00:00<?]\n", None)
+
+    log = f"  22%|#| 2/9 [00:09<]\n{FAILED}resuming training\n 0%| | 0/9 [<]\r 22%|#| 2/9 [00:01<]"
+    assert "Line 4: the first step after it is 2." in log_incident(log, None).notes
+
+
+def test_what_ends_the_next_attempt_did_not_end_this_one() -> None:
+    log = f"step 5/9\nLoaded checkpoint a.pt\n{FAILED}Loaded checkpoint a.pt\nstep 4/9\n"
+
+    incident = log_incident(log, None)
+
+    assert incident.loss == ("kill_worker", {}, None)
+    assert "No line that is read says what ended it: a kill is taken." in incident.notes
+
+
+def test_a_first_step_after_a_load_may_be_another_trainings() -> None:
+    incident = log_incident("step 1\nstep 2\nLoaded checkpoint base.pt\nstep 1\n", None)
+
+    assert (
+        "Line 4: the first step after it is 1. If another training begins there, it is no restart."
+    ) in incident.notes
+
+
+@pytest.mark.parametrize("why", ["TIME LIMIT", "JOB REQUEUE", "PREEMPTION"])
+def test_slurm_ends_all_ranks(why: str) -> None:
+    log = f"step 5/9\nerror: *** JOB 7 ON n1 CANCELLED AT 2026-11-20T10:05:00 DUE TO {why} ***\n"
+
+    assert log_incident(f"{log}Loaded checkpoint a.pt\nstep 4/9\n", None).loss == (
+        "kill_worker",
+        {"ranks": "all"},
+        None,
+    )
+
+
+def test_a_group_that_began_again_for_new_nodes_lost_nothing() -> None:
+    joined = "[default] Detected 1 new nodes from group_rank=1; will restart worker group\n"
+
+    with pytest.raises(UsageError, match="for new nodes, for which no fault stands"):
+        log_incident(f"step 5/9\n{joined}step 4/9\n", None)
+
+
+def test_epochs_of_other_numbers_of_ranks_are_not_counted_through() -> None:
+    epoch = "Epoch: [{}][ 10/{}]\tTime  1.6 ( 1.8)\tLoss 5.7 (6.3)\n"
+
+    with pytest.raises(UsageError, match="its epochs have 782 to 1563 steps"):
+        log_incident(f"{epoch.format(1, 782)}{FAILED}{epoch.format(1, 1563)}", None)
 
 
 @given(

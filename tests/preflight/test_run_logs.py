@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaos.errors import UsageError
-from chaos.preflight.run_logs import Span, logged_costs
+from chaos.preflight.run_logs import Span, logged_costs, marks_of
 from chaos.preflight.seen_costs import RESTART_S, SAVE_S, seen_costs
 
 BEGUN = datetime(2026, 11, 20, 10)  # noqa: DTZ001 - logs have no zone
@@ -284,6 +284,61 @@ def test_a_failure_that_is_logged_without_the_restart_is_one_if_steps_follow(
 
     assert logged_costs(log("python", *ended)).restarts == 0
     assert logged_costs(log("python", *ended, *steps(60, 90, 90, 1.0))).restarts == restarts
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        # As `bash -x` writes a command, and Megatron its arguments.
+        "+ ARGS='--log-interval 10 --train-iters 1000 --save /data/checkpoints/a --load /data/b'",
+        "  load ......................... /data/checkpoints/gpt2",
+        "  save ......................... /data/checkpoints/gpt2",
+        "    will not load any checkpoints and will start from random",
+        "time (ms) | load-checkpoint: 0.36",
+        # As transformers begins.
+        "  Total optimization steps = 500",
+        "  Gradient Accumulation steps = 4",
+        "Loading checkpoint shards: 100%|##########| 3/3 [00:01<00:00,  2.82it/s]",
+        "Saving config to /data/checkpoints/config.yaml",
+        "Deleting Checkpoint[step=100 | time=2026-11-20 10:05:00]: (Reason: old checkpoint)",
+        "Update 10/03/19: the data moved",
+    ],
+)
+def test_what_a_job_is_told_and_begins_with_is_no_step_save_or_resume(line: str) -> None:
+    alone = [mark for mark in marks_of(line) if mark.kind != "save"]
+    among = [(0.0, line), *steps(10, 60, 10, 1.0), (61.0, line), *steps(70, 120, 70, 1.0)]
+
+    assert alone == []
+    assert logged_costs(log("python", *among)).every is None
+    assert logged_costs(log("python", *among)).restarts == 0
+
+
+def test_what_transformers_goes_on_from_is_a_resume_and_no_save() -> None:
+    lines = (
+        "  Continuing training from checkpoint, will skip to saved global_step\n"
+        "  Continuing training from epoch 0\n"
+        "  Continuing training from global step 200\n"
+    )
+
+    assert [mark.kind for mark in marks_of(lines)] == ["resume"] * 3
+
+
+def test_what_ends_a_bar_does_not_hide_its_last_step() -> None:
+    end = "error: *** JOB 7 ON n1 CANCELLED AT 2026-11-20T10:05:00 DUE TO PREEMPTION ***"
+    text = f"\r 44%|####| 22/50 [00:22<00:28]\r 46%|####| 23/50 [00:23<00:27, 1.0s/it]{end}\n"
+
+    assert [(mark.kind, mark.step) for mark in marks_of(text)] == [
+        ("step", 22),
+        ("step", 23),
+        ("restart", None),
+    ]
+
+
+def test_a_training_that_begins_after_the_end_of_another_is_no_restart() -> None:
+    whole = [*steps(500, 2000, 0, 1.0, 500), (1600.0, "Loaded checkpoint of the base model")]
+
+    assert logged_costs(log("python", *whole, *steps(500, 1000, 1700, 1.0, 500))).restarts == 0
+    assert logged_costs(log("python", *whole, *steps(1500, 2000, 1700, 1.0, 500))).restarts == 1
 
 
 @given(st.text(max_size=300))
