@@ -97,9 +97,11 @@ def log_incident(
     number = _chosen(ends, which)
     end = ends[number]
     last, step, placed = _last_step(end)
-    # A bar has no end of line, so that what ended it may follow on its own.
-    between = "\n".join(lines[last.line - 1 : _next_start(read, end.begun)])
-    loss, ended = _loss(between, last.line, nodes)
+    # A bar has no end of line, so that what ended it may follow on its own; a notice comes before.
+    noticed = [mark.line for mark in end.marks[end.since :] if mark.kind == "notice"]
+    since = min([last.line, *noticed])
+    between = "\n".join(lines[since - 1 : _next_start(read, end.begun)])
+    loss, ended = _loss(between, since, nodes)
     place, every, taken = _by_reports(end, last) if has_reports else _by_steps(last, step)
     then = "No step of it is read after that."
     if end.after is not None:
@@ -140,7 +142,9 @@ def _from_the_begin(marks: Sequence[Mark]) -> tuple[list[Mark], str]:
     steps = [mark for mark in marks if mark.kind == "step"]
     if not steps:
         raise UsageError("the log has no step of training", _READ)
-    more = int(steps[0].step == 0 and steps[0].bar is None)
+    # DeepSpeed says `step=0` as it begins, beside lines of its job with all steps.
+    begun = next((mark for mark in steps if mark.total), steps[0])
+    more = int(begun.step == 0 and begun.bar is None)
     words = "Steps are taken to count from 1"
     if more:
         words = "Steps are taken to count from 0 in the log, and from 1 above and in the scenario"
@@ -171,7 +175,7 @@ def _ends(marks: Sequence[Mark]) -> Iterator[_End]:
         since = until
     last = max(number for number, mark in enumerate(marks) if mark.kind == "step")
     for begun in range(last + 1, len(marks)):
-        if marks[begun].kind == "restart":
+        if marks[begun].kind in ("restart", "notice"):
             yield _End(marks[:begun], since, marks[begun], None)
             return
 

@@ -20,7 +20,7 @@ from chaos.model.launcher import Launcher
 DAY_S = 86_400.0
 BAR_S = 5  # a rate of fewer seconds says little
 SHORT_S = 1.0  # the times of many logs are whole seconds
-Kind: TypeAlias = Literal["step", "save", "restart", "group", "resume", "cancelled"]
+Kind: TypeAlias = Literal["step", "save", "restart", "notice", "group", "resume", "cancelled"]
 
 
 class Mark(NamedTuple):
@@ -135,15 +135,18 @@ _RAY = re.compile(r"\[FailurePolicy\]|Started training worker group of size|RUNN
 # torch 2.13 says that it restarts at a level that is not shown, and of each failure what it was.
 _RESTART = re.compile(
     r"will restart worker group|failed \(exitcode: |RUNNING -> RESTARTING|\[FailurePolicy\] RETRY|"
-    r"(?:CANCELLED AT \S+ DUE TO (?:PREEMPTION|NODE FAIL))|restarting worker group|"
+    r"restarting worker group|"
     r": line \d+: +\d+ (?:Killed|Terminated|Aborted)\b.*(?:python|torchrun)",  # as bash says it
 )
+# Of Slurm; steps may still come.
+_NOTICE = re.compile(r"CANCELLED AT \S+ DUE TO (?:PREEMPTION|NODE FAIL|TIME LIMIT|JOB REQUEUE)")
 _GROUP = re.compile(
     r"Rendezvous complete for workers|Started training worker group of size \d|group_world_size=\d"
 )
 _SAID: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     ("group", _GROUP),
     ("restart", _RESTART),
+    ("notice", _NOTICE),
     ("cancelled", _CANCELLED),
     ("save", _SAVE),
     ("resume", _RESUME),
@@ -239,7 +242,7 @@ def begins_anew(marks: Sequence[Mark]) -> bool:
     """Return whether steps are counted in each epoch: they begin anew without a restart."""
     last: Mark | None = None
     for mark in marks:
-        if mark.kind in ("restart", "group", "resume", "cancelled"):
+        if mark.kind in ("restart", "notice", "group", "resume", "cancelled"):
             last = None
         elif mark.kind == "step":
             is_named = mark.bar is not None and "epoch" in mark.bar[0].lower()
@@ -260,7 +263,7 @@ def _pairs(marks: Sequence[Mark]) -> Iterator[tuple[Mark, Mark, bool]]:
     """Yield neighbouring steps that go on from each other, and whether a save is between them."""
     last, is_saved = None, False
     for mark in marks:
-        if mark.kind in ("restart", "group", "resume"):
+        if mark.kind in ("restart", "notice", "group", "resume"):
             last, is_saved = None, False
         elif mark.kind == "save":
             is_saved = True
@@ -310,7 +313,7 @@ def _bar_apart(one: Mark, other: Mark) -> tuple[float, int]:
 def _attempts(marks: Sequence[Mark]) -> Iterator[Sequence[Mark]]:
     since = 0
     for number, mark in enumerate(marks):
-        if mark.kind in ("restart", "group", "cancelled"):
+        if mark.kind in ("restart", "notice", "group", "cancelled"):
             yield marks[since:number]
             since = number
     yield marks[since:]
@@ -395,14 +398,17 @@ def outages(marks: Sequence[Mark]) -> Iterator[tuple[int, int]]:
         if mark.kind == "step":
             highest = mark.step or 0
             is_done = mark.total is not None and highest >= mark.total
-        elif mark.kind in ("restart", "resume", "cancelled") and highest:
+        elif mark.kind in ("restart", "notice", "resume", "cancelled") and highest:
             until = _next_step(marks, number)
             if until is None:
                 return
             kinds = {one.kind for one in marks[number:until]}
             at = marks[until].step or 0
+            # No line of a new start is between: the attempt goes on, in its grace.
+            goes_on = kinds <= {"notice", "save"} and at >= highest
             falls = at <= highest and not in_epochs and not (is_done and at == lowest)
-            if "cancelled" not in kinds and ("restart" in kinds or falls):
+            is_said = not kinds.isdisjoint(("restart", "notice"))
+            if "cancelled" not in kinds and not goes_on and (is_said or falls):
                 yield number, until
             number = until
             continue

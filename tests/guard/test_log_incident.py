@@ -203,6 +203,22 @@ def test_slurm_ends_all_ranks(why: str) -> None:
     )
 
 
+def test_steps_after_a_notice_are_of_the_attempt_that_ends() -> None:
+    cancelled = "error: *** JOB 7 ON n1 CANCELLED AT 2026-11-20T10:05:00 DUE TO PREEMPTION ***\n"
+    log = f"step 5/90\n{cancelled}step 5/90\nstep 6/90\nsaving checkpoint\nstep 7/90\n"
+
+    incident = log_incident(f"{log}Loaded checkpoint a.pt\nstep 7/90\n", None)
+
+    assert (incident.place, incident.loss.settings) == ((0, 7), {"ranks": "all"})
+    assert incident.notes[0] == "End of training 1 of 1 in the log."
+
+
+def test_deepspeeds_first_line_does_not_make_the_jobs_count_from_0() -> None:
+    log = f"[INFO] [Rank 0] step=0, skipped=0, lr=[5e-05]\n iteration 4/ 100 | lm loss: 1\n{FAILED}"
+
+    assert log_incident(log, None).place == (0, 4)
+
+
 def test_a_group_that_began_again_for_new_nodes_lost_nothing() -> None:
     joined = "[default] Detected 1 new nodes from group_rank=1; will restart worker group\n"
 

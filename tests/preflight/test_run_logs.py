@@ -330,7 +330,7 @@ def test_what_ends_a_bar_does_not_hide_its_last_step() -> None:
     assert [(mark.kind, mark.step) for mark in marks_of(text)] == [
         ("step", 22),
         ("step", 23),
-        ("restart", None),
+        ("notice", None),
     ]
 
 
