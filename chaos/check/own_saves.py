@@ -14,7 +14,7 @@ from chaos.check.analysis import RunAnalysis, RunTables
 from chaos.check.attempt import Attempt
 from chaos.check.files import SAVERS, Save, is_own, place_of, series_of
 from chaos.check.restarts import Restart
-from chaos.check.save_operations import file_at, left_by
+from chaos.check.save_operations import left_by
 from chaos.model.event import FileCopied, FileLoaded, FileSaved, StateSeen, WroteOutside
 from chaos.model.places import START, AttemptRank, Place, RankName
 from chaos.model.tiers import Tiers
@@ -42,21 +42,19 @@ def own_files(analysis: RunAnalysis, restart: Restart) -> Iterator[Anomaly]:
 def _how_it_stopped(analysis: RunAnalysis, restart: Restart, *, has_read: bool) -> str:
     """Return, as the end of a sentence, what a death inside a save has left, before a restart.
 
-    Nothing where the attempt read a save, and not what was left: it may have taken an older one
-    for another reason.
+    `has_read`: the attempt read a save. If that is not what was left, it may have taken an older
+    one for another reason.
     """
     clean, before = analysis.baseline, restart.attempt.index - 1
-    of_attempt = (of for key, of in analysis.run.files.loads.items() if key.attempt == before + 1)
-    read = {load.path for of in of_attempt for _, load in of}
     if clean is None or "bucket" in analysis.plan.storage.values():
         return ""  # in a bucket a file is whole without a name of its own, and a link is none
     for injection in analysis.injections:
         at = injection.op.at
         if isinstance(at, AtMoment) and at.moment in IN_A_SAVE and before in injection.hits:
-            is_of_content = at.moment in ("opening", "saving")
-            if has_read and is_of_content and file_at(at, clean) not in read:
-                return ""
-            return left_by(at, analysis.history, clean)
+            loads = analysis.run.files.loads.items()
+            every = (load for key, of in loads if key.attempt == before + 1 for _, load in of)
+            read = {load.path for load in every} if has_read else None
+            return left_by(at, analysis.history, clean, read)
     return ""
 
 

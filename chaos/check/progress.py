@@ -76,7 +76,7 @@ def check_recovery(analysis: RunAnalysis) -> CheckResult:
         summary=_recovery_summary(slowest, len(took), allowed),
         measures=None if slowest is None else _recovery_measures(slowest.phases),
     )
-    # What cannot be too late is no evidence.
+    # A recovery without a limit cannot fail, and so is no evidence.
     return result if allowed.is_set else result.model_copy(update={"evidence": 0})
 
 

@@ -1,6 +1,6 @@
 """The operations of a job's saves at which a fault can be injected, as a run has shown them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from chaos.model.event import FileRenamed, FileSaveBegun, FileTouched
@@ -56,11 +56,13 @@ def file_at(at: AtMoment, clean: History) -> str | None:
     return None if marked is None else marked.what.path
 
 
-def left_by(at: AtMoment, history: History, clean: History) -> str:
+def left_by(
+    at: AtMoment, history: History, clean: History, read: Collection[str] | None = None
+) -> str:
     """Return, as the end of a sentence, how a death at a place left a file, and the remedy.
 
     Nothing for a file that the job renames once it is whole, or where the state of names is as
-    it is at any other death.
+    it is at any other death; nor for half a file that is not among those that were `read`.
     """
     if (path := file_at(at, clean)) is None:
         return ""
@@ -72,7 +74,7 @@ def left_by(at: AtMoment, history: History, clean: History) -> str:
     )
     if at.moment == "linking" and any(path_pattern(event.path) == pattern for event in removed):
         return f"; {name} was removed, and not linked anew: link another name, then `os.replace` it"
-    if at.moment not in ("opening", "saving"):
+    if at.moment not in ("opening", "saving") or (read is not None and path not in read):
         return ""
     if any(path_pattern(event.path) == pattern for _, event in clean.of(FileRenamed)):
         return ""

@@ -7,6 +7,7 @@ import contextlib
 import getpass
 import os
 import re
+import shlex
 import shutil
 import socket
 import subprocess
@@ -133,17 +134,19 @@ class SlurmCluster(Slurm):
     def fail_prolog(self) -> None:
         """Make the next prolog fail, on whatever node; those after it succeed."""
         prolog, failing = self.folder / "prolog", self.folder / "prolog-fails"
+        self._failed_prolog.unlink(missing_ok=True)
         failing.touch()
         # One of several nodes takes the file.
-        prolog.write_text(f"#!/bin/sh\n! mv {failing} {failing}-taken 2>/dev/null\n")
+        moved = shlex.join(["mv", str(failing), str(self._failed_prolog)])
+        prolog.write_text(f"#!/bin/sh\n! {moved} 2>/dev/null\n", encoding="utf-8")
         prolog.chmod(0o755)
         with self._conf.open("a", encoding="utf-8") as conf:
             conf.write(f"Prolog={prolog}\n")
         self._must("scontrol", "reconfigure")
 
     def drained(self) -> str | None:
-        """Return a node that takes no job until it is given back; None if there is none."""
-        states = self._states()
+        """Return a node that takes no job until it is given back; None if no prolog has failed."""
+        states = self._states() if self._failed_prolog.exists() else {}
         return next((node for node in states if "DRAIN" in states[node]), None)
 
     def repair(self, node: str) -> None:
@@ -201,6 +204,10 @@ class SlurmCluster(Slurm):
     @property
     def _conf(self) -> Path:
         return self.folder / "slurm.conf"
+
+    @property
+    def _failed_prolog(self) -> Path:
+        return self.folder / "prolog-failed"
 
     @property
     def _accounts(self) -> Path:
