@@ -26,6 +26,8 @@ Source: TypeAlias = Literal["index", "git", "folder", "file"]
 RECEIPT = "uv-receipt.toml"
 #: uv 0.13 keeps the environments of `uvx` in a folder of its cache with this name and a number.
 OF_UVX = "archive-v"
+#: the entry points of packages that extend chaos
+FAULTS_GROUP, CHECKS_GROUP = "chaos.faults", "chaos.checks"
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,11 @@ def installed() -> Installed:
     except metadata.PackageNotFoundError:  # a checkout that is on the path
         return _of_folder(Path(__file__).parents[1], is_editable=True)
     return read(there.read_text("direct_url.json"), there.read_text("INSTALLER"), Path(sys.prefix))
+
+
+def is_extended() -> bool:
+    """Return whether any package registers an extension of chaos; none is imported."""
+    return any(metadata.entry_points(group=group) for group in (FAULTS_GROUP, CHECKS_GROUP))
 
 
 def install_line(extra: str) -> str:

@@ -20,8 +20,8 @@ from typing import Any
 from chaos import faults
 from chaos.faults.base import ENDS, FAMILIES, Fault
 from chaos.faults.world import Outcome, RefusedError, Release, Target, World
+from chaos.installed import CHECKS_GROUP, FAULTS_GROUP
 
-FAULTS_GROUP, CHECKS_GROUP = "chaos.faults", "chaos.checks"
 # Set to "off" for the processes of a job: they inject nothing and judge nothing, and a package
 # that is loaded beside a training must not change it.
 EXTENSIONS_ENV = "CHAOS_EXTENSIONS"

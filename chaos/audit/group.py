@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias, get_args
 
 from chaos.errors import UsageError
-from chaos.faults.base import Part
+from chaos.faults.world import Part
 from chaos.model.launcher import LauncherFacts
 
 Group: TypeAlias = Literal[

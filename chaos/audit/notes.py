@@ -14,8 +14,8 @@ from chaos.model.event import FileRenamed, FilesUnsynced, FitCalled, WroteOutsid
 from chaos.model.events.harness import REFUSED
 from chaos.model.history import History
 from chaos.model.launcher import FACTS, launcher_named
+from chaos.model.paths import is_below
 from chaos.model.plan import Plan
-from chaos.model.tiers import is_below
 from chaos.model.trigger import path_pattern
 from chaos.record import Record
 from chaos.run.modules import parsed

@@ -7,7 +7,7 @@ from chaos.audit.baseline_runs import Clean
 from chaos.errors import NoViewError
 from chaos.model.event import FileRenamed, WroteOutside
 from chaos.model.objects import is_object
-from chaos.model.tiers import is_below
+from chaos.model.paths import is_below
 from chaos.probe.written import Confines, is_spared
 from chaos.processes.view import HeldView, Sights
 from chaos.run.machine import free_bytes

@@ -20,10 +20,11 @@ from chaos.check.placed import Found, placed
 from chaos.check.prediction_band import RUNS_MIN
 from chaos.check.regrid import relaid
 from chaos.check.restarts import RepeatedSteps, Restart, repeated_steps, restarts
-from chaos.check.state_at_resume import Beside, Row, began_anew, group_of, unstable
+from chaos.check.state_at_resume import Beside, Row, began_anew, unstable
 from chaos.check.state_snapshots import StateSnapshots, parts_of
 from chaos.check.tolerance import EXACT, Allowance, Bands
 from chaos.model.event import AgentEnded, EpochEnded, FaultInvoked, MembershipChanged
+from chaos.model.events.state import group_of
 from chaos.model.history import Baseline, History
 from chaos.model.launcher import LauncherWords
 from chaos.model.places import AttemptRank

@@ -22,10 +22,10 @@ from chaos.check.divergence import divergence, divergence_place, left_before
 from chaos.check.file_contents import contents_of
 from chaos.check.inputs import InputsApart
 from chaos.check.restarts import Restart
-from chaos.check.state_at_resume import SHIPPED, Row, group_of
+from chaos.check.state_at_resume import SHIPPED, Row
 from chaos.check.state_snapshots import counterparts, holds_nothing, is_rng, parts_of, place_of
-from chaos.model.diagnosis import GROUPS
 from chaos.model.event import GeneratorsSeen
+from chaos.model.events.state import GROUPS, group_of
 from chaos.model.places import AttemptRank, RankName
 
 _AT_ONCE, _WITH_LR, _BY_SCHEDULE = 1, 2, 3

@@ -14,10 +14,11 @@ from chaos.check.restarts import Restart
 from chaos.check.resume import AGREEMENT, COMMITTED_ONLY, RESUME_POINT, START_DECISION
 from chaos.check.samples import BATCH, SAMPLE_ORDER, SAMPLES
 from chaos.check.state import RANK_RANDOMNESS, REPLICAS, STATE, rows_without_consequence
-from chaos.check.state_at_resume import Row, group_of
+from chaos.check.state_at_resume import Row
 from chaos.check.state_snapshots import is_rng
 from chaos.check.trajectory import TRAJECTORY
-from chaos.model.diagnosis import GROUPS, Part, Resume, Standing
+from chaos.model.diagnosis import Part, Resume, Standing
+from chaos.model.events.state import GROUPS, group_of
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.words import plural
 

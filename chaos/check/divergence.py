@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from chaos.check.analysis import RunAnalysis
 from chaos.check.numbers import NumberComparison
 from chaos.check.prediction_band import HIDDEN_MAX
-from chaos.check.state_at_resume import group_of
 from chaos.check.state_snapshots import differing
 from chaos.check.values import NumberPair, Value
+from chaos.model.events.state import group_of
 from chaos.model.places import FloatPlace
 
 _TEXT_MAX = 40

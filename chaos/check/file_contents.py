@@ -15,8 +15,8 @@ from chaos.check.files import series_of
 from chaos.check.storage import stored_checkpoints
 from chaos.check.values import is_below
 from chaos.model.event import FileRenamed, FileSaved, FileWritten, SavedPart
+from chaos.model.paths import is_below as is_below_folder
 from chaos.model.places import Place, RankName
-from chaos.model.tiers import is_below as is_below_folder
 
 _Entry: TypeAlias = tuple[RankName, str]  # a file, and the name of a part of it
 _TEMPORARY = re.compile(r"tmp[a-z0-9_#]{8}")

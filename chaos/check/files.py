@@ -20,8 +20,8 @@ from chaos.model.event import (
 )
 from chaos.model.history import History
 from chaos.model.objects import is_object
+from chaos.model.paths import SESSION, is_below, without_node
 from chaos.model.places import AttemptRank, Place
-from chaos.model.tiers import SESSION, is_below, without_node
 
 SAVERS = ("torch", "shards", "safetensors", "pkl", "pickle")  # of files that are mostly checkpoints
 

@@ -31,7 +31,7 @@ from chaos.check.regrid import BY_REPORTS, WHY_NOT
 from chaos.check.result import nothing_due
 from chaos.check.resumes import count_restarts
 from chaos.check.state_snapshots import is_rng
-from chaos.faults.base import Part
+from chaos.faults.world import Part
 from chaos.model.diagnosis import Resume
 from chaos.model.event import JournalCut
 from chaos.model.history import History

@@ -8,10 +8,10 @@ from chaos.check.files import Save, is_own, place_of
 from chaos.check.own_saves import beyond_sight, own_files, resumes_from_own_files
 from chaos.check.restarts import Restart
 from chaos.check.result import conclude, own_check, without_restart
-from chaos.check.state_at_resume import group_of
 from chaos.check.state_snapshots import parts_of
 from chaos.check.state_snapshots import place_of as seen_at
 from chaos.model.event import CheckpointRead, FileLoaded, FitCalled, PartUploaded
+from chaos.model.events.state import group_of
 from chaos.model.places import START
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.words import plural

@@ -23,9 +23,9 @@ from itertools import pairwise
 from typing import Any, Self
 
 from chaos.check.attempt import Resumed
-from chaos.check.state_at_resume import group_of
 from chaos.check.steps import Step, steps_by_attempt
 from chaos.model.event import Component, ResumeEvidence, StateSeen
+from chaos.model.events.state import group_of
 from chaos.model.history import History
 from chaos.model.places import START, Place
 

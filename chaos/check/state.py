@@ -7,9 +7,10 @@ from chaos.check.analysis import RunAnalysis
 from chaos.check.blame import blamed, random_rows
 from chaos.check.fix_hints import remedy, sentence
 from chaos.check.result import blind, conclude, nothing_due, own_check, without_restart
-from chaos.check.state_at_resume import Row, group_of
+from chaos.check.state_at_resume import Row
 from chaos.check.state_snapshots import holds_nothing, is_rng, parts_of, place_of
 from chaos.model.event import StateSeen
+from chaos.model.events.state import group_of
 from chaos.model.places import AttemptRank, RankEpoch
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.words import plural, ranks

@@ -11,7 +11,6 @@ tolerance may be that of another state.
 import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 
 from chaos.check.lineage import Lineage
 from chaos.check.restarts import Restart
@@ -28,11 +27,11 @@ from chaos.check.state_snapshots import (
     place_of,
 )
 from chaos.check.tolerance import EXACT, Allowance
-from chaos.model.diagnosis import GROUPS, Standing
+from chaos.model.diagnosis import Standing
 from chaos.model.event import Component, StateSeen
+from chaos.model.events.state import GROUPS, group_of
 from chaos.model.places import START, AttemptRank, Place, RankEpoch, StatePlace
 
-_SETTINGS = ("lr", "weight_decay", "betas", "eps", "momentum", "dampening", "nesterov", "settings")
 _ORDER: tuple[Standing, ...] = ("not restored", "reset", "different", "restored", "not compared")
 _KEPT_TO_THE_ENTRY = ("model", "optimizer", "optimizer settings", "schedule")
 _TENSORS = ("model", "optimizer")
@@ -76,20 +75,6 @@ class Row:
     def is_broken(self) -> bool:
         """Whether it did not come back as it was."""
         return self.standing in ("reset", "not restored", "different")
-
-
-@cache
-def group_of(name: str) -> str:
-    """Return the kind of state that a component belongs to."""
-    if name.startswith("model.buffers"):
-        return "buffers"
-    head, _, tail = name.partition(".")
-    head = head.rstrip("0123456789[]_")
-    if head == "optimizer":
-        return "optimizer settings" if tail.rpartition(".")[2] in _SETTINGS else "optimizer"
-    known = {"scheduler": "schedule", "ema": "averaged model", "averaged": "averaged model"}
-    group = known.get(head, head)
-    return group if group in GROUPS else "declared"
 
 
 def severity(row: Row) -> tuple[int, int, str, int]:

@@ -11,7 +11,6 @@ from typing import Any
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.compare import Tally, compare
-from chaos.check.state_at_resume import group_of
 from chaos.check.state_snapshots import (
     MOMENTS,
     StateSnapshots,
@@ -20,8 +19,8 @@ from chaos.check.state_snapshots import (
     is_rng,
     place_of,
 )
-from chaos.model.diagnosis import GROUPS
 from chaos.model.event import Component, StateSeen
+from chaos.model.events.state import GROUPS, group_of
 from chaos.model.places import RankName, StatePlace
 
 

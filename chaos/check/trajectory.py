@@ -15,9 +15,10 @@ from chaos.check.result import (
     of_another_size,
     own_check,
 )
-from chaos.check.state_at_resume import SHIPPED, group_of
+from chaos.check.state_at_resume import SHIPPED
 from chaos.check.state_comparison import StateComparison, states_of
 from chaos.check.values import NumberPair
+from chaos.model.events.state import group_of
 from chaos.model.launcher import LauncherWords
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.words import plural, ranks

@@ -21,6 +21,7 @@ from chaos import __version__
 from chaos.cli import signals
 from chaos.cli.streams import write_document
 from chaos.errors import ChaosError, JobError, UsageError
+from chaos.installed import is_extended
 from chaos.report.screen import screen
 
 EXIT_PASS, EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_USAGE, EXIT_HARNESS = range(5)
@@ -196,10 +197,12 @@ def top(
         write_document(f"chaos {__version__}\n")
         raise typer.Exit
     from chaos import settings  # noqa: PLC0415 - what `--help` need not import
-    from chaos.extensions import refuse_unusable  # noqa: PLC0415 - likewise
 
     context.default_map = settings.defaults([entry.name for entry in COMMANDS])
-    refuse_unusable()
+    if is_extended():  # else all checks would be imported for nothing
+        from chaos.extensions import refuse_unusable  # noqa: PLC0415 - likewise
+
+        refuse_unusable()
 
 
 def main() -> None:

@@ -3,20 +3,15 @@
 import os
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
-from chaos.cli.documents import Document, Form, Format, Output, writable
-from chaos.cli.streams import write_document
+from chaos.cli.documents import Document, Format, Output
 from chaos.declared import GUARD_ENV
 from chaos.errors import UsageError
-from chaos.guard.folder import Folder
-from chaos.guard.incident import scenario_of
 from chaos.guard.process import ACCEPTABLE, FOLDER, Use
-from chaos.guard.report import exit_code, in_json, in_metrics, in_terminal, restarts_of
-from chaos.launch.python.process import SITE
-from chaos.report.screen import plain, screen
+from chaos.launch.python import SITE
 
 
 class OnMismatch(StrEnum):
@@ -91,10 +86,14 @@ def guard(  # noqa: PLR0913 - one parameter per option
     is_log = words[0] == "scenario" and (len(words) > _PLACED or Path(*words[1:2]).is_file())
     if restart is not None and not is_log:
         raise UsageError("--restart is of `chaos guard scenario LOG`", "Leave it out.")
-    if is_log:
-        _write(_of_log(Path(words[1]), words[2:], restart, output), form, output)
-    if words[0] in ("report", "scenario") and len(words) == _PLACED:
-        _read(words[0], Folder(_known(words[1])), form, output)
+    if is_log or (words[0] in ("report", "scenario") and len(words) == _PLACED):
+        # A start under the guard waits for no import that only these need.
+        from chaos.cli.guarded import read_folder, write_of_log  # noqa: PLC0415
+
+        document = Document(form, output)
+        if is_log:
+            write_of_log(Path(words[1]), words[2:], restart, document)
+        read_folder(words[0], words[1], document)
     if form is not None or output is not None:
         raise UsageError("--format and --output are of `chaos guard report`", "Leave them out.")
     place = folder if "://" in folder else str(Path(folder).absolute())
@@ -106,59 +105,3 @@ def guard(  # noqa: PLR0913 - one parameter per option
         os.execvpe(words[0], words, env)  # noqa: S606 - the user's own command
     except OSError as error:
         raise UsageError(f"{words[0]}: {error.strerror}", "Is it the command's name?") from None
-
-
-def _read(what: str, folder: Folder, form: Form | None, output: Path | None) -> None:
-    if what == "scenario":
-        _write(scenario_of(folder), form, output)
-    document = Document.asked(form, output, "text", "json", "prometheus", "html")
-    starts, restarts = folder.starts(), restarts_of(folder)
-    shown = in_terminal(folder.place, starts, restarts)
-    if not document.takes_stdout:
-        screen().print(shown)
-    document.write(
-        {
-            "text": lambda: plain(lambda on: on.print(shown)),
-            "json": lambda: in_json(restarts),
-            "prometheus": lambda: in_metrics(restarts),
-            "html": lambda: _page(folder),
-        }
-    )
-    raise typer.Exit(exit_code(restarts))
-
-
-def _write(text: str, form: Form | None, output: Path | None) -> NoReturn:
-    if form is not None:
-        raise UsageError("--format is of `chaos guard report`; a scenario is YAML", "Leave it out.")
-    if output is None:
-        write_document(text)
-    else:
-        with writable(output):
-            output.write_text(text, encoding="utf-8")
-    raise typer.Exit(0)
-
-
-def _of_log(log: Path, words: list[str], which: int | None, output: Path | None) -> str:
-    # A start under the guard waits for no import that only this needs.
-    from chaos.cli.from_log import scenario_of_log  # noqa: PLC0415
-
-    if not words:
-        raise UsageError(
-            f"{log} is a log, and holds no command",
-            f"Add it: chaos guard scenario {log} -- torchrun --nproc-per-node 2 train.py",
-        )
-    folder = Path.cwd() if output is None else output.absolute().parent
-    return scenario_of_log(log, words, which, folder)
-
-
-def _page(folder: Folder) -> str:
-    # Charts take half a second to import.
-    from chaos.guard.page import render_guard  # noqa: PLC0415
-
-    return render_guard(folder)
-
-
-def _known(place: str) -> str:
-    if "://" not in place and not Path(place).is_dir():
-        raise UsageError(f"{place} is no folder", "Name the --folder of `chaos guard`.")
-    return place

@@ -10,25 +10,13 @@ from typing import ClassVar, Literal, TypeAlias, get_args
 
 from pydantic import Field
 
-from chaos.faults.world import Outcome, Release, Target, World
+from chaos.faults.world import Outcome, Part, Release, Target, World
 from chaos.record import Record
 
 Family: TypeAlias = Literal["worker", "node", "capacity", "control", "storage"]
 Ends: TypeAlias = Literal["always", "perhaps", "never"]
 FAMILIES: tuple[Family, ...] = get_args(Family)
 ENDS: tuple[Ends, ...] = get_args(Ends)
-
-
-# What a launcher may have beside workers; `chaos.model.launcher` states which has what.
-#   reports  Workers report to it. It commits what they save, and hands it to the next attempt.
-#   cluster  A Ray cluster: a controller, and nodes whose loss is announced.
-#   call     The script calls it itself, with settings of its own, which are seen there.
-#   driver   The script itself is the driver, and its end is that of the job.
-#   budget   It counts failures against a number of restarts, and gives up beyond it.
-#   queue    Jobs wait in it for nodes; one may be preempted, requeued, suspended or held there.
-Part: TypeAlias = Literal["reports", "cluster", "call", "driver", "budget", "queue"]
-#: Who has a part, where it is one launcher alone; the others are Ray Train's.
-WHO_HAS: dict[Part, str] = {"queue": "Slurm"}
 
 Platform: TypeAlias = Literal["local", "kubernetes", "aws", "azure", "google"]
 PLATFORMS: tuple[Platform, ...] = get_args(Platform)

@@ -4,9 +4,9 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from chaos.faults.base import Fault, Part, SharedCluster
+from chaos.faults.base import Fault, SharedCluster
 from chaos.faults.order import Exhaust
-from chaos.faults.world import Outcome, Release, Target, World
+from chaos.faults.world import Outcome, Part, Release, Target, World
 
 PROOF_WITHIN_S = 60.0
 

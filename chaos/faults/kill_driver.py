@@ -2,8 +2,8 @@
 
 from typing import ClassVar
 
-from chaos.faults.base import SAFE, Part, StartsScript
-from chaos.faults.world import Outcome, Release, Target, World
+from chaos.faults.base import SAFE, StartsScript
+from chaos.faults.world import Outcome, Part, Release, Target, World
 
 PROOF_WITHIN_S = 15.0
 

@@ -4,8 +4,8 @@ from typing import Self
 
 from pydantic import Field, NonNegativeInt, model_validator
 
-from chaos.faults.base import PLATFORMS, Fault, Part, SharedCluster
-from chaos.faults.world import Outcome, Release, Target, World
+from chaos.faults.base import PLATFORMS, Fault, SharedCluster
+from chaos.faults.world import Outcome, Part, Release, Target, World
 
 PROOF_WITHIN_S = 30.0
 _EMPTIED = "not synced, and empty now: "

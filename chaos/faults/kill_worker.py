@@ -8,8 +8,8 @@ from typing import Literal, Self
 
 from pydantic import Field, NonNegativeInt, model_validator
 
-from chaos.faults.base import SAFE, Fault, Part
-from chaos.faults.world import Outcome, RefusedError, Release, Target, World
+from chaos.faults.base import SAFE, Fault
+from chaos.faults.world import Outcome, Part, RefusedError, Release, Target, World
 
 PROOF_WITHIN_S = 15.0
 ENDS_WITHIN_S = 0.3  # a process that a signal ends does so in milliseconds

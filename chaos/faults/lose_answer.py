@@ -4,8 +4,8 @@ from typing import ClassVar
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
-from chaos.faults.base import Part
 from chaos.faults.storage import StorageFault
+from chaos.faults.world import Part
 
 
 class LoseAnswer(StorageFault):

@@ -4,9 +4,9 @@ from typing import ClassVar, Literal, TypeAlias
 
 from pydantic import Field, NonNegativeInt
 
-from chaos.faults.base import PLATFORMS, Between, Fault, Part, SharedCluster
+from chaos.faults.base import PLATFORMS, Between, Fault, SharedCluster
 from chaos.faults.kill_node import lost, taken_by_platform
-from chaos.faults.world import Outcome, Release, Target, World
+from chaos.faults.world import Outcome, Part, Release, Target, World
 
 Reclaim: TypeAlias = Literal["on_time", "early", "late", "never"]
 

@@ -6,8 +6,8 @@ arms the fault, lets the held rank go on, and waits until the file system report
 
 from typing import ClassVar
 
-from chaos.faults.base import SAFE, Ends, Fault, Part
-from chaos.faults.world import Outcome, Release, Target, World
+from chaos.faults.base import SAFE, Ends, Fault
+from chaos.faults.world import Outcome, Part, Release, Target, World
 
 
 class StorageFault(Fault):

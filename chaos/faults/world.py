@@ -7,6 +7,16 @@ from typing import Literal, Protocol, TypeAlias, runtime_checkable
 from chaos.faults.order import Order
 
 Status: TypeAlias = Literal["ok", "fail", "info"]
+# What a launcher may have beside workers; `chaos.model.launcher` states which has what.
+#   reports  Workers report to it. It commits what they save, and hands it to the next attempt.
+#   cluster  A Ray cluster: a controller, and nodes whose loss is announced.
+#   call     The script calls it itself, with settings of its own, which are seen there.
+#   driver   The script itself is the driver, and its end is that of the job.
+#   budget   It counts failures against a number of restarts, and gives up beyond it.
+#   queue    Jobs wait in it for nodes; one may be preempted, requeued, suspended or held there.
+Part: TypeAlias = Literal["reports", "cluster", "call", "driver", "budget", "queue"]
+#: Who has a part, where it is one launcher alone; the others are Ray Train's.
+WHO_HAS: dict[Part, str] = {"queue": "Slurm"}
 
 
 class RefusedError(Exception):

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from chaos.guard.content import content_of, hashes, is_dense, of_safetensors
 from chaos.guard.judge import Load
 from chaos.guard.records import Files
-from chaos.model.tiers import is_below
+from chaos.model.paths import is_below
 from chaos.probe.state.files import sharded_part
 
 R = TypeVar("R")

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import msgspec
 
-from chaos.check.state_at_resume import group_of
 from chaos.check.state_snapshots import holds_nothing, is_rng, owner_of, owners_in
 from chaos.guard.records import Finding, Level, Save
 from chaos.model.event import Component, StateSeen
+from chaos.model.events.state import group_of
 from chaos.words import listed, plural
 
 Key = tuple[object, ...]

@@ -21,8 +21,8 @@ from chaos.guard.records import LOSSES_KEPT, TRAIL_STEPS, Files, Save, Start, St
 from chaos.guard.restart import Restarted
 from chaos.guard.steps import name_of, salted
 from chaos.model.event import Component, Inputs
+from chaos.model.paths import is_below
 from chaos.model.places import Place
-from chaos.model.tiers import is_below
 from chaos.probe.cursor import Cursor, Recorder
 from chaos.probe.imported import once_imported
 from chaos.probe.libraries import MODULES

@@ -18,7 +18,7 @@ from chaos.launch.node_disk import HEAD, NodeDisk, disks
 from chaos.launch.objects_outside import remove_objects
 from chaos.model.event import Disturbed, WroteOutside
 from chaos.model.objects import is_object
-from chaos.model.tiers import is_below, is_of_a_node
+from chaos.model.paths import is_below, is_of_a_node
 from chaos.probe.address import RunAddress
 from chaos.probe.written import TRAINS, Confines, How, Written, is_spared
 from chaos.run.journal import Journal

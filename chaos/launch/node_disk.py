@@ -22,8 +22,9 @@ from pathlib import Path
 
 from chaos.launch.unsynced import an_epoch_ago_ns, at_risk, written_anew
 from chaos.model.objects import is_object
+from chaos.model.paths import is_below, is_of_a_node
 from chaos.model.plan import Plan
-from chaos.model.tiers import Tiers, is_below, is_of_a_node
+from chaos.model.tiers import Tiers
 from chaos.probe.address import RunAddress
 from chaos.probe.written import (
     Confines,

@@ -6,21 +6,6 @@ from chaos.record import Record
 
 Standing: TypeAlias = Literal["restored", "reset", "not restored", "different", "not compared"]
 
-GROUPS = (
-    "model",
-    "buffers",
-    "gradients",
-    "optimizer",
-    "optimizer settings",
-    "schedule",
-    "scaler",
-    "averaged model",
-    "declared",
-    "rng",
-    "data order",
-    "cursor",
-)
-
 
 class Part(Record):
     """One part of one rank's state at a resume, compared with the baseline's at that place."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, Self, TypeAlias
 
-from chaos.faults.base import Part
+from chaos.faults.world import Part
 
 Launcher: TypeAlias = Literal["ray", "torchrun", "python", "slurm"]
 #: Who begins again after a failure: the launcher by its own retries, or who started its command.

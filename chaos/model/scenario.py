@@ -9,7 +9,8 @@ from typing import Literal, Self, TypeAlias, get_args
 
 from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_validator
 
-from chaos.faults.base import PLATFORMS, WHO_HAS, Platform
+from chaos.faults.base import PLATFORMS, Platform
+from chaos.faults.world import WHO_HAS
 from chaos.model.arguments import Arguments, restarted
 from chaos.model.bounds import Bound, Charges, Tolerance
 from chaos.model.draws import Lifetimes

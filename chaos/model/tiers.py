@@ -1,18 +1,14 @@
 """The place of a job's files: on a node's own disk, or on one that all nodes share."""
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from posixpath import dirname, join, normpath
 from typing import Self
 
+from chaos.model.paths import is_below, is_of_a_node
 from chaos.model.plan import Plan
 from chaos.model.scenario import Tier
 
-SESSION = ".session"  # of a forked run's storage
-# The temporary folder of an emulated node, see `NodeDisk`, and Ray's session, of which each node
-# has one: a worker's working directory lies in it (2.60: `StorageContext.local_working_directory`).
-_NODES = re.compile(rf"/nodes/[^/]+/tmp/|/chaos-[^/]+\.held/[^/]+/|/storage/{re.escape(SESSION)}/")
 HOSTS = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - nothing is made there
 
 
@@ -46,7 +42,7 @@ class Tiers:
         """Return the tier of an absolute path."""
         if (folder := self.naming(path)) is not None:
             return self.named[folder]
-        if _NODES.search(path):
+        if is_of_a_node(path):
             return "node"
         if any(is_below(path, folder) for folder in self.shared):
             return "shared"
@@ -56,19 +52,3 @@ class Tiers:
         """Return the innermost named folder, or file, that holds a path."""
         holding = (named for named in self.named if is_below(path, named))
         return max(holding, key=len, default=None)
-
-
-def is_of_a_node(path: str) -> bool:
-    """Return whether a path is a folder that each emulated node has of its own, or lies in it."""
-    return _NODES.search(f"{path}/") is not None
-
-
-def without_node(path: str) -> str:
-    """Return a path in a folder of one node as it is in that of any."""
-    found = _NODES.search(path)
-    return path if found is None else f"/{path[found.end() :]}"
-
-
-def is_below(path: str, folder: str) -> bool:
-    """Return whether a path is a folder, or lies in it."""
-    return path == folder or path.startswith(folder.rstrip("/") + "/")

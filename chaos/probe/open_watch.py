@@ -17,8 +17,8 @@ from typing import Any, Literal, TypeAlias
 
 from chaos.errors import InjectedError
 from chaos.model.event import CodeLine
+from chaos.model.paths import is_below
 from chaos.model.places import Place
-from chaos.model.tiers import is_below
 from chaos.probe.job_code import running_line
 from chaos.probe.state.readable import is_text
 from chaos.probe.written import TRAINS, absolute, is_spared, listen, open_files

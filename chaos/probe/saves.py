@@ -28,8 +28,8 @@ from typing import Literal, Self, TypeAlias
 from chaos.check.resume_place import Index, state_keys
 from chaos.model.event import Component
 from chaos.model.objects import is_object
+from chaos.model.paths import is_below
 from chaos.model.places import Place
-from chaos.model.tiers import is_below
 from chaos.run.directory import INDEX, LENGTHS, RANKS
 from chaos.run.file_digest import file_digest
 from chaos.run.record_file import read_fields, write_fields

@@ -36,7 +36,7 @@ from typing import Any, Literal, TypeAlias
 
 from chaos.errors import ForeignFileError, RemoteStoreError
 from chaos.model.objects import is_object
-from chaos.model.tiers import is_below
+from chaos.model.paths import is_below
 from chaos.probe.native import wrap_native
 from chaos.probe.stores import Around, plainly, wrap_stores
 from chaos.probe.written_objects import recorded

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, Self, TypeVar
 
 from chaos.errors import HarnessError, NoViewError
-from chaos.model.tiers import is_below
+from chaos.model.paths import is_below
 from chaos.processes.wire import Wire
 
 P = ParamSpec("P")

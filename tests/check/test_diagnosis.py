@@ -3,9 +3,9 @@
 import pytest
 
 from chaos.check.judge import judge
-from chaos.check.state_at_resume import group_of
 from chaos.model import event as ev
 from chaos.model.diagnosis import Resume
+from chaos.model.events.state import group_of
 from chaos.model.history import History
 from tests.check.parts import KILLED, TWICE
 from tests.check.tamper import changed, restored_wrong, shifted, verdict_on

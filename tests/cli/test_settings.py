@@ -129,6 +129,17 @@ def test_help_imports_nothing_that_is_slow(words: list[str], slow: set[str]) -> 
     assert not imported & slow
 
 
+def test_a_start_under_the_guard_imports_no_models_of_scenarios() -> None:
+    code = "import sys, chaos.cli.guard, chaos.guard.watch; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+
+    assert {"chaos.guard.watch"} == {*done.stdout.split()} & {
+        *("chaos.guard.watch", "chaos.model.scenario", "chaos.check.judge", "pydantic", "ruamel")
+    }
+
+
 def test_help_names_every_command(tmp_path: Path) -> None:
     said = chaos("--help", folder=tmp_path).out
 

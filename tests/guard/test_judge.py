@@ -19,8 +19,8 @@ from chaos.guard.process import ACCEPTABLE
 from chaos.guard.records import Finding, Save, Start
 from chaos.guard.watch import number_of
 from chaos.guard.whole import ranks_of, whole_entry, whole_saves
-from chaos.model.diagnosis import GROUPS
 from chaos.model.event import Component, Share
+from chaos.model.events.state import GROUPS
 
 FRESH = (
     Component(name="model", digest="m0", count=4, structure="net"),

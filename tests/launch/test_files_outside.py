@@ -10,7 +10,7 @@ import pytest
 
 from chaos.launch.files_outside import settle
 from chaos.model.event import Disturbed, WroteOutside
-from chaos.model.tiers import is_below
+from chaos.model.paths import is_below
 from chaos.probe.address import RunAddress
 from chaos.probe.written import TRAINS, Confines
 from chaos.run.clock import SystemClock

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import torch.distributed as dist
 
-from chaos.launch.python.process import SITE, Seat, said
+from chaos.launch.python import SITE
+from chaos.launch.python.process import Seat, said
 
 
 def init_process_group(

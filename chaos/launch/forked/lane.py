@@ -25,7 +25,8 @@ from chaos.launch.forked.messages import Spawn, StartRun, Stuck, WorkerEnding, W
 from chaos.launch.forked.worker import live_as_worker
 from chaos.launch.node_disk import HEAD, NodeDisk, confines_of
 from chaos.launch.raytrain.fit import RunPart
-from chaos.model.tiers import SESSION, Tiers
+from chaos.model.paths import SESSION
+from chaos.model.tiers import Tiers
 from chaos.processes.child import die_with_parent, ended_children, write_to
 from chaos.processes.forks import Exited, Started
 from chaos.processes.wire import Wire

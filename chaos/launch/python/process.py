@@ -33,7 +33,6 @@ from chaos.probe.probe import Probe, Worker
 from chaos.run.directory import RunDirectory
 
 COMMAND = Path(__file__).with_name("command.py")
-SITE = str(Path(__file__).with_name("site"))
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _SPAWN = "torch.multiprocessing.spawn"
 

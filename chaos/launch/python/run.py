@@ -11,7 +11,7 @@ from chaos.launch.environment import NODE_ENV, command_env
 from chaos.launch.job import words_at
 from chaos.launch.local_run import POLL_S, LocalRun
 from chaos.launch.node_disk import NodeDisk
-from chaos.launch.python.process import SITE
+from chaos.launch.python import SITE
 from chaos.launch.python.world import CommandWorld
 from chaos.model.event import (
     CommandEnded,

@@ -15,7 +15,7 @@ from chaos.launch.environment import SLURM_ENV
 from chaos.launch.job import words_at
 from chaos.launch.local_run import LocalRun
 from chaos.launch.node_disk import NodeDisk
-from chaos.launch.python.process import SITE
+from chaos.launch.python import SITE
 from chaos.launch.slurm.client import JobState, Slurm
 from chaos.launch.slurm.cluster import SlurmCluster
 from chaos.launch.slurm.existing import ExistingSlurm

@@ -4,6 +4,7 @@ A digest is 16 hexadecimal digits over canonical bytes: two are equal if, and fo
 if, the values are equal to the last bit. They are compared within one device type only.
 """
 
+from functools import cache
 from typing import Literal
 
 import msgspec
@@ -11,6 +12,23 @@ import msgspec
 from chaos.model.events.base import Event, StepEvent, WorkerEvent
 from chaos.model.events.files import SavedPart
 from chaos.model.places import Place
+
+#: the kinds of state that a part may be of, in the order of a report
+GROUPS = (
+    "model",
+    "buffers",
+    "gradients",
+    "optimizer",
+    "optimizer settings",
+    "schedule",
+    "scaler",
+    "averaged model",
+    "declared",
+    "rng",
+    "data order",
+    "cursor",
+)
+_SETTINGS = ("lr", "weight_decay", "betas", "eps", "momentum", "dampening", "nesterov", "settings")
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +65,20 @@ class Component(msgspec.Struct, frozen=True, kw_only=True):
     structure: str = ""
     #: what the rank holds of the whole, where the part is sharded
     share: Share | None = None
+
+
+@cache
+def group_of(name: str) -> str:
+    """Return the kind of state that a component belongs to."""
+    if name.startswith("model.buffers"):
+        return "buffers"
+    head, _, tail = name.partition(".")
+    head = head.rstrip("0123456789[]_")
+    if head == "optimizer":
+        return "optimizer settings" if tail.rpartition(".")[2] in _SETTINGS else "optimizer"
+    known = {"scheduler": "schedule", "ema": "averaged model", "averaged": "averaged model"}
+    group = known.get(head, head)
+    return group if group in GROUPS else "declared"
 
 
 class StateSeen(StepEvent, frozen=True, kw_only=True):

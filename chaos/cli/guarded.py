@@ -1,21 +1,29 @@
-"""The scenario of a restart that the log of a run shows, for `chaos guard scenario`."""
+"""A guard's folder, or a log, as `chaos guard` reads it: its restarts, and a scenario of one."""
 
 import contextlib
 import io
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
+
+import typer
 
 from chaos.audit.launcher import launcher_evidence
 from chaos.audit.plans import base_plan, begun_again_by, under_launcher
+from chaos.cli.documents import Document, writable
 from chaos.cli.options import located, node_range
+from chaos.cli.streams import write_document
 from chaos.errors import UsageError
+from chaos.guard.folder import Folder
+from chaos.guard.incident import scenario_of
+from chaos.guard.report import exit_code, in_json, in_metrics, in_terminal, restarts_of
 from chaos.model.launcher import FACTS, Launcher
 from chaos.model.plan import Op
 from chaos.model.scenario import FailureBudget, Limits
 from chaos.preflight.log_incident import log_incident
 from chaos.preflight.seen_costs import LOG_BYTES
+from chaos.report.screen import plain, screen
 from chaos.run.modules import ModuleFile
 from chaos.scenario_file.text import scenario_text
 from chaos.scenario_file.yaml_lines import read_text
@@ -33,6 +41,58 @@ class Started(NamedTuple):
     #: None where the script says it itself
     workers: int | None = None
     nodes: tuple[int, int] = (1, 1)
+
+
+def read_folder(what: str, place: str, asked: Document) -> NoReturn:
+    """Show the restarts of a guard's folder (`report`), or write the last one (`scenario`)."""
+    if "://" not in place and not Path(place).is_dir():
+        raise UsageError(f"{place} is no folder", "Name the --folder of `chaos guard`.")
+    folder = Folder(place)
+    if what == "scenario":
+        _write(scenario_of(folder), asked)
+    document = Document.asked(asked.form, asked.output, "text", "json", "prometheus", "html")
+    starts, restarts = folder.starts(), restarts_of(folder)
+    shown = in_terminal(folder.place, starts, restarts)
+    if not document.takes_stdout:
+        screen().print(shown)
+    document.write(
+        {
+            "text": lambda: plain(lambda on: on.print(shown)),
+            "json": lambda: in_json(restarts),
+            "prometheus": lambda: in_metrics(restarts),
+            "html": lambda: _page(folder),
+        }
+    )
+    raise typer.Exit(exit_code(restarts))
+
+
+def write_of_log(log: Path, words: list[str], which: int | None, asked: Document) -> NoReturn:
+    """Write the scenario of a restart that a log shows, of a training that `words` start."""
+    if not words:
+        raise UsageError(
+            f"{log} is a log, and holds no command",
+            f"Add it: chaos guard scenario {log} -- torchrun --nproc-per-node 2 train.py",
+        )
+    folder = Path.cwd() if asked.output is None else asked.output.absolute().parent
+    _write(scenario_of_log(log, words, which, folder), asked)
+
+
+def _write(text: str, asked: Document) -> NoReturn:
+    if asked.form is not None:
+        raise UsageError("--format is of `chaos guard report`; a scenario is YAML", "Leave it out.")
+    if asked.output is None:
+        write_document(text)
+    else:
+        with writable(asked.output):
+            asked.output.write_text(text, encoding="utf-8")
+    raise typer.Exit(0)
+
+
+def _page(folder: Folder) -> str:
+    # Charts take half a second to import.
+    from chaos.guard.page import render_guard  # noqa: PLC0415
+
+    return render_guard(folder)
 
 
 def scenario_of_log(log: Path, words: Sequence[str], which: int | None, folder: Path) -> str:

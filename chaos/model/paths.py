@@ -1,0 +1,24 @@
+"""The paths of a job's files, as they are written: what lies below what, and on a node."""
+
+import re
+
+SESSION = ".session"  # of a forked run's storage
+# The temporary folder of an emulated node, see `NodeDisk`, and Ray's session, of which each node
+# has one: a worker's working directory lies in it (2.60: `StorageContext.local_working_directory`).
+_NODES = re.compile(rf"/nodes/[^/]+/tmp/|/chaos-[^/]+\.held/[^/]+/|/storage/{re.escape(SESSION)}/")
+
+
+def is_of_a_node(path: str) -> bool:
+    """Return whether a path is a folder that each emulated node has of its own, or lies in it."""
+    return _NODES.search(f"{path}/") is not None
+
+
+def without_node(path: str) -> str:
+    """Return a path in a folder of one node as it is in that of any."""
+    found = _NODES.search(path)
+    return path if found is None else f"/{path[found.end() :]}"
+
+
+def is_below(path: str, folder: str) -> bool:
+    """Return whether a path is a folder, or lies in it."""
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
