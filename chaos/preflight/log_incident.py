@@ -11,8 +11,8 @@ from chaos.model.places import Place
 from chaos.preflight.run_logs import EXAMPLE, Mark, begins_anew, marks_of, of_training, outages
 
 _READ = (
-    "Read are lines such as `step 120/1000`, `epoch 3 step 20/90`, Megatron's, the bars of tqdm "
-    "and `Epoch: [1][ 10/782]  Time 1.6 ( 1.8)`."
+    "Read are lines such as `step 120/1000`, `epoch 3 step 20/90`, Megatron's, the bars of tqdm, "
+    "`Epoch: [1][ 10/782]  Time 1.6 ( 1.8)` and `Epoch: [1]  [ 20/1251]  eta: …  time: 0.28`."
 )
 _FROM = re.compile(r"(?i)\bfrom\W+(?:step|iter)")  # `training from step 0`: none was made by then
 _SIZE = re.compile(r"Started training worker group of size (\d{1,6})")

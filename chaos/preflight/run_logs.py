@@ -3,8 +3,9 @@
 A log says when its lines were written, and what a step, a save or a restart is has to be known by
 its words. Read are those of torchelastic (torch 2.13), of Ray Train (2.60), and the lines that
 training loops write: `step 120/1000`, `iteration 10/ 1000 | elapsed time per iteration (ms): 2152`
-(Megatron), `Epoch: [1][ 10/782]  Time 1.6 ( 1.8)` (PyTorch's examples), tqdm's bars. A number that
-falls is a restart only beside a line that says so: many loops count anew in each epoch.
+(Megatron), `Epoch: [1][ 10/782]  Time 1.6 ( 1.8)` (PyTorch's examples), `Epoch: [1]  [ 20/1251]
+eta: 0:02:17` (torchvision's references), tqdm's bars. A number that falls is a restart only beside
+a line that says so: many loops count anew in each epoch.
 """
 
 import re
@@ -106,8 +107,11 @@ _NO_STEP = re.compile(
     r"(?i)\b(?:eval\w*|valid\w*|val|test|checkpoint|ckpt|accumulation)\W+(?:step|iter)"
     r"|\b(?:max|total|num|warmup|every|save|log)[\w ]{0,20}(?:step|iter)"
 )
+# Of PyTorch's examples, which count what is done; and of torchvision's references, DeiT, DINO and
+# their kin, which write the index of the batch that is done, and the mean time of a batch.
 EXAMPLE = re.compile(
-    r"Epoch:? *\[(\d{1,9})\] *\[ *(\d{1,12})/(\d{1,12})\]\s+Time\s+[\d.]+ *\( *(\d+(?:\.\d+)?)\)"
+    r"Epoch:? *\[(\d{1,9})(?:/\d{1,9})?\] *\[ *(\d{1,12})/(\d{1,12})\]\s+(?:"
+    r"Time\s+[\d.]+ *\( *(\d+(?:\.\d+)?)\)|eta: .{1,400}?\btime: (\d+(?:\.\d+)?))"
 )
 # Names of bars of other loops than training.
 _OTHER = re.compile(
@@ -193,8 +197,8 @@ def _whole(number: str) -> int:
 def _step(line: int, at_s: float | None, text: str) -> Mark | None:
     if (found := EXAMPLE.search(text)) is not None:
         epoch, step, steps = (int(found[n]) for n in (1, 2, 3))
-        done = epoch * steps + step
-        return Mark(line, at_s, "step", done, None, float(found[4]), epoch=epoch)
+        done = epoch * steps + step + (found[5] is not None)
+        return Mark(line, at_s, "step", done, None, float(found[4] or found[5]), epoch=epoch)
     if (found := _STEP.search(text)) is None or _NO_STEP.search(text[: found.end()]):
         return None
     at, of = _whole(found[1]), _whole(found[2]) if found[2] else None

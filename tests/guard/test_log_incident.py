@@ -226,6 +226,14 @@ def test_a_group_that_began_again_for_new_nodes_lost_nothing() -> None:
         log_incident(f"step 5/9\n{joined}step 4/9\n", None)
 
 
+def test_the_batch_of_an_epoch_is_found_by_its_index() -> None:
+    line = "Epoch: [{}/9]  [{}/50]  eta: 0:02:23  loss: 1.3 (1.2)  time: 0.28  data: 0.006\n"
+
+    incident = log_incident(f"{line.format(1, 20)}{FAILED}{line.format(1, 0)}", None)
+
+    assert incident.place == (0, 71)
+
+
 def test_epochs_of_other_numbers_of_ranks_are_not_counted_through() -> None:
     epoch = "Epoch: [{}][ 10/{}]\tTime  1.6 ( 1.8)\tLoss 5.7 (6.3)\n"
 

@@ -166,6 +166,19 @@ def test_of_a_restart_without_times_of_steps_the_rest_is_assumed() -> None:
     assert found.restarts == 1
 
 
+def test_a_batch_that_is_named_by_its_index_is_done() -> None:
+    line = "Epoch: [{}]  [{:4d}/1251]  eta: 0:02:23  lr: 0.01  loss: 1.3 (1.2)  time: {}  data: 0.1"
+    text = "\n".join(line.format(*at) for at in ((0, 0, 1.5), (1, 20, 0.28), (1, 1250, 0.28)))
+
+    marks = [*marks_of(f"{text}\nTest:  [ 0/98]  eta: 0:01:18  loss: 0.4 (0.4)  time: 0.8\n")]
+
+    assert [(mark.step, mark.epoch, mark.rate_s) for mark in marks] == [
+        (1, 0, 1.5),
+        (1272, 1, 0.28),
+        (2502, 1, 0.28),
+    ]
+
+
 def bars(name: str, total: int, *states: tuple[int, str]) -> str:
     return "".join(
         f"{name}{100 * n // total:3}%|#  | {n}/{total} [{at}<00:10]\r" for n, at in states
