@@ -50,8 +50,7 @@ _FIXES = {
     "from them",
 }
 _CHANGED = {
-    "model": "it was saved so, or changed after it was loaded: neither was seen; `strict=False` "
-    "leaves out names that do not match",
+    "model": "it was saved so, or changed after it was loaded: neither was seen",
     "optimizer": "it was saved so, of another moment than the model, or changed after it was "
     "loaded: none of these was seen",
 }

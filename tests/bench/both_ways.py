@@ -19,7 +19,7 @@ from chaos.selftest.corpus import CorpusJob, load_corpus
 ROOT = Path(__file__).parents[2]
 CORPUS = ROOT / "tests/corpus"
 RUNS = "18"
-WAYS = {"together": (), "one by one": ("--one-by-one", "--no-explain")}
+WAYS = {"together": (), "one by one": ("--one-by-one",)}
 Row: TypeAlias = dict[str, Any]
 
 

@@ -1,11 +1,14 @@
 """The guard over the corpus: jobs started by hand, ranks killed for real, and no harness.
 
     python -m tests.bench.guard FILE [--seeds N] [--kills N] [--ray] [--right] [--only NAME]...
+    python -m tests.bench.guard FILE --in-saves [--seeds N] [--right] [--only NAME]...
 
 Each job of torchrun's and of python's that needs no library beside torch is run without the guard
 and with it, and what it leaves is compared byte by byte. Then it is run once for each seed with
 two kills (SIGKILL, of a rank at a step that the seed draws), or as many as are asked for, started
-again each time, and what the guard says of each restart is a line of FILE. With --ray it is Ray's
+again each time, and what the guard says of each restart is a line of FILE. With --in-saves each
+seed draws an operation on one of the job's own files instead: strace, which has to be installed,
+kills the process as it makes that system call, so that it is not done. With --ray it is Ray's
 jobs, on a cluster that each start makes; their files are not compared, as Ray names them anew.
 With --right the jobs with a bug are left out. The table at the end is over all lines of FILE:
 which jobs with a bug it found, and which right ones it blamed.
@@ -16,15 +19,18 @@ import hashlib
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from chaos.guard.folder import Folder
 from chaos.guard.report import restarts_of
@@ -33,12 +39,60 @@ from chaos.selftest.corpus import CorpusJob, load_corpus
 ROOT = Path(__file__).parents[2]
 CORPUS = ROOT / "tests/corpus"
 SPARE, RUN_S = 4, 300  # starts beyond one for each kill, and seconds of one for each kill
+# The system calls by which a save comes into being; of opens those that write.
+CALLS = (
+    *("openat", "write", "writev", "pwrite64", "ftruncate", "fsync", "mkdir", "mkdirat", "rmdir"),
+    *("rename", "renameat", "renameat2", "unlink", "unlinkat", "link", "symlink", "symlinkat"),
+)
+_CALL = re.compile(r'(\d+) +(\w+)\((?:AT_FDCWD<[^>]*>, )?(?:\d+<(/[^>]*)>|"([^"]*)")(.*)')
 ENV = {
     "OMP_NUM_THREADS": "1",
     "PYTHONHASHSEED": "0",
     # Without it torch 2.13 itself fails some restarts (pytorch#135712).
     "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
 }
+
+
+class Operation(NamedTuple):
+    """A system call of a thread on a path, as the script writes it: the how manieth of its kind."""
+
+    call: str
+    path: str
+    number: int
+
+    def killed_at(self) -> list[str]:
+        """Return the words before a command whose process ends as it makes this call."""
+        at = f"inject={self.call}:signal=KILL:when={self.number}"
+        return [*_traced("/dev/null", self.call), "-P", self.path, "-e", at]
+
+
+def _traced(log: str, *calls: str) -> list[str]:
+    # Without --seccomp-bpf: with it strace 6.1 sends no signal.
+    return ["strace", "-f", "-qq", "-y", "-o", log, "-e", ",".join(calls)]
+
+
+def operations(trace: str, folder: Path) -> list[Operation]:
+    """Return the operations in a trace that change files below a folder."""
+    counts, found = Counter[tuple[str, str, str]](), list[Operation]()
+    for line in trace.splitlines():
+        if (read := _CALL.match(line)) is None:
+            continue
+        thread, call, path, rest = read[1], read[2], read[3] or read[4], read[5]
+        counts[thread, call, path] += 1
+        is_own = not path.startswith("/") or Path(path).is_relative_to(folder)
+        is_own &= "torchelastic" not in path and Path(path).name != "log"
+        if is_own and (call != "openat" or "O_CREAT" in rest):
+            found.append(Operation(call, path, counts[thread, call, path]))
+    return found
+
+
+def drawn_from(every: Sequence[Operation], count: int, drawn: random.Random) -> list[Operation]:
+    """Return some operations, of as many kinds and paths as there are: most of all are writes."""
+    kinds: dict[tuple[str, str], list[Operation]] = {}
+    for operation in drawn.sample(every, len(every)):
+        kinds.setdefault(operation[:2], []).append(operation)
+    turns = zip_longest(*drawn.sample([*kinds.values()], len(kinds)))
+    return [operation for turn in turns for operation in turn if operation is not None][:count]
 
 
 def command(job: CorpusJob, kills: int) -> list[str]:
@@ -52,8 +106,17 @@ def command(job: CorpusJob, kills: int) -> list[str]:
     return [*torchrun, *options, "--monitor-interval", "0.1", *script]
 
 
-def run(job: CorpusJob, folder: Path, guard: Path | None, kills: Sequence[int] = ()) -> int:
-    """Run a job until it succeeds; a rank is killed after each of so many steps of training."""
+def run(
+    job: CorpusJob,
+    folder: Path,
+    guard: Path | None,
+    kills: Sequence[int] = (),
+    first: Sequence[str] = (),
+) -> int:
+    """Run a job until it succeeds; a rank is killed after each of so many steps of training.
+
+    `first` are words before the command of the first start.
+    """
     words, of_ray = command(job, len(kills)), job.launcher == "ray"
     env = os.environ | ENV | {"TMPDIR": str(folder)}
     if of_ray:  # the home has its results; sockets in the job's folder would have too long a name
@@ -65,9 +128,10 @@ def run(job: CorpusJob, folder: Path, guard: Path | None, kills: Sequence[int] =
     left = list(kills)
     rc = -1
     with (folder / "log").open("wb") as log:
-        for _ in range(len(kills) + SPARE):
+        for number in range(len(kills) + SPARE):
+            own = [*(first if number == 0 else ()), *words]
             started = subprocess.Popen(
-                words, cwd=folder, env=env, stdout=log, stderr=log, process_group=0
+                own, cwd=folder, env=env, stdout=log, stderr=log, process_group=0
             )
             killer = threading.Thread(target=_kill, args=(guard, left, started), daemon=True)
             killer.start()
@@ -122,56 +186,67 @@ def rows(job: CorpusJob, seeds: int, kills: int) -> Iterator[dict[str, Any]]:
             "steps": steps[0]
         }
         for seed in range(seeds):
-            folder = base / f"killed-{seed}"
-            folder.mkdir()
             drawn = random.Random(f"{job.name}-{seed}")
             at = sorted(drawn.randrange(steps[0] // 4, max(3, steps[0] - 1)) for _ in range(kills))
-            rc = run(job, folder, base / f"guard-{seed}", at)
-            found = restarts_of(Folder(str(base / f"guard-{seed}")))
-            said = [
-                {"start": r.start, "rank": r.rank, "step": r.step, "replayed": r.replayed}
-                | {"findings": [[f.level, f.kind, f.text] for f in r.findings]}
-                for r in found
-            ]
-            log = (folder / "log").read_text(encoding="utf-8", errors="replace")
-            failed = sorted({w for w in log.splitlines() if "chaos-guard: not watched" in w})
-            yield {
-                "job": job.name,
-                "seed": seed,
-                "kills": at,
-                "rc": rc,
-                "restarts": said,
-                "not watched": failed,
-            }
+            yield {"job": job.name, "seed": seed, "kills": at} | said(job, base, seed, at)
 
 
-def table(lines: Sequence[dict[str, Any]], truth: dict[str, bool]) -> Iterator[str]:
-    """Yield each job's answer, and the counts."""
-    right_restarts = alarms = notices = 0
-    found, hinted, wrong = set[str](), set[str](), set[str]()
-    for name, is_right in truth.items():
+def rows_in_saves(job: CorpusJob, seeds: int) -> Iterator[dict[str, Any]]:
+    """Yield what the guard says where a process ended as it made a call of a save."""
+    with tempfile.TemporaryDirectory() as name:
+        base = Path(name)
+        counted, trace = base / "counted", base / "trace"
+        counted.mkdir()
+        run(job, counted, base / "guard", first=_traced(str(trace), *CALLS))
+        every = operations(trace.read_text(encoding="utf-8", errors="replace"), counted)
+        for seed, operation in enumerate(drawn_from(every, seeds, random.Random(job.name))):
+            path = operation.path.replace(str(counted), str(base / f"killed-{seed}"))
+            words = operation._replace(path=path).killed_at()
+            at = [operation.call, operation.path.replace(str(counted), "."), operation.number]
+            yield {"job": job.name, "seed": seed, "at": at} | said(job, base, seed, (), words)
+
+
+def said(
+    job: CorpusJob, base: Path, seed: int, kills: Sequence[int], first: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return what the guard says of a job's restarts, and how the job ended."""
+    folder, guard = base / f"killed-{seed}", base / f"guard-{seed}"
+    folder.mkdir()
+    rc = run(job, folder, guard, kills, first)
+    restarts = [
+        {"start": r.start, "rank": r.rank, "step": r.step, "replayed": r.replayed}
+        | {"findings": [[f.level, f.kind, f.text] for f in r.findings]}
+        for r in restarts_of(Folder(str(guard)))
+    ]
+    log = (folder / "log").read_text(encoding="utf-8", errors="replace")
+    failed = sorted({w for w in log.splitlines() if "chaos-guard: not watched" in w})
+    return {"rc": rc, "restarts": restarts, "not watched": failed}
+
+
+def table(lines: Sequence[dict[str, Any]], truth: dict[str, CorpusJob]) -> Iterator[str]:
+    """Yield each job's answer beside the checks that an audit's findings are of, and the counts."""
+    right, wrong = list[set[str]](), dict[str, set[str]]()  # levels of a restart, and of a job
+    for name, job in truth.items():
         own = [row for row in lines if row["job"] == name and "restarts" in row]
-        said = [r for row in own for r in row["restarts"]]
-        blamed = {f[1] for r in said for f in r["findings"] if f[0] == "mismatch"}
-        noted = {f[1] for r in said for f in r["findings"] if f[0] == "notice"}
-        if not said:
+        every = [restart["findings"] for row in own for restart in row["restarts"]]
+        if not every:
             yield f"{name:24} no restart"
             continue
-        if is_right:
-            right_restarts += len(said)
-            alarms += sum(any(f[0] == "mismatch" for f in r["findings"]) for r in said)
-            notices += sum(any(f[0] == "notice" for f in r["findings"]) for r in said)
+        if job.bug is None:
+            right += [{level for level, _, _ in findings} for findings in every]
         else:
-            wrong.add(name)
-            found |= {name} if blamed else set()
-            hinted |= {name} if noted and not blamed else set()
-        kind = "right" if is_right else "bug"
-        yield f"{name:24} {kind:6} {len(said):3} {','.join(blamed):22} {','.join(noted)}"
+            wrong[name] = {level for findings in every for level, _, _ in findings}
+        told = sorted({f"{level} {kind}" for findings in every for level, kind, _ in findings})
+        audit = "right" if job.bug is None else ",".join(job.checks)
+        yield f"{name:20} {len(every):3}  {', '.join(told):44} {audit}"
+    found = [name for name, levels in wrong.items() if "mismatch" in levels]
+    hinted = [name for name, levels in wrong.items() if levels == {"notice"}]
     changed = {row["job"]: row["changed"] for row in lines if row.get("changed")}
     yield f"\nbugs found: {len(found)} of {len(wrong)}, and by a notice alone: {len(hinted)}"
     yield (
-        f"restarts of right jobs (each rank's): {right_restarts}, of which blamed: {alarms}, "
-        f"with a notice: {notices}"
+        f"restarts of right jobs (each rank's): {len(right)}, of which blamed: "
+        f"{sum('mismatch' in levels for levels in right)}, with a notice: "
+        f"{sum('notice' in levels for levels in right)}"
     )
     compared = sum(bool(row.get("files")) for row in lines)
     yield f"jobs whose files the guard changed: {changed or 'none'}, of {compared} compared"
@@ -182,6 +257,7 @@ def main() -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--kills", type=int, default=2)
+    parser.add_argument("--in-saves", action="store_true")
     parser.add_argument("--ray", action="store_true")
     parser.add_argument("--right", action="store_true")
     parser.add_argument("--only", action="append", default=[])
@@ -200,12 +276,13 @@ def main() -> None:
     with given.file.open("a", encoding="utf-8") as file:
         for job in jobs:
             if job.name not in done:
-                for row in rows(job, given.seeds, given.kills):
+                found = rows(job, given.seeds, given.kills)
+                for row in rows_in_saves(job, given.seeds) if given.in_saves else found:
                     file.write(json.dumps(row) + "\n")
                     file.flush()
                     lines.append(row)
     seen = {row["job"] for row in lines}
-    truth = {job.name: job.bug is None for job in load_corpus(CORPUS) if job.name in seen}
+    truth = {job.name: job for job in load_corpus(CORPUS) if job.name in seen}
     for line in table(lines, truth):
         print(line)
 

@@ -43,6 +43,16 @@ def test_a_part_of_which_no_line_is_known_has_none() -> None:
     assert not [line for line in judged("rng.torch").lines if line.role == "made"]
 
 
+def test_of_a_part_that_may_have_been_saved_so_it_is_not_said_that_it_belongs_in_a_save() -> None:
+    odd = ev.Component(name="optimizer.momentum_buffer", digest="odd", size=7.0, count=4)
+    plan = KILLED.plan().model_copy(update={"cwd": "/cwd"})
+
+    verdict = judge(plan, named(lost(odd.name, odd)), Baseline([KILLED.baseline()]))
+
+    assert "changed after it was loaded: none of these was seen" in verdict.headline
+    assert not [line for line in verdict.lines if line.role == "made"]
+
+
 def test_a_run_that_is_right_has_no_lines() -> None:
     right = judge(KILLED.plan(), named(KILLED.history()), Baseline([KILLED.baseline()]))
 
