@@ -16,9 +16,10 @@ from chaos.check.files import SAVERS, Save, is_own, place_of, series_of
 from chaos.check.restarts import Restart
 from chaos.check.save_operations import left_by
 from chaos.model.event import FileCopied, FileLoaded, FileSaved, StateSeen, WroteOutside
+from chaos.model.paths import DRAWN_NAME
 from chaos.model.places import START, AttemptRank, Place, RankName
 from chaos.model.tiers import Tiers
-from chaos.model.trigger import DRAWN_NAME, IN_A_SAVE, AtMoment
+from chaos.model.trigger import IN_A_SAVE, AtMoment
 from chaos.model.verdict import Anomaly
 from chaos.words import plural
 

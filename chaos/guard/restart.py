@@ -23,6 +23,7 @@ from chaos.guard.steps import (
     salted,
 )
 from chaos.guard.whole import ALL, is_sharded, ranks_of, whole_entry, whole_saves
+from chaos.model.paths import DRAWN_NAME
 from chaos.run.clock import SystemClock, seconds_since
 from chaos.words import plural
 
@@ -43,7 +44,7 @@ class Restarted:
         starts = [one for one in every if one.rank == entry.rank] or every
         if starts:
             self._entry = entry = replace(entry, is_same_job=is_same_job_as(starts))
-        self._saves, self._starts = folder.saves(), starts
+        self._saves, self._starts = [*map(findable, folder.saves())], starts
         self._is_first = not self._saves
         self._origin = origin_of(entry, self._saves)
         self._first = starts[0].entered if starts else ()
@@ -206,6 +207,21 @@ def _is_running(start: Start) -> bool:
     except OSError:
         return False
     return tuple(map(os.fsdecode, words)) == start.command
+
+
+def findable(save: Save) -> Save:
+    """Return a save without the files that this process has no way to find.
+
+    Such a one has a drawn name, which neither its command nor its working directory has: it was a
+    draft, from which the save was copied or uploaded elsewhere.
+    """
+    known = f"{Path.cwd()} {' '.join(sys.orig_argv)}"
+    files = {
+        path: facts
+        for path, facts in save.files.items()
+        if all(name in known for name in DRAWN_NAME.findall(path))
+    }
+    return msgspec.structs.replace(save, files=files)
 
 
 def is_whole(save: Save) -> bool:

@@ -6,6 +6,8 @@ SESSION = ".session"  # of a forked run's storage
 # The temporary folder of an emulated node, see `NodeDisk`, and Ray's session, of which each node
 # has one: a worker's working directory lies in it (2.60: `StorageContext.local_working_directory`).
 _NODES = re.compile(rf"/nodes/[^/]+/tmp/|/chaos-[^/]+\.held/[^/]+/|/storage/{re.escape(SESSION)}/")
+# A name that Python's `tempfile` draws: no later process can find such a file by it.
+DRAWN_NAME = re.compile(r"/tmp[a-z0-9_]{8}(?=[/.]|$)")  # noqa: S108 - a pattern
 
 
 def is_of_a_node(path: str) -> bool:

@@ -12,6 +12,7 @@ from typing import Annotated, ClassVar, Literal, TypeAlias, get_args
 
 from pydantic import Discriminator, Field, NonNegativeInt, PositiveInt, Tag, model_validator
 
+from chaos.model.paths import DRAWN_NAME
 from chaos.record import Record
 
 Moment: TypeAlias = Literal[
@@ -70,9 +71,6 @@ STATES: tuple[State, ...] = get_args(State)
 
 # Every key of a place, in any of its kinds.
 PLACE_WORDS = ("at", "epoch", *KINDS, "path", "attempt", "stage", "at_launch", "visit", "rank")
-
-# A name that Python's `tempfile` draws: no later process can find such a file by it.
-DRAWN_NAME = re.compile(r"/tmp[a-z0-9_]{8}(?=[/.]|$)")  # noqa: S108 - a pattern
 
 ANY_RANK = "left out: drawn from the seed among the job's ranks"
 ANY_FILE = (

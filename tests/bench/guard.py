@@ -80,7 +80,7 @@ def operations(trace: str, folder: Path) -> list[Operation]:
         thread, call, path, rest = read[1], read[2], read[3] or read[4], read[5]
         counts[thread, call, path] += 1
         is_own = not path.startswith("/") or Path(path).is_relative_to(folder)
-        is_own &= "torchelastic" not in path and Path(path).name != "log"
+        is_own &= Path(path).name != "log"
         if is_own and (call != "openat" or "O_CREAT" in rest):
             found.append(Operation(call, path, counts[thread, call, path]))
     return found
@@ -118,7 +118,9 @@ def run(
     `first` are words before the command of the first start.
     """
     words, of_ray = command(job, len(kills)), job.launcher == "ray"
-    env = os.environ | ENV | {"TMPDIR": str(folder)}
+    temporary = folder.with_name(f"{folder.name}-tmp")
+    temporary.mkdir()
+    env = os.environ | ENV | {"TMPDIR": str(temporary)}
     if of_ray:  # the home has its results; sockets in the job's folder would have too long a name
         env = os.environ | ENV | {"HOME": str(folder)}
     if guard is not None and of_ray:

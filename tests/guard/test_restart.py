@@ -6,11 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from chaos.guard.folder import Folder
 from chaos.guard.records import Step
-from chaos.guard.restart import Restarted, is_same_job_as
+from chaos.guard.restart import Restarted, findable, is_same_job_as
 from chaos.guard.steps import name_of, salted
 from tests.guard.test_judge import entry, save, start, state
 
@@ -37,6 +38,26 @@ def test_a_start_beside_one_that_is_running_is_another_job(monkeypatch: pytest.M
         assert is_same_job_as([own])
         running.communicate(b"\n")
     assert is_same_job_as([here])
+
+
+@pytest.mark.parametrize(
+    ("path", "command", "is_found"),
+    [
+        ("/scratch/tmpq4n_x2ab/last.pt", "python train.py", False),
+        ("/scratch/tmpq4n_x2ab.pt", "python train.py", False),
+        ("/scratch/tmpq4n_x2ab/last.pt", "python train.py --out /scratch/tmpq4n_x2ab", True),
+        ("/scratch/template/last.pt", "python train.py", True),
+    ],
+)
+def test_a_file_under_a_drawn_name_is_none_to_go_on_from(
+    monkeypatch: pytest.MonkeyPatch, path: str, command: str, is_found: bool
+) -> None:
+    monkeypatch.setattr(sys, "orig_argv", command.split())
+    here = f"{Path.cwd()}/last.pt"
+
+    found = findable(msgspec.structs.replace(save(8), files={path: (1, 1.0), here: (1, 1.0)}))
+
+    assert list(found.files) == [path] * is_found + [here]
 
 
 @pytest.mark.parametrize("of_before", ["keyed", "of an older version", "keyed by a salt now gone"])
