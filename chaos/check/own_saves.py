@@ -15,7 +15,14 @@ from chaos.check.attempt import Attempt
 from chaos.check.files import SAVERS, Save, is_own, place_of, series_of
 from chaos.check.restarts import Restart
 from chaos.check.save_operations import left_by
-from chaos.model.event import FileCopied, FileLoaded, FileSaved, StateSeen, WroteOutside
+from chaos.model.event import (
+    FileCopied,
+    FileLoaded,
+    FileRenamed,
+    FileSaved,
+    StateSeen,
+    WroteOutside,
+)
 from chaos.model.paths import DRAWN_NAME
 from chaos.model.places import START, AttemptRank, Place, RankName
 from chaos.model.tiers import Tiers
@@ -224,7 +231,7 @@ class _Sources:
             return not read.isdisjoint(names)
         if not self._with_model and save.saver not in SAVERS:
             return False  # nothing shows that it is a checkpoint, and no picture or table
-        is_staged = series_of(save.name) in self._staged
+        is_staged = series_of(save.name) in self._staged | self._drafts
         names = {_file_of(other).name for other in self.files.saves if other.digest == save.digest}
         is_other = self._with_model and names.isdisjoint(self._with_model)
         # The working directory may lie in a folder with such a name, as that of a test does.
@@ -295,6 +302,20 @@ class _Sources:
         copies = (copy for tables in self._compared for copy in _copies(tables))
         pairs = ((series_of(save.name), series_of(path)) for save, path in copies)
         return frozenset(series for series, of_copy in pairs if series != of_copy)
+
+    @cached_property
+    def _drafts(self) -> frozenset[str]:
+        """The series of names that the baseline's files have until they get another one."""
+        tables = self._compared[-1]
+        moved = {e.path: number for number, e in tables.history.of(FileRenamed)}
+        laid = [(number, copied.path) for number, copied in tables.history.of(FileCopied)]
+        kept = {series_of(save.name) for save in tables.files.saves}
+        for at, path in laid:
+            holders = (path, *map(str, PurePath(path).parents))
+            if all(moved.get(holder, at) <= at for holder in holders):
+                kept.add(series_of(path))
+        former = {name for save in tables.files.saves for name in save.former}
+        return frozenset(map(series_of, former.union(path for _, path in laid))) - kept
 
     def _is_whole(self, save: Save, others: list[Save]) -> bool:
         """Return whether all files lie beside a save that the baseline has saved at its place.

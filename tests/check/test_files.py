@@ -232,6 +232,19 @@ def test_what_only_waits_to_be_copied_is_no_save() -> None:
 
 
 @pytest.mark.parametrize(
+    ("named", "status"),
+    [(("p_1>g_1", "p_2>g_2"), "pass"), (("p_1>old_1",), "fail")],
+    ids=["each copy gets another name", "the last keeps it"],
+)
+def test_a_copy_that_has_no_name_of_a_save_yet_is_none(named: tuple[str, ...], status: str) -> None:
+    first, second = (*(f"m:{each}" for each in named), "")[:2]
+    base = f"g s w:f_1 s k:f_1>p_1 {first} r c- s w:f_2 s k:f_2>p_2 {second} r c- ."
+    run = "g s w:f_1 s k:f_1>p_1 r c- s x g q:f_1,p_1 s s r c- s s r c- ."
+
+    assert result("resume-point", run, base).status == status
+
+
+@pytest.mark.parametrize(
     ("copy", "status"),
     [("k:f_1>/g_1", "pass"), ("k:f_1>/tmp/g_1", "fail"), ("", "fail")],
     ids=["copied later", "copied on its node", "never copied"],
