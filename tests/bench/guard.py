@@ -150,15 +150,18 @@ def run(
 
 def _kill(guard: Path | None, left: list[int], job: subprocess.Popen[bytes]) -> None:
     """Kill the last rank whenever it has made as many steps as are due next."""
+    killed = set[int]()  # one that nobody has waited for yet still has its folder in /proc
     while guard is not None and left and job.poll() is None:
         folder = Folder(str(guard))
         ranks = {start.rank for start in folder.starts()}
         starts = folder.starts(max(ranks)) if ranks else []
-        if starts and Path(f"/proc/{starts[-1].pid}").exists():
+        pid = starts[-1].pid if starts else 0
+        if pid and pid not in killed and Path(f"/proc/{pid}").exists():
             steps = folder.steps(starts[-1].rank, starts[-1].start)
             if steps and steps[-1].number >= left[0]:
                 left.pop(0)
-                os.kill(starts[-1].pid, signal.SIGKILL)
+                killed.add(pid)
+                os.kill(pid, signal.SIGKILL)
         time.sleep(0.01)
 
 
