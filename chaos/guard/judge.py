@@ -331,7 +331,8 @@ def _without_origin(
     if not live:
         return
     there = [save for save in live if is_whole(save)]
-    past = [save for save in there if save.is_past]
+    # A model alone may be for others: of such a job nothing shows that it goes on from it.
+    past = [save for save in there if save.is_past and save.has_optimizer]
     mine, begun = keyed(entry.parts), keyed(first)
     models = [key for key, part in begun.items() if group_of(part.name) == "model"]
     is_first = bool(models) and all(_is_same(mine.get(key), begun[key]) for key in models)

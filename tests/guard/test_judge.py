@@ -292,6 +292,9 @@ def test_a_start_from_scratch_is_a_mismatch_where_a_save_is_there() -> None:
     assert placed(entry(FRESH), [save(4)], []) == [("notice", "began-anew")]
     # The next training of a loop over seeds.
     assert placed(entry(FRESH, is_same_job=False), [save(4)], [4]) == [("notice", "began-anew")]
+    alone = save(8, has_optimizer=False)
+    assert placed(entry(FRESH), [alone], [8]) == [("notice", "began-anew")]
+    assert placed(entry(FRESH), [save(4), alone], [4, 8]) == [("mismatch", "began-anew")]
     assert placed(entry(state(99)), [save(4)], [4]) == [("notice", "unknown")]
     assert placed(entry(FRESH), [], []) == []
 
