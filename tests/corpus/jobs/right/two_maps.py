@@ -21,8 +21,9 @@ class Maps:
 
     def _open(self, path):
         if not os.path.exists(path):
-            with open(path, "wb") as file:
+            with open(path + ".new", "wb") as file:
                 file.truncate(8 * (HEAD + self.size))
+            os.replace(path + ".new", path)
         return np.memmap(path, dtype=np.float64, mode="r+")
 
     def put(self, step, body):

@@ -14,7 +14,7 @@ def load_newest():
     for path in (CLOTH, SPARE):
         try:
             return torch.load(path)
-        except (FileNotFoundError, EOFError, RuntimeError, pickle.UnpicklingError):
+        except (OSError, EOFError, RuntimeError, pickle.UnpicklingError):
             continue
     return None
 
