@@ -9,7 +9,7 @@ from chaos.audit.group import GROUPS, Group
 from chaos.audit.run_row import Defect, RunRow, without_names
 from chaos.check.diagnosis import EFFECTS
 from chaos.check.epochs import CURSOR, EPOCHS
-from chaos.check.fix_hints import UNSEEN
+from chaos.check.fix_hints import is_unseen
 from chaos.check.headline import as_sentence
 from chaos.check.samples import SAMPLE_ORDER, SAMPLES
 from chaos.check.state import STATE
@@ -90,8 +90,7 @@ class Finding(Record):
         is another one it may not have been seen why.
         """
         is_moved = all(part.startswith(("model.buffers", "rng.")) for part in self.defect.parts)
-        is_unseen = any(hint in self._own for hint in UNSEEN)
-        is_open = self.defect.check == STATE and (is_moved or is_unseen)
+        is_open = self.defect.check == STATE and (is_moved or is_unseen(self._own))
         return is_open or self.defect.check in EFFECTS
 
     def proven(self, sentence: str, lines: Sequence[JobLine], cause: Sequence[str]) -> Self:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from chaos.check.analysis import RunAnalysis
 from chaos.check.census import Candidate, resume_of
 from chaos.check.diagnosis import CAUSES, EFFECTS
-from chaos.check.fix_hints import UNSEEN
+from chaos.check.fix_hints import is_unseen
 from chaos.model.diagnosis import Resume
 from chaos.model.event import CodeLine, FileSaved, NamesGiven
 from chaos.model.history import History
@@ -26,7 +26,7 @@ def code_lines(
     if attempt is None:
         return ()
     # Of a part that may have been saved as it was it is not said that it belongs in a save.
-    lost = (a for a in broken.anomalies if not any(hint in a.message for hint in UNSEEN))
+    lost = (a for a in broken.anomalies if not is_unseen(a.message))
     parts = [part for anomaly in lost for part in anomaly.parts]
     return *_made(analysis, parts), *_files(analysis, attempt)
 

@@ -54,14 +54,17 @@ _CHANGED = {
     "optimizer": "it was saved so, of another moment than the model, or changed after it was "
     "loaded: none of these was seen",
 }
-#: ends of a sentence on a part that is neither at its first value nor known to be lost
-UNSEEN = tuple(_CHANGED.values())
 _RESHARDED = (
     "another number of workers saved it: shards must be put together by their places in the whole "
     "tensor, as `torch.distributed.checkpoint` does, and the last one may be shorter"
 )
 
 _SHOWN = 3  # of the names of parameters
+
+
+def is_unseen(told: str) -> bool:
+    """Return whether a sentence is of a part that is neither at its first value nor seen lost."""
+    return any(hint in told for hint in _CHANGED.values())
 
 
 def sentence(rows: Sequence[Row], terms: LauncherWords, remedy: str | None = None) -> str:

@@ -7,7 +7,8 @@ from typing import Literal, Protocol, TypeAlias, runtime_checkable
 from chaos.faults.order import Order
 
 Status: TypeAlias = Literal["ok", "fail", "info"]
-# What a launcher may have beside workers; `chaos.model.launcher` states which has what.
+
+# The parts that a launcher may have beside workers; `chaos.model.launcher` states who has which.
 #   reports  Workers report to it. It commits what they save, and hands it to the next attempt.
 #   cluster  A Ray cluster: a controller, and nodes whose loss is announced.
 #   call     The script calls it itself, with settings of its own, which are seen there.

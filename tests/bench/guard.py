@@ -54,7 +54,10 @@ ENV = {
 
 
 class Operation(NamedTuple):
-    """A system call of a thread on a path, as the script writes it: the how manieth of its kind."""
+    """A system call on a path, as the script writes it, by its number among those of its kind.
+
+    Each thread counts its own.
+    """
 
     call: str
     path: str
@@ -220,6 +223,7 @@ def said(
     rc = run(job, folder, guard, kills, first)
     restarts = [
         {"start": r.start, "rank": r.rank, "step": r.step, "replayed": r.replayed}
+        | {"same_inputs": r.same_inputs, "same_losses": r.same_losses}
         | {"findings": [[f.level, f.kind, f.text] for f in r.findings]}
         for r in restarts_of(Folder(str(guard)))
     ]
