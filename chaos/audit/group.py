@@ -39,6 +39,7 @@ IN_SAVES: Group = "inside a save"
 ANSWERS: Group = "answer of a put lost"
 SEVERAL: Group = "several times in a run"
 PREEMPTED: Group = "preempted at once"
+NODE_LOST: Group = "node lost"
 # By themselves they end no attempt, or end it as an error of the job's own does.
 OF_ERRORS: tuple[Group, ...] = ("loader process lost", "save fails beside training", ANSWERS)
 # Each of their places takes several retries.
@@ -121,7 +122,7 @@ _WORKERS: tuple[Group, ...] = (
     "before the first commit",
     "before the first save",
 )
-_NODES: tuple[Group, ...] = ("node lost", "notice before the loss", "fewer workers after it")
+_NODES: tuple[Group, ...] = (NODE_LOST, "notice before the loss", "fewer workers after it")
 _OF_QUEUES: tuple[Group, ...] = (PREEMPTED,)
 # The groups of each question, those first that are most likely to show a defect: of the wrong jobs
 # of the corpus the first two of "spot" show 22 of 25 (`python -m tests.bench.telling`, note 29).

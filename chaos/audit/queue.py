@@ -10,11 +10,11 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, zip_longest
+from itertools import chain, count, zip_longest
 from typing import TypeAlias
 
 from chaos.audit.chains import LONGEST, can_share, chain_of, fitted, longest_chain
-from chaos.audit.group import GROUPS, ORDERS, Group, Question
+from chaos.audit.group import GROUPS, NODE_LOST, ORDERS, Group, Question
 from chaos.audit.job_profile import JobProfile
 from chaos.audit.place_groups import FaultPlace, PlaceKey, Unit, point_before
 from chaos.audit.run_row import RunRow
@@ -70,16 +70,18 @@ def in_order(
     groups = (*ORDERS[question], *(g for g in GROUPS if g not in ORDERS[question]))
     parts = {place: part_of(place, profile) for place in places}
     queues, scratch = dict[Unit, list[FaultPlace]](), dict[Unit, list[FaultPlace]]()
-    offset = random.Random(f"{seed}:order").randrange(PARTS)  # noqa: S311 (repeatable)
+    turns = count(random.Random(f"{seed}:order").randrange(PARTS))  # noqa: S311 (repeatable)
     by_unit: dict[Unit, list[FaultPlace]] = {}
     for place in sorted(places, key=lambda place: groups.index(place.group)):
         by_unit.setdefault(place.unit, []).append(place)
-    for number, (unit, of_unit) in enumerate(by_unit.items()):
+    for unit, of_unit in by_unit.items():
         mine = _spread(of_unit, seed=seed)
         mine.sort(key=lambda place: place.key in last)
         resuming = [s for s in mine if parts[s] is not None]
         if resuming:
-            queues[unit] = _begun_in(offset + number, resuming, parts)
+            # What a disk holds grows: an early loss of it takes less along than a late one.
+            begin = -1 if unit[0] == NODE_LOST else next(turns)
+            queues[unit] = _begun_in(begin, resuming, parts)
         if len(resuming) < len(mine):
             scratch[unit] = [s for s in mine if parts[s] is None]
     first = [queue.pop(0) for queue in queues.values()]
@@ -139,12 +141,24 @@ def missing_parts(
 def _begun_in(
     part: int, places: list[FaultPlace], parts: Mapping[FaultPlace, int | None]
 ) -> list[FaultPlace]:
-    """Move to the front the first that resumes from one part of training, or from the nearest."""
+    """Move to the front the first that resumes from one part of training, or from the nearest.
+
+    Parts are counted anew after the last of them, so -1 is the last.
+    """
     there = sorted({p for s in places if (p := parts[s]) is not None})
     wanted = part % (1 + there[-1])
     nearest = min(there, key=lambda p: abs(p - wanted))
     first = next(s for s in places if parts[s] == nearest)
     return [first, *(s for s in places if s is not first)]
+
+
+def _spare(
+    places: Sequence[FaultPlace], due: Sequence[FaultPlace], profile: JobProfile
+) -> list[FaultPlace]:
+    """Return the places that may stand in for those due: no node is lost in an earlier part."""
+    lost = max((part_of(p, profile) or 0 for p in due if p.group == NODE_LOST), default=0)
+    parts = ((place, part_of(place, profile)) for place in places)
+    return [p for p, n in parts if n is not None and (p.group != NODE_LOST or n >= lost)]
 
 
 def _spread(places: Sequence[FaultPlace], *, seed: int) -> list[FaultPlace]:
@@ -457,7 +471,7 @@ class Queue:
         rest = [place for place in order.rest if place not in left_out]
         # Where no run is of one place alone, those that share runs are of every part of training.
         may_swap = self.may_chain and self.singles > 0
-        spare = [p for p in rest if may_swap and part_of(p, self.profile) is not None]
+        spare = _spare(rest, shared, self.profile) if may_swap else []
         self._shared = fitted(shared, spare, self.profile)
         rest = [place for place in (*shared, *rest) if place not in self._shared]
         self._rest = sorted(rest, key=lambda place: place.key in known.right)

@@ -10,7 +10,7 @@ from chaos.audit.group import GROUPS, ORDERS, QUESTIONS, Group, Question
 from chaos.audit.job_profile import JobProfile
 from chaos.audit.place_groups import FaultPlace, Unit
 from chaos.audit.places import coverage, kill_map
-from chaos.audit.queue import in_order, missing_parts, part_of, parts_in, resumes_from
+from chaos.audit.queue import Queue, in_order, missing_parts, part_of, parts_in, resumes_from
 from chaos.model.places import Place
 from tests.audit.test_places import SEEDS, extent_of, extents
 
@@ -97,12 +97,27 @@ def test_the_seed_decides_which_place_of_a_group_is_first() -> None:
     assert len(firsts) >= 3
 
 
-def test_the_first_places_of_groups_are_in_different_parts_of_training() -> None:
+@given(SEEDS)
+def test_the_first_places_of_groups_are_in_different_parts_of_training(seed: int) -> None:
     profile = extent_of(epochs=9, steps=6)
 
-    needed = in_order(kill_map(profile, seed=0), profile, seed=0).needed
+    needed = in_order(kill_map(profile, seed=seed), profile, seed=seed).needed
 
-    assert parts_of(needed[:3], profile) == {0, 1, 2}
+    assert parts_of(needed[:4], profile) == {0, 1, 2}
+
+
+@given(extents(), SEEDS, st.booleans())
+def test_a_node_is_lost_late_in_training_first_since_what_its_disk_holds_grows(
+    profile: JobProfile, seed: int, may_chain: bool
+) -> None:
+    places = kill_map(profile, seed=seed, limit=40)
+    lost = parts_of(tuple(s for s in places if s.group == "node lost"), profile)
+
+    queue = Queue(profile, lambda _: places, seed=seed, may_chain=may_chain)
+    due = [*queue._needed, *queue._shared]
+
+    first = [part_of(s, profile) for s in due if s.group == "node lost"]
+    assert not lost or max(lost) in first
 
 
 @pytest.mark.parametrize(
