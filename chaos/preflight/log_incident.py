@@ -85,14 +85,9 @@ def log_incident(
     where the log does not show a restart, or its place.
     """
     lines = text.split("\n")
-    lengths = sorted({int(found[3]) for found in EXAMPLE.finditer(text)})
-    if len(lengths) > 1:
-        raise UsageError(
-            f"its epochs have {lengths[0]} to {lengths[-1]} steps, and none can be counted through",
-            "Write the scenario by hand: `chaos init`.",
-        )
     read = of_training([*marks_of(text)])
-    marks, counted = _from_the_begin([m for m in read if _is_made(m, lines[m.line - 1])])
+    made = [m for m in read if _is_made(m, lines[m.line - 1])]
+    marks, counted = _from_the_begin(made, _epoch_steps(text))
     ends = [*_ends(marks)]
     number = _chosen(ends, which)
     end = ends[number]
@@ -122,6 +117,20 @@ def log_incident(
     )
 
 
+def _epoch_steps(text: str) -> int:
+    """Return the steps of an epoch, as lines of PyTorch's examples or their kin say it; 0 if none.
+
+    Raises `UsageError` where epochs have different lengths.
+    """
+    lengths = sorted({int(found[3]) for found in EXAMPLE.finditer(text)})
+    if len(lengths) > 1:
+        raise UsageError(
+            f"its epochs have {lengths[0]} to {lengths[-1]} steps, and none can be counted through",
+            "Write the scenario by hand: `chaos init`.",
+        )
+    return lengths[0] if lengths else 0
+
+
 def _is_made(mark: Mark, line: str) -> bool:
     """Return whether a mark is no step that is yet to be made, as of a bar that begins."""
     if mark.bar is not None:
@@ -137,8 +146,11 @@ def _next_start(marks: Sequence[Mark], begun: Mark) -> int | None:
     return next((mark.line - 1 for mark in starts), None)
 
 
-def _from_the_begin(marks: Sequence[Mark]) -> tuple[list[Mark], str]:
-    """Return the marks, with steps as how many were done by then, and how they are counted."""
+def _from_the_begin(marks: Sequence[Mark], length: int) -> tuple[list[Mark], str]:
+    """Return the marks, with steps as how many were done by then, and how they are counted.
+
+    `length`: the steps of an epoch, if the numbers of steps contain those of its epochs.
+    """
     steps = [mark for mark in marks if mark.kind == "step"]
     if not steps:
         raise UsageError("the log has no step of training", _READ)
@@ -148,23 +160,31 @@ def _from_the_begin(marks: Sequence[Mark]) -> tuple[list[Mark], str]:
     words = "Steps are taken to count from 1"
     if more:
         words = "Steps are taken to count from 0 in the log, and from 1 above and in the scenario"
-    first, in_epochs = 0, begins_anew(marks)
-    if in_epochs:
-        if any(mark.epoch is None or not mark.total for mark in steps):
-            raise UsageError(
-                "steps fall in the log where no restart is, and no line tells their epochs apart",
-                _READ,
-            )
-        first = min(1, *(mark.epoch or 0 for mark in steps))
-        words += f", epochs from {first}"
+    in_epochs = begins_anew(marks)
+    if in_epochs and any(mark.epoch is None or not mark.total for mark in steps):
+        raise UsageError(
+            "steps fall in the log where no restart is, and no line tells their epochs apart",
+            _READ,
+        )
+    low = min(1, *(mark.epoch or 0 for mark in steps))
+    first = low if in_epochs else int(length > 0 and _begins_at_1(marks, steps[0]))
+    words += f", epochs from {first}" if in_epochs or length else ""
 
     def done(mark: Mark) -> Mark:
-        if mark.step is None or (in_epochs and mark.kind != "step"):
+        is_step, epoch = mark.kind == "step", (mark.epoch or 0) - first
+        if mark.step is None or (in_epochs and not is_step):
             return mark._replace(step=None)
-        before = ((mark.epoch or 0) - first) * (mark.total or 0) if in_epochs else 0
+        before = epoch * (mark.total or 0) if in_epochs else -first * length * is_step
         return mark._replace(step=before + mark.step + more)
 
     return [done(mark) for mark in marks], f"{words}; each is taken for an optimizer step."
+
+
+def _begins_at_1(marks: Sequence[Mark], first: Mark) -> bool:
+    """Return whether the first step is of an epoch 1, and no resume is before it."""
+    return first.epoch == 1 and not any(
+        mark.kind == "resume" for mark in marks if mark.line < first.line
+    )
 
 
 def _ends(marks: Sequence[Mark]) -> Iterator[_End]:

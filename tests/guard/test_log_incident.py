@@ -226,12 +226,26 @@ def test_a_group_that_began_again_for_new_nodes_lost_nothing() -> None:
         log_incident(f"step 5/9\n{joined}step 4/9\n", None)
 
 
-def test_the_batch_of_an_epoch_is_found_by_its_index() -> None:
+@pytest.mark.parametrize(
+    ("before", "epoch", "step", "counted"),
+    [
+        ("", 0, 21, "epochs from 0"),
+        ("", 1, 21, "epochs from 1"),
+        ("Resuming from checkpoint-0.pth\n", 1, 71, "epochs from 0"),
+        ("", 2, 121, "epochs from 0"),
+    ],
+)
+def test_the_batch_of_an_epoch_is_found_by_its_index(
+    before: str, epoch: int, step: int, counted: str
+) -> None:
     line = "Epoch: [{}/9]  [{}/50]  eta: 0:02:23  loss: 1.3 (1.2)  time: 0.28  data: 0.006\n"
 
-    incident = log_incident(f"{line.format(1, 20)}{FAILED}{line.format(1, 0)}", None)
+    incident = log_incident(
+        f"{before}{line.format(epoch, 20)}{FAILED}{line.format(epoch, 0)}", None
+    )
 
-    assert incident.place == (0, 71)
+    assert incident.place == (0, step)
+    assert counted in incident.notes[-2]
 
 
 def test_epochs_of_other_numbers_of_ranks_are_not_counted_through() -> None:
