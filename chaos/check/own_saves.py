@@ -4,7 +4,7 @@ import math
 import re
 from bisect import bisect
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from operator import itemgetter
@@ -217,7 +217,8 @@ class _Sources:
     def _may_be_read(self, save: Save) -> bool:
         """Return whether a file may be one from which training resumes.
 
-        What the run reads is known by its series, once anything is read. Otherwise left out are
+        What the run reads is known by its series, once anything is read, and with it are the copies
+        of such files on a disk that outlives their node. Otherwise left out are
         files under a drawn name, what only waits to be copied elsewhere, and what has not
         the model in it, if other files have.
         """
@@ -228,7 +229,7 @@ class _Sources:
         if read:
             # One that was set aside was in use: a job that begins anew beside it has lost it.
             names = {series_of(name) for name in (save.path, *save.former, save.name)}
-            return not read.isdisjoint(names)
+            return not read.isdisjoint(names) or self._is_copy_of(read, save)
         if not self._with_model and save.saver not in SAVERS:
             return False  # nothing shows that it is a checkpoint, and no picture or table
         is_staged = series_of(save.name) in self._staged | self._drafts
@@ -237,6 +238,13 @@ class _Sources:
         # The working directory may lie in a folder with such a name, as that of a test does.
         below = save.name.removeprefix(str(self.analysis.plan.cwd))
         return not is_staged and not is_other and DRAWN_NAME.search(below) is None
+
+    def _is_copy_of(self, series: Collection[str], save: Save) -> bool:
+        """Return whether a save outlives the node on which one of a series has its bytes."""
+        if not self._outlives(save.name) or series_of(save.name) in self._drafts:
+            return False
+        alike = (other.name for other in self.files.saves if other.digest == save.digest)
+        return any(series_of(name) in series and not self._outlives(name) for name in alike)
 
     @cached_property
     def _with_model(self) -> frozenset[str]:
@@ -294,7 +302,13 @@ class _Sources:
     def _copied(self) -> frozenset[str]:
         """The contents that were copied elsewhere before the attempt."""
         copies = self.analysis.run.history.of(FileCopied)
-        return frozenset(copied.digest for number, copied in copies if number < self.since)
+        at_once = {copied.digest for number, copied in copies if number < self.since}
+        # One that is held at its operations is written as a save is.
+        made, first = [*self.files.published(before=self.since)], dict[str | None, str]()
+        for save in made:
+            first.setdefault(save.digest, save.name)
+        held = {s.digest for s in made if s.name != first[s.digest] and self._outlives(s.name)}
+        return frozenset(at_once | {digest for digest in held if digest is not None})
 
     @cached_property
     def _staged(self) -> frozenset[str]:

@@ -29,6 +29,8 @@ def audited(job: CorpusJob, way: str, seed: str) -> Row:
         words = [sys.executable, "-m", "chaos", "audit", str(job.script(CORPUS)), *WAYS[way]]
         words += ["--launcher", job.launcher, "--workers", str(job.workers), "--no-confirm"]
         words += ["--retries", str(job.retries)] if job.retries is not None else []
+        words += ["--restart", job.restart] if job.restart is not None else []
+        words += [word for each in job.tier.items() for word in ("--tier", "=".join(each))]
         words += ["--seed", seed, "--max-runs", RUNS, "--jobs", "1"]
         words += ["--reports", folder, "--format", "json", "--time-limit", "30m"]
         words += ["--", *job.args] if job.args else []

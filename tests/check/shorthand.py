@@ -14,6 +14,7 @@
     v begin      v:f               its writing begins and does not end
     m rename     m:f>g             it is renamed
     k copy       k:f>g             it is copied
+    h held       h:f>g             likewise, written as a save is, where a copy is held
     q find       q:f,g-,h~  q      what a rank finds as it begins: `-` is gone, `~` lies elsewhere
     l load       l:f  l:f!  l:f/   a file is read; it cannot be; rank 0 alone reads it
     x kill       x  x0             rank 1 is killed; rank 0
@@ -66,6 +67,7 @@ LETTERS = {
     "v": "begin",
     "m": "rename",
     "k": "copy",
+    "h": "held",
     "q": "find",
     "l": "load",
     "x": "kill",
@@ -225,6 +227,14 @@ class _Telling(Scribe):
         self.origins[to] = path
         _, epoch, step = self.saves[path, 0]
         self.each(ev.FileCopied, epoch=epoch, step=step, path=to, digest=digest(path, epoch, step))
+
+    def on_held(self, of: str, number: int | None) -> None:
+        path, _, to = of.partition(">")
+        self.origins[to] = path
+        _, epoch, step = self.saves[path, 0]
+        self.on_begin(to, None)
+        saved: dict[str, Any] = {"digest": digest(path, epoch, step), "bytes": 10}
+        self.each(ev.FileSaved, **self.place, path=to, **saved)
 
     def on_find(self, of: str, number: int | None) -> None:
         states: dict[str, Any] = {"-": "gone", "~": "elsewhere"}

@@ -261,6 +261,39 @@ def test_what_waited_to_be_copied_is_lost_with_its_node_by_the_jobs_own_choice(
 
 
 @pytest.mark.parametrize(
+    ("copy", "found", "said"),
+    [
+        ("k:/tmp/f_2>/store/f_2", "/store/f_2", "although /store/f_2 of epoch 1, step 1 was there"),
+        ("h:/tmp/f_2>/store/f_2", "/store/f_2", "although /store/f_2 of epoch 1, step 1 was there"),
+        ("h:/tmp/f_2>/store/f_2", "", "/store/f_2 of epoch 1, step 1 was not there any more"),
+        ("", "", ""),
+    ],
+    ids=["is there", "written as a save", "removed again", "not made yet"],
+)
+def test_a_copy_counts_also_where_an_earlier_restart_has_read_the_original(
+    copy: str, found: str, said: str
+) -> None:
+    first = "g s w:/tmp/f_1 {} s x g q:/tmp/f_1{} l:/tmp/f_1 r c- "
+    run = (
+        first.format("", "") + f"s w:/tmp/f_2 {copy} s X g q:/tmp/f_1-,/tmp/f_2-,{found} s s r c- ."
+    )
+    base = "g s w:/tmp/f_1 h:/tmp/f_1>/store/f_1 s r c- s w:/tmp/f_2 s r c- ."
+
+    summary = result("resume-point", run, base).summary
+
+    assert said in summary if said else result("resume-point", run, base).status == "pass", summary
+
+
+def test_a_copy_that_has_no_name_of_a_save_yet_is_none_after_the_original_was_read() -> None:
+    one = "ranks1 g s w:/tmp/f_1 h:/tmp/f_1>/store/p_1 "
+    base = one + "m:/store/p_1>/store/f_1 s r c- s s r c- ."
+    read = "s x0 g q:/tmp/f_1,/store/p_1 l:/tmp/f_1 s r c- "
+    run = one + read + "s x0 g q:/tmp/f_1-,/store/p_1 s s r c- s s r c- ."
+
+    assert "/store/p_1" not in result("resume-point", run, base).summary
+
+
+@pytest.mark.parametrize(
     ("path", "epochs", "status"),
     [("/store/f_9", 1, "pass"), ("/store/g_9", 1, "fail"), ("/store/f_9", 3, "fail")],
     ids=["at the first save", "another file", "later"],
