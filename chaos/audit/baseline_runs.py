@@ -111,7 +111,7 @@ class CleanRuns:
         with self.backend.afresh(other_hashes=plan) as another:
             guess = plan.model_copy(update={"follows_script": follows_script})
             first, number = self._run(guess, 1), 2
-            own = with_own_workers(plan, job_profile(first.history)) if follows_script else plan
+            own = with_own_workers(plan, job_profile(first.history), keeps_count=not follows_script)
             if own != plan:
                 plan, first, number = own, self._run(own, 2), 3
             other, stuck = self._start_again(another, plan, number)

@@ -230,8 +230,8 @@ class JobProfile:
 
     @property
     def is_elastic(self) -> bool:
-        """Whether the script lets Ray continue with fewer workers."""
-        return isinstance(self.own("num_workers"), list | tuple)
+        """Whether Ray may continue with fewer workers."""
+        return isinstance(self.settings.get("num_workers"), list | tuple)
 
     @property
     def moments(self) -> Mapping[Moment, Sequence[EpochRank]]:

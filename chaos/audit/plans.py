@@ -161,9 +161,14 @@ def begun_again_by(plan: Plan, restart: Restart | None, words: Sequence[str]) ->
     return plan.model_copy(update={"job": Job.model_validate(job.model_dump())})
 
 
-def with_own_workers(plan: Plan, profile: JobProfile) -> Plan:
-    """Return the plan with as many workers as the script asks for, if that is known."""
+def with_own_workers(plan: Plan, profile: JobProfile, *, keeps_count: bool = False) -> Plan:
+    """Return the plan with as many workers as the script asks for, if that is known.
+
+    `keeps_count`: with as many as the plan has; an elastic job still goes on with fewer.
+    """
     least, most = _range(profile.own("num_workers"))
+    if keeps_count:
+        least, most = _range((least, plan.job.workers)) if least is not None else (None, None)
     if most is None or (least, most) == (plan.job.min_workers, plan.job.workers):
         return plan
     job = plan.job.model_copy(update={"workers": most, "min_workers": least})

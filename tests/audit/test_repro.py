@@ -1,5 +1,6 @@
 """A finding as a file, and a command line as a mapping."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaos.audit.places import kill_map
-from chaos.audit.plans import args_of, base_plan, plan_of
+from chaos.audit.plans import args_of, base_plan, plan_of, with_own_workers
 from chaos.audit.repro import repro_text
 from chaos.errors import UsageError
 from chaos.model.arguments import command_line
@@ -142,3 +143,31 @@ def test_what_options_by_name_cannot_say_is_kept_word_for_word(
 def test_a_script_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no such script"):
         base_plan(Path("nothing.py"), [], cwd=tmp_path, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("own", "asked", "least_and_most"),
+    [
+        ([2, 4], None, (2, 4)),
+        (3, None, (None, 3)),
+        ([2, 4], 4, (2, 4)),
+        ([2, 4], 3, (2, 3)),
+        ([2, 4], 2, (None, 2)),
+        (3, 2, (None, 2)),
+        (None, 2, (None, 2)),
+    ],
+)
+def test_an_elastic_job_stays_one_with_a_given_number_of_workers(
+    tmp_path: Path, own: object, asked: int | None, least_and_most: tuple[int | None, int]
+) -> None:
+    (tmp_path / "train.py").touch()
+    plan = base_plan(Path("train.py"), [], cwd=tmp_path, seed=0, workers=asked)
+    replaced = {} if asked is None else {"num_workers": own}
+    settings = {"num_workers": own if asked is None else asked}
+
+    found = with_own_workers(
+        plan, replace(EXTENT, settings=settings, replaced=replaced), keeps_count=asked is not None
+    )
+
+    assert (found.job.min_workers, found.job.workers) == least_and_most
+    assert found.shape.nodes == found.job.workers + 1
