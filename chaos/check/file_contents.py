@@ -150,7 +150,9 @@ class FileContents:
 
     def missing(self) -> Iterator[WrittenFile]:
         """Yield the files that all of several clean runs left, and this run never wrote."""
-        ours = {kept.file for kept in self._written}
+        # What one attempt has written may get another name in the next, as it is set aside.
+        moved = (e for _, e in self.analysis.history.of(FileRenamed))
+        ours = {kept.file for kept in self._written} | {_file(e.rank, e.to) for e in moved}
         theirs = [{kept.file for kept in written(run)} for run in self.repeats]
         if theirs and not self.analysis.resized:
             for file, kept in _last_of(self._due.values()).items():
@@ -325,11 +327,15 @@ def written(tables: RunTables) -> Iterator[WrittenFile]:
     for number in tables.history.numbers_of(FileSaved, FileWritten):
         what = tables.history[number].what
         assert isinstance(what, FileSaved | FileWritten)
-        path = PurePath(_final(number, what, renames))
-        file = RankName(what.rank, _TEMPORARY.sub("tmp#", series_of(path.name)))
+        path = _final(number, what, renames)
+        file = _file(what.rank, path)
         place = (what.attempt, file, what.epoch, what.step)
-        yield WrittenFile(number, file, nths[place], path.name, what)
+        yield WrittenFile(number, file, nths[place], PurePath(path).name, what)
         nths[place] += 1
+
+
+def _file(rank: int, path: str) -> RankName:
+    return RankName(rank, _TEMPORARY.sub("tmp#", series_of(PurePath(path).name)))
 
 
 def surviving(tables: RunTables) -> Iterator[WrittenFile]:

@@ -106,7 +106,7 @@ def command(job: CorpusJob, kills: int) -> list[str]:
     retries = "0" if job.restart == "command" else str(kills + 1)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     options = ["--nproc-per-node", str(job.workers), "--max-restarts", retries]
-    return [*torchrun, *options, "--monitor-interval", "0.1", *script]
+    return [*torchrun, *options, "--monitor-interval", "0.1", "--", *script]
 
 
 def run(

@@ -213,6 +213,22 @@ def test_a_file_that_every_clean_run_leaves_must_be_left() -> None:
     assert "m.pt was never written; the baseline's rank 0 leaves one at epoch 3" in found.summary
 
 
+@pytest.mark.parametrize(("sets_aside", "status"), [("m:m.pt>old.pt", "pass"), ("", "fail")])
+def test_a_file_that_an_earlier_attempt_wrote_may_be_set_aside_in_the_next(
+    sets_aside: str, status: str
+) -> None:
+    again = "s s {} w:m.pt u r c L:c0,c1 ."
+    clean = Baseline(
+        [holding(told_in(f"g {EPOCH} {again.format('m:m.pt>old.pt')}"), right)] * 2,
+    )
+    line = f"g {EPOCH} s x g<c0 {again.format(sets_aside)}"
+
+    found = result(judge(plan_of(line), holding(told_in(line), right), clean))
+
+    assert found.status == status
+    assert ("old.pt was never written" in found.summary) is (status == "fail")
+
+
 def test_where_no_save_was_seen_nothing_is_known_of_files() -> None:
     run = without(without(told_in(STRUCK), ev.FileSaved), ev.FileSaveBegun)
     clean = Baseline([holding(told_in(PLAIN), right)] * 2)
