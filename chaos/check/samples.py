@@ -290,7 +290,7 @@ def check_sample_order(analysis: RunAnalysis) -> CheckResult:
 def unrepeatable(feeds: InputComparison) -> str | None:
     """Return why other inputs are no defect of the job; None if they are, or there are none."""
     if feeds.control.differing:
-        return "the inputs differ from the baseline's before any fault: nothing seeds them"
+        return "the inputs differ from the baseline's before any fault: they do not repeat here"
     if feeds.apart and not feeds.control.compared:
         return "inputs differ, and none was recorded before the fault to show whether they repeat"
     return None

@@ -7,7 +7,9 @@ import pytest
 import torch
 from torch.optim import lr_scheduler
 
+from chaos.check.resume_place import state_keys
 from chaos.model.event import Component
+from chaos.model.events.state import group_of
 from chaos.probe.state import components
 from chaos.probe.state.part import UnreadPart
 
@@ -198,3 +200,46 @@ def test_each_generator_is_a_component_that_shows_a_draw() -> None:
 
     assert {"rng.torch", "rng.numpy", "rng.python"} <= set(before)
     assert {name for name in before if before[name] != after[name]} == {"rng.torch"}
+
+
+OPTIMIZERS = [
+    kind
+    for kind in vars(torch.optim).values()
+    if isinstance(kind, type)
+    and issubclass(kind, torch.optim.Optimizer)
+    and kind is not torch.optim.Optimizer
+]
+
+
+@pytest.mark.parametrize("kind", OPTIMIZERS, ids=lambda kind: kind.__name__)
+def test_each_number_of_a_parameter_group_is_a_setting_and_no_part_of_the_state_is(
+    kind: Any,
+) -> None:
+    weight = torch.nn.Parameter(torch.ones(3, 2))
+    optimizer = kind([weight], lr=0.1)
+    is_sparse = kind is torch.optim.SparseAdam
+    weight.grad = torch.ones(3, 2).to_sparse() if is_sparse else torch.ones(3, 2)
+    optimizer.step(lambda: torch.zeros(()))
+
+    of_state = {p.name for p in components.optimizer_parts("optimizer", optimizer, full=False)}
+    every = {p.name for p in components.optimizer_parts("optimizer", optimizer, full=True)}
+
+    # `d` is a setting of Adafactor's, and a part of LBFGS's state.
+    assert {group_of(name) for name in of_state} == {"optimizer"}
+    assert {group_of(name) for name in every - of_state - {"optimizer.d"}} == {"optimizer settings"}
+
+
+def test_a_state_has_the_same_key_whether_its_settings_were_looked_at() -> None:
+    weight = torch.nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.RMSprop([weight], momentum=0.5)
+    weight.sum().backward()
+    optimizer.step()
+
+    keys = {
+        state_keys(
+            p.component() for p in components.optimizer_parts("optimizer", optimizer, full=f)
+        )
+        for f in (True, False)
+    }
+
+    assert len(keys) == 1

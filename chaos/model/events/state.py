@@ -28,7 +28,16 @@ GROUPS = (
     "data order",
     "cursor",
 )
-_SETTINGS = ("lr", "weight_decay", "betas", "eps", "momentum", "dampening", "nesterov", "settings")
+# The numbers in a parameter group of torch 2.13's optimizers; of Adafactor's `d` the same name is a
+# part of LBFGS's state.
+_SETTINGS = (
+    *("lr", "weight_decay", "betas", "eps", "momentum", "dampening", "nesterov", "settings"),
+    *("alpha", "rho", "lambd", "t0"),
+    *("lr_decay", "initial_accumulator_value", "momentum_decay"),
+    *("etas", "step_sizes", "beta2_decay"),
+    *("ns_coefficients", "ns_steps"),
+    *("max_iter", "max_eval", "tolerance_grad", "tolerance_change", "history_size"),
+)
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True):
