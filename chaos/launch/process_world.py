@@ -35,6 +35,9 @@ class ProcessWorld(RunWorld):
         super().__init__(clock, armed, poll_s=POLL_S)
         self._disk_of = disk_of
         self._lock = threading.Lock()
+        #: held until the disk of a lost node is gone: a restart that finds a node before that would
+        #: read what another machine does not have
+        self._losing = threading.RLock()
         self._live = [f"node-{number}" for number in range(nodes)]
         self._joined = list(self._live)
         self._placed: dict[int, str] = {}  # of a group that is being started: nodes by pid
@@ -64,7 +67,7 @@ class ProcessWorld(RunWorld):
             os.kill(pid, signal.SIGKILL)
 
     def live_nodes(self) -> list[str]:
-        with self._lock:
+        with self._losing, self._lock:
             return [node for node in self._live if node not in self._deadlines]
 
     def draining(self) -> dict[str, int]:
@@ -120,6 +123,10 @@ class ProcessWorld(RunWorld):
         Removes the node's disk: its temporary folder, and what it wrote to the host's.
         """
         del raylet_only
+        with self._losing:
+            return self._lose_node(node_id, unsynced=unsynced)
+
+    def _lose_node(self, node_id: str, *, unsynced: bool) -> Sequence[str]:
         with self._lock:
             if node_id not in self._live:
                 raise ProcessLookupError(f"{node_id} is lost already")

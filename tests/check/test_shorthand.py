@@ -7,9 +7,9 @@ from chaos.model import event as ev
 from tests.check.shorthand import LETTERS, plan_of, told_in
 
 LINES = (
-    "g @model=7,rng=1/2 s:ab/cd r u c,n=3 s*2 s1! v:f w:f=3 m:f>g k:f>h h:f>i x0 g<c0 q:g,h~ l:g/ .c0",
+    "g @model=7,rng=1/2 s:ab/cd r u c,n=3 s*2 s1! v:f w:f=3 m:f>g k:f>h x0 g<c0 q:g,h~ l:g/ .c0",
     "g s n:g +30 z X g s r c- d:c0 y left L:c0,c1~ t:a end:0 H",
-    "ranks3 g e s i2 g e s r c .",
+    "ranks3 g e s i2 g e s w:f h:f>i r c .",
 )
 
 

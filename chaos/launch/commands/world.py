@@ -20,7 +20,7 @@ class MachineWorld(ProcessWorld):
 
     def machine(self) -> str:
         """Return the machine of the next start: the present one, unless it is lost or to be."""
-        with self._lock:
+        with self._losing, self._lock:
             there = [node for node in self._live if node not in self._deadlines]
             if not there:
                 there = [f"node-{len(self._joined)}"]
@@ -50,6 +50,10 @@ class MachineWorld(ProcessWorld):
         """Kill everything on a node at once; one that was given notice may have ended before."""
         if raylet_only:
             raise RefusedError("a node without Ray has no raylet")
+        with self._losing:
+            return self._lose_node(node_id, unsynced=unsynced)
+
+    def _lose_node(self, node_id: str, *, unsynced: bool) -> Sequence[str]:
         self.take(node_id)
         with self._lock:
             if node_id not in self._live:
