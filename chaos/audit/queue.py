@@ -79,7 +79,7 @@ def in_order(
         mine.sort(key=lambda place: place.key in last)
         resuming = [s for s in mine if parts[s] is not None]
         if resuming:
-            # What a disk holds grows: an early loss of it takes less along than a late one.
+            # A disk's content grows: an early loss of it takes less along than a late one.
             begin = -1 if unit[0] == NODE_LOST else next(turns)
             queues[unit] = _begun_in(begin, resuming, parts)
         if len(resuming) < len(mine):

@@ -150,7 +150,7 @@ class FileContents:
 
     def missing(self) -> Iterator[WrittenFile]:
         """Yield the files that all of several clean runs left, and this run never wrote."""
-        # What one attempt has written may get another name in the next, as it is set aside.
+        # A file that one attempt has written may be set aside by the next, under another name.
         moved = (e for _, e in self.analysis.history.of(FileRenamed))
         ours = {kept.file for kept in self._written} | {_file(e.rank, e.to) for e in moved}
         theirs = [{kept.file for kept in written(run)} for run in self.repeats]

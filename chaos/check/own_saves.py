@@ -217,10 +217,9 @@ class _Sources:
     def _may_be_read(self, save: Save) -> bool:
         """Return whether a file may be one from which training resumes.
 
-        What the run reads is known by its series, once anything is read, and with it are the copies
-        of such files on a disk that outlives their node. Otherwise left out are
-        files under a drawn name, what only waits to be copied elsewhere, and what has not
-        the model in it, if other files have.
+        Once anything is read, it is one of a series that was read, or a copy of such a file on a
+        disk that outlives its node. Before that, left out are files under a drawn name, those that
+        only wait to be copied elsewhere, and those without the model, if other files have it.
         """
         # A job writes many files that are no checkpoint: logs, tables, pictures, caches. What it
         # reads after a restart is one by definition; before anything was read, the signs below must

@@ -50,8 +50,7 @@ class MachineWorld(ProcessWorld):
         """Kill everything on a node at once; one that was given notice may have ended before."""
         if raylet_only:
             raise RefusedError("a node without Ray has no raylet")
-        with self._losing:
-            return self._lose_node(node_id, unsynced=unsynced)
+        return super().lose_node(node_id, unsynced=unsynced)
 
     def _lose_node(self, node_id: str, *, unsynced: bool) -> Sequence[str]:
         self.take(node_id)
