@@ -1,17 +1,19 @@
 """The guard over the corpus: jobs started by hand, ranks killed for real, and no harness.
 
-    python -m tests.bench.guard FILE [--seeds N] [--kills N] [--ray] [--right] [--only NAME]...
+    python -m tests.bench.guard FILE [--seeds N] [--kills N] [--ray] [--workers N] [--right]
+        [--only NAME]...
     python -m tests.bench.guard FILE --in-saves [--seeds N] [--right] [--only NAME]...
 
-Each job of torchrun's and of python's that needs no library beside torch is run without the guard
+Each job of torchrun's and of python's whose libraries are installed is run without the guard
 and with it, and what it leaves is compared byte by byte. Then it is run once for each seed with
 two kills (SIGKILL, of a rank at a step that the seed draws), or as many as are asked for, started
 again each time, and what the guard says of each restart is a line of FILE. With --in-saves each
 seed draws an operation on one of the job's own files instead: strace, which has to be installed,
 kills the process as it makes that system call, so that it is not done. With --ray it is Ray's
 jobs, on a cluster that each start makes; their files are not compared, as Ray names them anew.
-With --right the jobs with a bug are left out. The table at the end is over all lines of FILE:
-which jobs with a bug it found, and which right ones it blamed.
+With --workers torchrun's jobs are run with so many ranks. With --right the jobs with a bug are
+left out. The table at the end is over all lines of FILE: which jobs with a bug it found, and which
+right ones it blamed.
 """
 
 import argparse
@@ -268,14 +270,16 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=2)
     parser.add_argument("--in-saves", action="store_true")
     parser.add_argument("--ray", action="store_true")
+    parser.add_argument("--workers", type=int)
     parser.add_argument("--right", action="store_true")
     parser.add_argument("--only", action="append", default=[])
     given = parser.parse_args()
     jobs = [
-        job
+        job.model_copy(update={"workers": given.workers or job.workers})
         for job in load_corpus(CORPUS)
         if (job.launcher == "ray") == given.ray
-        and not job.needs
+        and (job.launcher == "torchrun" or not given.workers)
+        and not job.missing
         and not (given.right and job.bug)
         and (not given.only or job.name in given.only)
     ]
