@@ -28,16 +28,10 @@ GROUPS = (
     "data order",
     "cursor",
 )
-# The numbers in a parameter group of torch 2.13's optimizers; of Adafactor's `d` the same name is a
-# part of LBFGS's state.
-_SETTINGS = (
-    *("lr", "weight_decay", "betas", "eps", "momentum", "dampening", "nesterov", "settings"),
-    *("alpha", "rho", "lambd", "t0"),
-    *("lr_decay", "initial_accumulator_value", "momentum_decay"),
-    *("etas", "step_sizes", "beta2_decay"),
-    *("ns_coefficients", "ns_steps"),
-    *("max_iter", "max_eval", "tolerance_grad", "tolerance_change", "history_size"),
-)
+# Numbers of a parameter group that are a part by their own name. A part of the state with such a
+# name, and any other number of a group, is named for what it is: `optimizer.state.momentum`,
+# `optimizer.settings.d`.
+SETTINGS = ("lr", "weight_decay", "betas", "eps", "momentum", "dampening")
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,7 +78,9 @@ def group_of(name: str) -> str:
     head, _, tail = name.partition(".")
     head = head.rstrip("0123456789[]_")
     if head == "optimizer":
-        return "optimizer settings" if tail.rpartition(".")[2] in _SETTINGS else "optimizer"
+        of, _, own = tail.rpartition(".")
+        is_setting = of.endswith("settings") or (own in SETTINGS and not of.endswith("state"))
+        return "optimizer settings" if is_setting else "optimizer"
     known = {"scheduler": "schedule", "ema": "averaged model", "averaged": "averaged model"}
     group = known.get(head, head)
     return group if group in GROUPS else "declared"

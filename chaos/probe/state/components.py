@@ -6,8 +6,8 @@ called modules that no optimizer has (frozen ones, such as a DeepSpeed model's o
 `model.buffers` their buffers that are in `state_dict`; any other buffer is no state.
 `gradients` are those that were there before the first backward pass.
 `optimizer.<name>` is one entry of the state over all parameters, `optimizer.state` the
-entries that each parameter has, and `optimizer.<setting>` one number of the parameter
-groups. A job that boosts trees has `model.trees` instead.
+entries that each parameter has, and `optimizer.lr` or `optimizer.settings.<name>` one
+number of the parameter groups. A job that boosts trees has `model.trees` instead.
 
 The numbers in names depend on the objects of the moment. Another attempt may have more of
 them, or fewer (an optimizer of an earlier phase, a copy that was tried out). So each part
@@ -23,6 +23,7 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
+from chaos.model.events.state import SETTINGS
 from chaos.probe.state.canonical import structure_of
 from chaos.probe.state.gradients import waiting
 from chaos.probe.state.part import UnreadPart
@@ -166,7 +167,8 @@ def _optimizer_parts(base: str, optimizer: Any, *, full: bool) -> Iterator[Unrea
             for name, value in entry.items():
                 names.setdefault(str(name), []).append((str(number), value))
     for name, values in sorted(names.items()):
-        yield _state_part(f"{base}.{name}", values, full=full)
+        own = f"state.{name}" if name in SETTINGS else name
+        yield _state_part(f"{base}.{own}", values, full=full)
     yield UnreadPart.of_entries(f"{base}.state", shape, with_size=False)
     if full:
         yield from _settings(base, optimizer.param_groups)
@@ -193,7 +195,8 @@ def _settings(base: str, groups: Sequence[Mapping[str, Any]]) -> Iterator[Unread
     names = {name for group in groups for name, value in group.items() if _is_setting(value)}
     for name in sorted(names - _OF_SCHEDULES - {"params"}):
         values = [_as_floats(group.get(name)) for group in groups]
-        yield UnreadPart.of_numbers(f"{base}.{name}", values)
+        own = name if name in SETTINGS else f"settings.{name}"
+        yield UnreadPart.of_numbers(f"{base}.{own}", values)
 
 
 def _is_setting(value: Any) -> bool:
