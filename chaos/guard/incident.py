@@ -50,7 +50,8 @@ def _save_steps(saves: Sequence[Save], before: int) -> tuple[int, ...]:
 def in_yaml(incident: Incident) -> str:
     """Return the scenario's text.
 
-    An epoch of a scenario without Ray is the stretch from one save to the next.
+    An epoch of a scenario is the stretch from one report to the next, or without Ray from one save
+    to the next.
     """
     killed, restart = incident.killed, incident.restart
     facts = FACTS[launcher_named(killed.launcher)]
@@ -64,6 +65,7 @@ def in_yaml(incident: Incident) -> str:
             f"{incident.last}{of}."
         ),
         *(f"# {finding.level}: {finding.text}" for finding in restart.findings),
+        "# Saves are taken for reports." if "reports" in facts.has else "",
         "# Variables that the job needs and this shell has not go under job.env.",
         f"scenario: restart {restart.start} of a guarded training, once more",
         "job:",
@@ -84,13 +86,12 @@ def _script(killed: Start) -> tuple[str, list[str]]:
     """Return the script of a rank's command, with its arguments."""
     words = list(killed.command)
     at = next((n for n, word in enumerate(words) if word.endswith(".py")), None)
-    has = FACTS[launcher_named(killed.launcher)].has
-    if not has.isdisjoint({"reports", "queue"}) or at is None:
+    if "queue" in FACTS[launcher_named(killed.launcher)].has or at is None:
         shown = " ".join(words)
         raise UsageError(
             f"a rank of it was started as: {shown}",
-            "A scenario is written for a script that torchrun or python starts; for another one "
-            "write it by hand: `chaos init`.",
+            "A scenario is written for a script that torchrun, Ray Train or python starts; for "
+            "another one write it by hand: `chaos init`.",
         )
     path = words[at] if words[at].startswith("/") else f"{killed.cwd}/{words[at]}"
     return path, words[at + 1 :]

@@ -2,6 +2,7 @@
 
 import atexit
 import os
+import sys
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
@@ -19,6 +20,18 @@ ACCEPTABLE = (
 )
 _told: set[str] = set()
 _begun = False
+
+
+class Command(NamedTuple):
+    """The command of a job, by which it is known whether a start is of the same one."""
+
+    words: tuple[str, ...]
+    cwd: str
+
+    @classmethod
+    def own(cls) -> Self:
+        """Return that of this process."""
+        return cls(tuple(sys.orig_argv), str(Path.cwd()))
 
 
 class Use(NamedTuple):
@@ -67,8 +80,11 @@ def watch_child() -> None:
         begin(place, Use.asked())
 
 
-def begin(place: str, use: Use) -> None:
-    """Guard this process from now on; a second call does nothing. Raises nothing."""
+def begin(place: str, use: Use, command: Command | None = None) -> None:
+    """Guard this process from now on; a second call does nothing. Raises nothing.
+
+    `command` is the job's where that is another process's.
+    """
     global _begun  # noqa: PLW0603 - there is one process
     if _begun:
         return
@@ -81,16 +97,16 @@ def begin(place: str, use: Use) -> None:
     try:
         from chaos.probe.imported import once_imported
 
-        once_imported({"torch"}, lambda _: _guarded(partial(_install, place, use)))
+        once_imported({"torch"}, lambda _: _guarded(partial(_install, place, use, command)))
     except Exception as error:  # noqa: BLE001 - training goes on
         failed("start", error)
 
 
-def _install(place: str, use: Use) -> None:
+def _install(place: str, use: Use, command: Command | None) -> None:
     from chaos.guard.folder import Folder
     from chaos.guard.watch import GuardedRank
 
-    rank = GuardedRank(Folder(place), use, failed=failed)
+    rank = GuardedRank(Folder(place), use, command, failed=failed)
     rank.install()
     pid = os.getpid()
     atexit.register(lambda: _guarded(rank.ended) if os.getpid() == pid else None)

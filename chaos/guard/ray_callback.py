@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from chaos.declared import GUARD_ENV
-from chaos.guard.process import FOLDER, Use, begin, failed
+from chaos.guard.process import FOLDER, Command, Use, begin, failed
 from chaos.launch.raytrain import compat
 
 _BASES: Any = compat.callback_bases()
@@ -21,6 +21,8 @@ class RayCallback(*_BASES):  # type: ignore[misc]
     def __init__(self) -> None:
         self._place = os.environ.get(GUARD_ENV)
         self._use = Use.asked()
+        # The driver's: those of workers have ports and tokens, which differ at each start.
+        self._command = Command.own()
 
     def after_controller_start(self, train_run_context: Any) -> None:
         try:
@@ -35,4 +37,4 @@ class RayCallback(*_BASES):  # type: ignore[misc]
         if self._place is None:
             failed("folder", ValueError(f"set {GUARD_ENV} in the driver's environment"))
         else:
-            begin(self._place, self._use)
+            begin(self._place, self._use, self._command)

@@ -30,6 +30,7 @@ from chaos.words import plural
 WAIT_S, POLL_S = 10.0, 0.05  # for the records of the other ranks, where shards are of another size
 
 RUNNING_MAX = 8  # starts of which it is looked up whether they are running
+CLOCK_S = 1.0  # between the clock of a record and the kernel's, by which processes begin
 
 
 class Restarted:
@@ -43,7 +44,7 @@ class Restarted:
         every = [one for one in folder.starts() if one.start < self.start]
         starts = [one for one in every if one.rank == entry.rank] or every
         if starts:
-            self._entry = entry = replace(entry, is_same_job=is_same_job_as(starts))
+            self._entry = entry = replace(entry, is_same_job=is_same_job_as(starts, start.command))
         self._saves, self._starts = [*map(findable, folder.saves())], starts
         self._is_first = not self._saves
         self._origin = origin_of(entry, self._saves)
@@ -193,20 +194,19 @@ class Restarted:
         say(f"rank {self.rank}: {text}")
 
 
-def is_same_job_as(starts: Sequence[Start]) -> bool:
-    """Return whether this process does again what the last start did, and beside none of them."""
+def is_same_job_as(starts: Sequence[Start], command: Sequence[str]) -> bool:
+    """Return whether a command does again what the last start did, and beside none of them."""
     running = (start for start in starts[-RUNNING_MAX:] if _is_running(start))
-    return tuple(sys.orig_argv) == starts[-1].command and next(running, None) is None
+    return tuple(command) == starts[-1].command and next(running, None) is None
 
 
 def _is_running(start: Start) -> bool:
     if start.host != socket.gethostname() or start.pid == os.getpid():
         return False
-    try:
-        words = Path(f"/proc/{start.pid}/cmdline").read_bytes().split(b"\0")[:-1]
-    except OSError:
-        return False
-    return tuple(map(os.fsdecode, words)) == start.command
+    # A first start, and one on another node, waits for no import of psutil.
+    from chaos.processes.tree import is_running
+
+    return is_running(start.pid, begun_by=start.began_s + CLOCK_S)
 
 
 def findable(save: Save) -> Save:

@@ -16,7 +16,7 @@ from chaos.guard.files import SLURM_TASKS, GuardedFiles, facts_of, launcher, ver
 from chaos.guard.folder import Folder, Trail
 from chaos.guard.judge import Entry
 from chaos.guard.loaders import LoaderPasses
-from chaos.guard.process import Use
+from chaos.guard.process import Command, Use
 from chaos.guard.records import LOSSES_KEPT, TRAIL_STEPS, Files, Save, Start, Step
 from chaos.guard.restart import Restarted
 from chaos.guard.steps import name_of, salted
@@ -46,9 +46,15 @@ class GuardedRank:
     """The guard of this process, if that turns out to train: a rank is known at its first step."""
 
     def __init__(
-        self, folder: Folder, use: Use, *, failed: Callable[[str, Exception], None]
+        self,
+        folder: Folder,
+        use: Use,
+        command: Command | None = None,
+        *,
+        failed: Callable[[str, Exception], None],
     ) -> None:
         self._folder, self._use, self._failed = folder, use, failed
+        self._command = command
         self._clock, self._pid = SystemClock(), os.getpid()
         self._began_s = self._now_s()
         self._state = StateWatch(Recorder(Cursor(0, 0, 0), _nowhere, failed), every=NEVER)
@@ -183,6 +189,7 @@ class GuardedRank:
         rank, ranks = seat()
         self._salt = self._folder.salt()
         number = number_of(rank, ranks, self._began_s, self._folder.starts())
+        command = self._command or Command.own()
         parts, loads = self._parts(is_entry=True), tuple(self._files.loads)
         entry = Entry(rank, ranks, parts, loads, draws_apart=self._passes.draws_apart)
         start = Start(
@@ -192,8 +199,8 @@ class GuardedRank:
             began_s=self._began_s,
             host=socket.gethostname(),
             pid=os.getpid(),
-            command=tuple(sys.orig_argv),
-            cwd=str(Path.cwd()),
+            command=command.words,
+            cwd=command.cwd,
             launcher=launcher(),
             versions=versions(),
             step=0,

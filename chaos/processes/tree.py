@@ -1,6 +1,7 @@
 """Processes by their pids, any of which may be gone already: who is below whom, and who lives."""
 
 import contextlib
+import math
 import signal
 from collections.abc import Iterable
 
@@ -48,10 +49,14 @@ def _is_alive(process: psutil.Process) -> bool:
         return False
 
 
-def is_running(pid: int) -> bool:
-    """Return whether a process exists and has not ended; a zombie has."""
+def is_running(pid: int, begun_by: float = math.inf) -> bool:
+    """Return whether a process exists and has not ended; a zombie has.
+
+    With a time (unix, seconds), one that began later is another process with its number.
+    """
     try:
-        return _is_alive(psutil.Process(pid))
+        process = psutil.Process(pid)
+        return bool(process.create_time() <= begun_by) and _is_alive(process)
     except psutil.NoSuchProcess:
         return False
 

@@ -13,31 +13,36 @@ from chaos.guard.folder import Folder
 from chaos.guard.records import Step
 from chaos.guard.restart import Restarted, findable, is_same_job_as
 from chaos.guard.steps import name_of, salted
+from chaos.run.clock import SystemClock
 from tests.guard.test_judge import entry, save, start, state
 
 
-def test_a_start_by_the_same_command_is_the_same_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = start(0)
-    monkeypatch.setattr(sys, "orig_argv", list(before.command))
-    assert is_same_job_as([start(0, command=("python", "other.py")), before])
-    assert not is_same_job_as([before, start(1, command=("python", "other.py"))])
+def test_a_start_by_the_same_command_is_the_same_job() -> None:
+    before, other = start(0), start(1, command=("python", "other.py"))
+    assert is_same_job_as([other, before], before.command)
+    assert not is_same_job_as([before, other], before.command)
 
 
-def test_a_start_beside_one_that_is_running_is_another_job(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_beside_one_that_is_running_is_another_job() -> None:
     command = (sys.executable, "-c", "print(flush=True); input()")
-    monkeypatch.setattr(sys, "orig_argv", list(command))
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe) as running:
         assert running.stdout is not None
         assert running.stdout.readline()
-        here = start(0, command=command, pid=running.pid, host=socket.gethostname())
-        elsewhere = start(0, command=command, pid=running.pid, host="another")
-        # The number of its process, which another one has had in its container.
-        own = start(0, command=command, pid=os.getpid(), host=socket.gethostname())
-        assert (is_same_job_as([here]), is_same_job_as([elsewhere])) == (False, True)
-        assert is_same_job_as([own])
+        known = {
+            "command": command,
+            "began_s": SystemClock().wall_ns() / 1e9,
+            "host": socket.gethostname(),
+        }
+        here = start(0, pid=running.pid, **known)
+        elsewhere = msgspec.structs.replace(here, host="another")
+        # Numbers of processes are used again, at once in the next container.
+        reused = msgspec.structs.replace(here, began_s=here.began_s - 3600)
+        own = msgspec.structs.replace(here, pid=os.getpid())
+        same = [is_same_job_as([one], command) for one in (here, elsewhere, reused, own)]
+        assert same == [False, True, True, True]
         running.communicate(b"\n")
-    assert is_same_job_as([here])
+    assert is_same_job_as([here], command)
 
 
 @pytest.mark.parametrize(
