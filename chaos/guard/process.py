@@ -12,6 +12,7 @@ from typing import NamedTuple, Self
 from chaos.declared import GUARD_ENV
 
 FOLDER = ".chaos-guard"
+COPIED = "chaos.guard.copied"  # the audit event of a save that is elsewhere from now on
 STOPS_ENV, ACCEPTS_ENV = "CHAOS_GUARD_STOPS", "CHAOS_GUARD_ACCEPTS"
 # Groups of the state, and kinds of findings, that a job may mean to be other after a restart.
 ACCEPTABLE = (
@@ -23,10 +24,14 @@ _begun = False
 
 
 class Command(NamedTuple):
-    """The command of a job, by which it is known whether a start is of the same one."""
+    """The command of a start, by which it is known whether it is of the same job."""
 
     words: tuple[str, ...]
     cwd: str
+    #: the folder of a run of Ray Train; empty for others
+    run: str = ""
+    #: the folder of the checkpoint that Ray gave the start; empty with none
+    given: str = ""
 
     @classmethod
     def own(cls) -> Self:

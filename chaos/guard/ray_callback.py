@@ -5,11 +5,13 @@ records in the run's own storage folder, if that is a path.
 """
 
 import os
+import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from chaos.declared import GUARD_ENV
-from chaos.guard.process import FOLDER, Command, Use, begin, failed
+from chaos.guard.process import COPIED, FOLDER, Command, Use, begin, failed
 from chaos.launch.raytrain import compat
 
 _BASES: Any = compat.callback_bases()
@@ -21,20 +23,29 @@ class RayCallback(*_BASES):  # type: ignore[misc]
     def __init__(self) -> None:
         self._place = os.environ.get(GUARD_ENV)
         self._use = Use.asked()
-        # The driver's: those of workers have ports and tokens, which differ at each start.
         self._command = Command.own()
 
     def after_controller_start(self, train_run_context: Any) -> None:
         try:
             config = train_run_context.run_config
-            files = type(config.storage_context.storage_filesystem).__name__
-            if self._place is None and files == "LocalFileSystem":
-                self._place = str(Path(compat.run_folder(config)) / FOLDER)
+            run = compat.run_folder(config)
+            # The driver's: those of workers have ports and tokens, which differ at each start. By
+            # the same command another run is another job: Ray gives it no save of this one.
+            self._command = self._command._replace(run=run)
+            if self._place is None and compat.is_local(config.storage_context):
+                self._place = str(Path(run) / FOLDER)
         except Exception as error:  # noqa: BLE001 - training goes on
             failed("run folder", error)
 
     def after_init_train_context(self) -> None:
         if self._place is None:
             failed("folder", ValueError(f"set {GUARD_ENV} in the driver's environment"))
-        else:
-            begin(self._place, self._use, self._command)
+            return
+        command = self._command
+        try:
+            if given := compat.handed_checkpoint():
+                command = command._replace(given=f"{command.run}/{given}")
+            compat.watch_persisted(partial(sys.audit, COPIED))
+        except Exception as error:  # noqa: BLE001 - training goes on
+            failed("checkpoints of Ray Train", error)
+        begin(self._place, self._use, command)

@@ -123,6 +123,10 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     pid: int
     command: tuple[str, ...]
     cwd: str
+    #: the folder of a run of Ray Train, whose saves are given to that run alone; empty for others
+    run: str = ""
+    #: the folder in it that Ray gave this start to go on from; empty with none
+    given: str = ""
     #: `torchrun`, `slurm`, `ray` or `python`
     launcher: str
     versions: dict[str, str]
@@ -133,6 +137,11 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     #: subjects of findings that are no mismatch of this start (`--accept`)
     accepts: tuple[str, ...] = ()
     entered: tuple[Component, ...]
+
+    @property
+    def job(self) -> tuple[tuple[str, ...], str]:
+        """The key of what is asked for: where it is the same, that is no reason for a change."""
+        return self.command, self.run
 
 
 #: a step whose inputs and loss stayed on an accelerator is written at the next flush

@@ -37,7 +37,7 @@ def _with_its_pass(
     before, own = starts.get((one.of_start or 0, 0)), starts.get((one.start, 0))
     if one.rank or one.step is None or one.of_start is None or before is None or own is None:
         return one
-    is_same_job = (before.command, before.ranks) == (own.command, own.ranks)
+    is_same_job = (before.job, before.ranks) == (own.job, own.ranks)
     has_data = any(found.kind == "data" for found in one.findings)
     if has_data or not is_same_job or before.salt != own.salt:
         return one

@@ -2,7 +2,6 @@
 
 import os
 import socket
-import sys
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +22,7 @@ from chaos.guard.steps import (
     salted,
 )
 from chaos.guard.whole import ALL, is_sharded, ranks_of, whole_entry, whole_saves
-from chaos.model.paths import DRAWN_NAME
+from chaos.model.paths import DRAWN_NAME, is_below
 from chaos.run.clock import SystemClock, seconds_since
 from chaos.words import plural
 
@@ -44,8 +43,8 @@ class Restarted:
         every = [one for one in folder.starts() if one.start < self.start]
         starts = [one for one in every if one.rank == entry.rank] or every
         if starts:
-            self._entry = entry = replace(entry, is_same_job=is_same_job_as(starts, start.command))
-        self._saves, self._starts = [*map(findable, folder.saves())], starts
+            self._entry = entry = replace(entry, is_same_job=is_same_job_as(starts, start))
+        self._saves, self._starts = [findable(save, start) for save in folder.saves()], starts
         self._is_first = not self._saves
         self._origin = origin_of(entry, self._saves)
         self._first = starts[0].entered if starts else ()
@@ -194,10 +193,10 @@ class Restarted:
         say(f"rank {self.rank}: {text}")
 
 
-def is_same_job_as(starts: Sequence[Start], command: Sequence[str]) -> bool:
-    """Return whether a command does again what the last start did, and beside none of them."""
+def is_same_job_as(starts: Sequence[Start], own: Start) -> bool:
+    """Return whether a start does again what the last one did, and beside none of them."""
     running = (start for start in starts[-RUNNING_MAX:] if _is_running(start))
-    return tuple(command) == starts[-1].command and next(running, None) is None
+    return own.job == starts[-1].job and next(running, None) is None
 
 
 def _is_running(start: Start) -> bool:
@@ -209,19 +208,26 @@ def _is_running(start: Start) -> bool:
     return is_running(start.pid, begun_by=start.began_s + CLOCK_S)
 
 
-def findable(save: Save) -> Save:
-    """Return a save without the files that this process has no way to find.
+def findable(save: Save, start: Start) -> Save:
+    """Return a save without the files that a start has no way to find.
 
-    Such a one has a drawn name, which neither its command nor its working directory has: it was a
-    draft, from which the save was copied or uploaded elsewhere.
+    Such a one has a drawn name, which neither its command nor its folders have: it was a draft,
+    from which the save was copied or uploaded elsewhere. Or it is stored in a run of Ray Train, and
+    Ray gave the start another one, or none: a report counts once all ranks have made it, and the
+    controller has seen it.
     """
-    known = f"{Path.cwd()} {' '.join(sys.orig_argv)}"
+    known = f"{start.cwd} {' '.join(start.command)} {start.run}"
     files = {
         path: facts
         for path, facts in save.files.items()
-        if all(name in known for name in DRAWN_NAME.findall(path))
+        if all(name in known for name in DRAWN_NAME.findall(path)) and not _is_withheld(path, start)
     }
     return msgspec.structs.replace(save, files=files)
+
+
+def _is_withheld(path: str, start: Start) -> bool:
+    is_of_run = start.run != "" and is_below(path, start.run)
+    return is_of_run and (start.given == "" or not is_below(path, start.given))
 
 
 def is_whole(save: Save) -> bool:

@@ -16,7 +16,7 @@ from chaos.guard.files import SLURM_TASKS, GuardedFiles, facts_of, launcher, ver
 from chaos.guard.folder import Folder, Trail
 from chaos.guard.judge import Entry
 from chaos.guard.loaders import LoaderPasses
-from chaos.guard.process import Command, Use
+from chaos.guard.process import COPIED, Command, Use
 from chaos.guard.records import LOSSES_KEPT, TRAIL_STEPS, Files, Save, Start, Step
 from chaos.guard.restart import Restarted
 from chaos.guard.steps import name_of, salted
@@ -201,6 +201,8 @@ class GuardedRank:
             pid=os.getpid(),
             command=command.words,
             cwd=command.cwd,
+            run=command.run,
+            given=command.given,
             launcher=launcher(),
             versions=versions(),
             step=0,
@@ -314,7 +316,7 @@ class GuardedRank:
         It is often renamed once it is whole, and what was saved into a buffer is written to a file.
         """
         last = self._latest
-        if event not in ("open", "os.rename") or last is None:
+        if event not in ("open", "os.rename", COPIED) or last is None:
             return
         if self._is_off or os.getpid() != self._pid:
             return
@@ -323,16 +325,18 @@ class GuardedRank:
                 if _is_written(*arguments):
                     self._files.opened(_absolute(arguments[0]))
             else:
-                self._renamed(last, _absolute(arguments[0]), _absolute(arguments[1]))
+                was, now = map(_absolute, arguments[:2])
+                self._renamed(last, was, now, is_copy=event == COPIED)
         except Exception as error:  # noqa: BLE001 - must not fail the user's call
             self._broke(event, error)
 
-    def _renamed(self, last: Save, was: str, now: str) -> None:
+    def _renamed(self, last: Save, was: str, now: str, *, is_copy: bool) -> None:
         self._files.renamed(was, now)
-        files = {
-            now + path.removeprefix(was) if is_below(path, was) else path: facts
-            for path, facts in last.files.items()
-        }
+        files = dict[str, tuple[int, int]]()
+        for path, facts in last.files.items():
+            moved = now + path.removeprefix(was) if is_below(path, was) else path
+            # A copy has a time of its own.
+            files[moved] = facts_of(Path(moved)) if is_copy and moved != path else facts
         if files != last.files:
             self._latest = _with(last, files=files)
             if self._save is not None:

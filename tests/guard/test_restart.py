@@ -19,8 +19,10 @@ from tests.guard.test_judge import entry, save, start, state
 
 def test_a_start_by_the_same_command_is_the_same_job() -> None:
     before, other = start(0), start(1, command=("python", "other.py"))
-    assert is_same_job_as([other, before], before.command)
-    assert not is_same_job_as([before, other], before.command)
+    again, of_another_run = start(2), start(2, run="/results/run-2")
+    assert is_same_job_as([other, before], again)
+    assert not is_same_job_as([before, other], again)
+    assert not is_same_job_as([other, before], of_another_run)
 
 
 def test_a_start_beside_one_that_is_running_is_another_job() -> None:
@@ -39,10 +41,11 @@ def test_a_start_beside_one_that_is_running_is_another_job() -> None:
         # Numbers of processes are used again, at once in the next container.
         reused = msgspec.structs.replace(here, began_s=here.began_s - 3600)
         own = msgspec.structs.replace(here, pid=os.getpid())
-        same = [is_same_job_as([one], command) for one in (here, elsewhere, reused, own)]
+        again = start(1, command=command)
+        same = [is_same_job_as([one], again) for one in (here, elsewhere, reused, own)]
         assert same == [False, True, True, True]
         running.communicate(b"\n")
-    assert is_same_job_as([here], command)
+    assert is_same_job_as([here], again)
 
 
 @pytest.mark.parametrize(
@@ -55,14 +58,28 @@ def test_a_start_beside_one_that_is_running_is_another_job() -> None:
     ],
 )
 def test_a_file_under_a_drawn_name_is_none_to_go_on_from(
-    monkeypatch: pytest.MonkeyPatch, path: str, command: str, is_found: bool
+    path: str, command: str, is_found: bool
 ) -> None:
-    monkeypatch.setattr(sys, "orig_argv", command.split())
-    here = f"{Path.cwd()}/last.pt"
+    own = start(0, command=tuple(command.split()), cwd="/scratch/tmpab_2cdef")
+    here = f"{own.cwd}/last.pt"
 
-    found = findable(msgspec.structs.replace(save(8), files={path: (1, 1.0), here: (1, 1.0)}))
+    found = findable(msgspec.structs.replace(save(8), files={path: (1, 1.0), here: (1, 1.0)}), own)
 
     assert list(found.files) == [path] * is_found + [here]
+
+
+@pytest.mark.parametrize(
+    ("given", "is_found"), [("/run/ck-1", True), ("/run/ck-2", False), ("", False)]
+)
+def test_of_what_a_run_of_ray_has_stored_a_start_finds_what_ray_gave_it(
+    given: str, is_found: bool
+) -> None:
+    stored, beside = "/run/ck-1/state.pt", "/disk/state.pt"
+    known = msgspec.structs.replace(save(8), files={stored: (1, 1.0), beside: (1, 1.0)})
+
+    found = findable(known, start(1, launcher="ray", run="/run", given=given))
+
+    assert list(found.files) == [stored] * is_found + [beside]
 
 
 @pytest.mark.parametrize("of_before", ["keyed", "of an older version", "keyed by a salt now gone"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import posixpath
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -73,6 +74,29 @@ def handed_checkpoint() -> str | None:
 def run_folder(holder: Any) -> str:  # a TrainContext or a RunConfig
     """Return the folder of all that a run stores, as a path of its file system."""
     return str(holder.storage_context.experiment_fs_path)
+
+
+def is_local(holder: Any) -> bool:  # with a `storage_filesystem` or a `filesystem` of pyarrow's
+    """Return whether paths of its file system are paths of this machine."""
+    files = getattr(holder, "storage_filesystem", None) or holder.filesystem
+    return type(files).__name__ == "LocalFileSystem"
+
+
+def watch_persisted(told: Callable[[str, str], object]) -> None:
+    """Call `told` with each checkpoint that this worker copies to a local storage folder.
+
+    It is called with its path before, and that of the copy. The method is Ray's own (2.60).
+    """
+    storage = train_context().storage_context
+    persist = storage.persist_current_checkpoint
+
+    def persisted(checkpoint: Any, *args: Any, **kwargs: Any) -> Any:
+        made = persist(checkpoint, *args, **kwargs)
+        if is_local(checkpoint) and is_local(made):
+            told(checkpoint.path, made.path)
+        return made
+
+    storage.persist_current_checkpoint = persisted
 
 
 def checkpoint_name(checkpoint: Any, folder: str) -> str | None:  # ray.train.Checkpoint

@@ -1,0 +1,47 @@
+"""A guarded job of Ray Train, killed for real: Ray starts it again, and no harness is there."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from chaos.guard.folder import Folder
+from chaos.guard.incident import scenario_of
+from chaos.guard.records import Restart
+from chaos.guard.report import restarts_of
+from tests.ray.command import ROOT, chaos
+
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
+
+JOB = ROOT / "tests/ray/jobs/guarded.py"
+
+
+def found(restart: Restart) -> list[tuple[str, str, str | None]]:
+    return [(finding.level, finding.kind, finding.group) for finding in restart.findings]
+
+
+def test_what_ray_gave_back_and_a_job_did_not_take_is_a_mismatch_and_a_scenario_fails_for_it(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "KILL_AT").write_text("12 21")
+    guard = tmp_path / "guard"
+    env = {"RAY_TRAIN_CALLBACKS": "chaos.guard.RayCallback", "CHAOS_GUARD": str(guard)}
+    env |= {"STORAGE": str(tmp_path), "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2"}
+
+    subprocess.run([sys.executable, str(JOB)], cwd=tmp_path, env=os.environ | env, check=True)
+
+    folder = Folder(str(guard))
+    of_rank_0 = [one for one in restarts_of(folder) if one.rank == 0]
+    assert [(one.step, found(one)) for one in of_rank_0] == [
+        (8, [("mismatch", "state", "schedule")]),
+        (None, [("mismatch", "began-anew", None)]),
+    ]
+    (tmp_path / "KILL_AT").unlink()
+    text = scenario_of(folder).replace("job:\n", f"job:\n  env: {{STORAGE: {tmp_path}}}\n")
+    assert "at: {epoch: 2, step: 5, rank: 1}" in text
+    scenario = tmp_path / "incident.chaos.yaml"
+    scenario.write_text(text)
+    again = chaos("run", scenario, "--backend", "fork", reports=tmp_path / "reports")
+    assert (again.code, "schedule" in again.output) == (1, True), again.output
