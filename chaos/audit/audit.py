@@ -23,7 +23,7 @@ from chaos.audit.budget import (
 from chaos.audit.card import Card, Ended
 from chaos.audit.chains import joined
 from chaos.audit.continuation import Continuation, EarlierAudit, basis_of
-from chaos.audit.finding import size
+from chaos.audit.finding import Finding, size, united
 from chaos.audit.first_fault import begun_again
 from chaos.audit.folder import AuditFolder
 from chaos.audit.giving_back import GivingBack
@@ -459,9 +459,14 @@ class Audit:
                     found[number] = finding.proven(shown.sentence, lines, names)
             runs = max(0, runs - giving.runs)
         shutil.rmtree(given, ignore_errors=True)
-        if found != list(card.findings):
-            card = card.model_copy(update={"findings": tuple(found)})
-            writer.write(card)
+        return card if found == list(card.findings) else self._with(found, card, writer)
+
+    def _with(self, found: Sequence[Finding], card: Card, writer: CardWriter) -> Card:
+        one_each = united(found, card.runs)
+        for repro in {one.repro for one in found}.difference(one.repro for one in one_each):
+            (self.folder.path / repro).unlink()
+        card = card.model_copy(update={"findings": one_each})
+        writer.write(card)
         return card
 
     def _confirmed(self, card: Card, writer: CardWriter, clean: Clean) -> Card:

@@ -63,6 +63,8 @@ class Finding(Record):
     note: str = ""
     #: what was shown to be the cause by giving it back, in a sentence
     proof: str = ""
+    #: the values that it took
+    cause: tuple[str, ...] = ()
     #: of the job's code, behind it
     lines: tuple[JobLine, ...] = ()
 
@@ -98,7 +100,7 @@ class Finding(Record):
 
         A part of the state that is not among it is no longer named as what is lost: it follows.
         """
-        proof: dict[str, Any] = {"proof": sentence, "lines": tuple(lines)}
+        proof: dict[str, Any] = {"proof": sentence, "lines": tuple(lines), "cause": tuple(cause)}
         others = [d for d in self.smallest.defects if d.check == TRAJECTORY]
         if others and self.defect.check == STATE and not {*self.defect.parts} & {*cause}:
             proof["defect"] = others[0]
@@ -253,21 +255,44 @@ def _causes(run: RunRow, ranking: Sequence[Defect]) -> Sequence[Defect]:
     return tuple(dict.fromkeys(found))
 
 
+def united(found: Sequence[Finding], runs: Sequence[RunRow]) -> tuple[Finding, ...]:
+    """Return the findings of all these runs; those that were shown to have one cause are one.
+
+    The first of them stands for all of its severity.
+    """
+    of: dict[object, list[Finding]] = {}
+    for finding in found:
+        key = (finding.severity, *sorted(finding.cause)) if finding.cause else finding.name
+        of.setdefault(key, []).append(finding)
+    rows = {run.number: run for run in runs}
+    return tuple(
+        same[0].model_copy(update=_extent([rows[n] for n in {n for one in same for n in one.runs}]))
+        for same in of.values()
+    )
+
+
+def _extent(runs: Sequence[RunRow]) -> dict[str, Any]:
+    """Return what a finding says of all runs that show it."""
+    counts = Counter(run.group for run in runs)
+    in_order = sorted(runs, key=lambda run: (GROUPS.index(run.group), run.place.order))
+    return {
+        "runs": tuple(sorted(run.number for run in runs)),
+        "combined": sum(run.is_combined for run in runs),
+        "groups": {group: counts[group] for group in GROUPS if counts[group]},
+        "places": tuple(f"{run.group}: {run.name}" for run in in_order),
+    }
+
+
 def _finding(
     defect: Defect, runs: Sequence[RunRow], name: str, unclear: Container[int], note: str
 ) -> Finding:
     """Return a finding; of the `unclear` runs none is its example if another shows it."""
     smallest = min(runs, key=lambda run: (run.number in unclear, size(run)))
-    counts = Counter(run.group for run in runs)
-    in_order = sorted(runs, key=lambda run: (GROUPS.index(run.group), run.place.order))
     return Finding(
         name=name,
         defect=defect,
-        runs=tuple(sorted(run.number for run in runs)),
-        combined=sum(run.is_combined for run in runs),
-        groups={group: counts[group] for group in GROUPS if counts[group]},
-        places=tuple(f"{run.group}: {run.name}" for run in in_order),
         smallest=smallest,
+        **_extent(runs),
         repro=f"repro/{name}.chaos.yaml",
         report=f"runs/{smallest.number}/report.html",
         note=note,

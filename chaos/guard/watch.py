@@ -337,7 +337,7 @@ class GuardedRank:
             moved = now + path.removeprefix(was) if is_below(path, was) else path
             # A copy has a time of its own.
             files[moved] = facts_of(Path(moved)) if is_copy and moved != path else facts
-        if files != last.files:
+        if files != last.files and self._latest is last:  # none began meanwhile
             self._latest = _with(last, files=files)
             if self._save is not None:
                 self._save = self._latest

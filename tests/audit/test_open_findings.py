@@ -2,7 +2,7 @@
 
 import pytest
 
-from chaos.audit.finding import findings
+from chaos.audit.finding import findings, united
 from chaos.audit.run_row import Defect
 from chaos.model.verdict import JobLine
 from tests.audit.test_card import run_of
@@ -56,3 +56,21 @@ def test_a_part_that_follows_from_the_cause_is_no_longer_named_as_lost() -> None
     assert other.defect == LATER
     assert other.headline.endswith("the loss differs. With `clip.history` it is right.")
     assert (same.defect, same.lines) == (defect, (line,))
+
+
+def test_findings_that_were_shown_to_have_one_cause_are_one() -> None:
+    samples = Defect(check="samples", gist="samples were left out")
+    state = lost("rng.torch")[0].model_copy(update={"severity": "not reproducible"})
+    runs = [run_of(1, samples), run_of(2, LATER), run_of(3, samples), run_of(4, state)]
+    found = findings(runs)
+    assert [one.runs for one in found] == [(1, 3), (4,), (2,)]
+
+    alike = [one.proven("With `climbs` it is right.", [], ["climbs"]) for one in found]
+    apart = [found[0], found[1].proven("With `few` it is right.", [], ["few"]), alike[2]]
+
+    assert [(one.defect, one.runs, one.extent) for one in united(alike, runs)] == [
+        (samples, (1, 2, 3), "3 places"),
+        (state, (4,), "1 place"),
+    ]
+    assert united(apart, runs) == tuple(apart)
+    assert united(found, runs) == found
