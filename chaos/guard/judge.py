@@ -49,6 +49,8 @@ class Entry:
     is_same_job: bool = True
     #: its data come in an order of a generator that no part is of
     draws_apart: bool = False
+    #: Ray Train gave it no checkpoint, whatever is stored
+    is_given_none: bool = False
 
 
 @dataclass(frozen=True)
@@ -347,6 +349,8 @@ def _without_origin(
     tail = "no save is there as it was left"
     if there:
         tail = f"the save of step {last.step} is there"
+    elif entry.is_given_none:
+        tail = "Ray Train gave it no checkpoint"
     elif streamed := [save for save in live if not save.files]:
         tail = f"of the save of step {streamed[-1].step} no file is known"
     path = f": {next(iter(last.files))}" if there else ""

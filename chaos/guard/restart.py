@@ -43,7 +43,9 @@ class Restarted:
         every = [one for one in folder.starts() if one.start < self.start]
         starts = [one for one in every if one.rank == entry.rank] or every
         if starts:
-            self._entry = entry = replace(entry, is_same_job=is_same_job_as(starts, start))
+            is_none = start.run != "" and start.given == ""
+            is_same = is_same_job_as(starts, start)
+            self._entry = entry = replace(entry, is_same_job=is_same, is_given_none=is_none)
         self._saves, self._starts = [findable(save, start) for save in folder.saves()], starts
         self._is_first = not self._saves
         self._origin = origin_of(entry, self._saves)

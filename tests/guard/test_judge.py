@@ -282,9 +282,14 @@ def test_a_save_that_another_rank_has_lost_may_be_passed_over() -> None:
 
 def test_a_save_of_which_no_file_is_known_is_not_said_to_be_gone() -> None:
     saves = [save(4, files={}), save(8)]
-    (finding,) = place_findings(entry(FRESH), None, saves, first=FRESH, is_whole=lambda _: False)
-    assert finding.level == "notice"
-    assert finding.text.endswith("; of the save of step 4 no file is known")
+    told = [
+        list(place_findings(one, None, saves, first=FRESH, is_whole=lambda _: False))
+        for one in (entry(FRESH), entry(FRESH, is_given_none=True))
+    ]
+    assert [(one.level, one.text.partition("; ")[2]) for (one,) in told] == [
+        ("notice", "of the save of step 4 no file is known"),
+        ("notice", "Ray Train gave it no checkpoint"),
+    ]
 
 
 def test_a_start_from_scratch_is_a_mismatch_where_a_save_is_there() -> None:
