@@ -127,7 +127,8 @@ def run(
     temporary.mkdir()
     env = os.environ | ENV | {"TMPDIR": str(temporary)}
     if of_ray:  # the home has its results; sockets in the job's folder would have too long a name
-        env = os.environ | ENV | {"HOME": str(folder)}
+        # A cluster that each start makes has a processor for each of up to eight workers.
+        env = os.environ | ENV | {"HOME": str(folder), "RAY_OVERRIDE_RESOURCES": '{"CPU": 8}'}
     if guard is not None and of_ray:
         env |= {"RAY_TRAIN_CALLBACKS": "chaos.guard.RayCallback", "CHAOS_GUARD": str(guard)}
     elif guard is not None:
