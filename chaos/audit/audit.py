@@ -464,7 +464,7 @@ class Audit:
     def _with(self, found: Sequence[Finding], card: Card, writer: CardWriter) -> Card:
         one_each = united(found, card.runs)
         for repro in {one.repro for one in found}.difference(one.repro for one in one_each):
-            (self.folder.path / repro).unlink()
+            (self.folder.path / repro).unlink(missing_ok=True)
         card = card.model_copy(update={"findings": one_each})
         writer.write(card)
         return card

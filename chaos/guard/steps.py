@@ -201,7 +201,9 @@ def loss_findings(
     """
     if replay.differs is not None and is_same_state:
         number, due, found = replay.differs
-        text = f"losses: {found:.6g} at step {number}, where it was {due:.6g} with the same inputs"
+        is_seen = f"{found:.6g}" != f"{due:.6g}"
+        now, was = (f"{one:.6g}" if is_seen else repr(one) for one in (found, due))
+        text = f"losses: {now} at step {number}, where it was {was} with the same inputs"
         if generators:
             yield Finding("notice", "generators", f"{text}; {_stopped(generators)}")
         elif abs(found - due) > 1e-3 * max(abs(due), 1e-6):

@@ -29,7 +29,7 @@ from chaos.probe.libraries import MODULES
 from chaos.probe.state.components import buffer_parts, rng_parts
 from chaos.probe.state.files import watch_files, watch_libraries
 from chaos.probe.state.gradients import mark_of, versions_of, waiting
-from chaos.probe.state.inputs import Call, Given, InputWindow
+from chaos.probe.state.inputs import Call, Given, InputWindow, outside_of_transforms
 from chaos.probe.state.part import UnreadPart
 from chaos.probe.state.roots import Owner, Roots
 from chaos.probe.state.watch import StateWatch, kind_of
@@ -128,7 +128,8 @@ class GuardedRank:
             self._thread = threading.current_thread()
         is_old = self._head is None or (is_first and self._files.count != self._head_after)
         if (is_first or self._save is not None) and is_old:
-            self._head = (*buffer_parts(self._roots.all(), full=True), *rng_parts())
+            with outside_of_transforms():
+                self._head = (*buffer_parts(self._roots.all(), full=True), *rng_parts())
             self._head_after = self._files.count
         return self._inputs.called(args, kwargs, owner)
 

@@ -54,6 +54,13 @@ ENV = {
     "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
 }
 
+RAY_ENV = {
+    # Of a cluster that each start makes: a processor for each of up to eight workers.
+    "RAY_OVERRIDE_RESOURCES": '{"CPU": 8}',
+    # A report waits until the controller has seen it: for 2 s by default (Ray 2.60).
+    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.1",
+}
+
 
 class Operation(NamedTuple):
     """A system call on a path, as the script writes it, by its number among those of its kind.
@@ -127,8 +134,7 @@ def run(
     temporary.mkdir()
     env = os.environ | ENV | {"TMPDIR": str(temporary)}
     if of_ray:  # the home has its results; sockets in the job's folder would have too long a name
-        # A cluster that each start makes has a processor for each of up to eight workers.
-        env = os.environ | ENV | {"HOME": str(folder), "RAY_OVERRIDE_RESOURCES": '{"CPU": 8}'}
+        env = os.environ | ENV | RAY_ENV | {"HOME": str(folder)}
     if guard is not None and of_ray:
         env |= {"RAY_TRAIN_CALLBACKS": "chaos.guard.RayCallback", "CHAOS_GUARD": str(guard)}
     elif guard is not None:

@@ -192,6 +192,9 @@ def test_a_loss_that_differs_with_the_same_inputs_is_a_notice() -> None:
     new = steps(range(9, 12))
     assert told_of_losses(Replay(3, 3, 3), new) == []
     assert told_of_losses(Replay(3, 3, 0, (9, 1.0, 2.0)), new) == ["notice generators"]
+    close = Replay(3, 3, 0, (9, 0.87699501, 0.87699502))
+    (told,) = loss_findings(close, (), new, ["rng.torch"], is_same_state=True)
+    assert "0.87699502 at step 9, where it was 0.87699501 with" in told.text
 
 
 @given(st.integers(0, 10_000))

@@ -20,6 +20,7 @@ from chaos.guard.process import Use
 from chaos.guard.records import Save
 from chaos.guard.restart import is_whole
 from chaos.guard.watch import FAILURES_MAX, GuardedRank, seat
+from chaos.probe.state.roots import Owner
 
 # `dcp.save` of a single process.
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
@@ -96,6 +97,16 @@ def test_a_save_has_the_state_with_which_the_next_step_began(training: Training)
     training.step()
     (save,) = training.saves()
     assert (save.is_live, bool(save.entered), save.is_past) == (True, True, True)
+
+
+def test_a_model_may_be_called_within_a_transform(tmp_path: Path) -> None:
+    training = Training(tmp_path)
+    rank, owner = training.rank, Owner(training.model)
+    called = torch.func.vmap(lambda row: (rank._called((row,), {}, owner), row)[1])
+
+    called(torch.ones(2, 4))
+
+    assert rank._head is not None
 
 
 def test_models_that_are_saved_to_a_file_each_are_one_save(tmp_path: Path) -> None:

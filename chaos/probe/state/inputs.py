@@ -112,7 +112,7 @@ class InputWindow:
 
     def called(self, args: tuple[Any, ...], kwargs: dict[str, Any], owner: Owner) -> Call | None:
         """Take the arguments of a root module's call at once: the caller may overwrite them."""
-        with _outside_of_transforms():
+        with outside_of_transforms():
             arguments = self._arguments(args, kwargs)
         if arguments is None:
             return None
@@ -228,7 +228,7 @@ def _is_in_transform() -> bool:
     return functorch.peek_interpreter_stack() is not None
 
 
-def _outside_of_transforms() -> AbstractContextManager[Any]:
+def outside_of_transforms() -> AbstractContextManager[Any]:
     """Return a context outside of `torch.func`, within which a tensor's bytes cannot be read."""
     if not _is_in_transform():
         return nullcontext()
