@@ -136,6 +136,23 @@ def test_what_a_job_makes_anew_after_each_save_is_not_due_of_a_save_without_a_st
     assert levels(resumed, save(8, entered=())) == ["mismatch"]
 
 
+@pytest.mark.parametrize(("digest", "is_near"), [("m8", False), ("other", True)])
+def test_a_model_that_is_moved_before_each_step_may_be_another_one_by_its_rounding(
+    digest: str, is_near: bool
+) -> None:
+    def sized(digest: str, size: float) -> tuple[Component, ...]:
+        model, *rest = state(8)
+        return (msgspec.structs.replace(model, digest=digest, size=size), *rest)
+
+    known = save(8, made=sized(digest, 1.0), entered=sized("m8", 1.0))
+
+    assert wrong(entry(sized("m8", 1.0)), known) == []
+    assert (wrong(entry(sized("x", 1.0 + 1e-8)), known) == []) is is_near
+    assert wrong(entry(sized("x", 1.001)), known) == [
+        "model: other than at the save: 1 then, 1.001 now"
+    ]
+
+
 @pytest.mark.parametrize(
     "other", [{}, {"ranks": 2}, {"is_same_job": False}], ids=["same", "more ranks", "other command"]
 )
