@@ -105,7 +105,9 @@ def test_what_a_job_saves_outside_is_cleared_from_run_to_run(tmp_path: Path) -> 
 
 
 @pytest.mark.skipif(WHY_NONE is not None, reason=f"no views here: {WHY_NONE}")
-@pytest.mark.parametrize("does", ["save-outside", "notice-view"])
+@pytest.mark.parametrize(
+    "does", ["save-outside", pytest.param("notice-view", marks=pytest.mark.nightly)]
+)
 def test_a_job_that_saves_outside_has_lanes_and_is_not_blamed_for_their_views(
     does: str, tmp_path: Path
 ) -> None:

@@ -51,6 +51,7 @@ def lane(monkeypatch: pytest.MonkeyPatch) -> Iterator[LaneActor]:
         assert not leavings.named(NAME).exists()
 
 
+@pytest.mark.nightly
 def test_the_files_of_a_run_elsewhere_are_those_of_one_here(
     lane: LaneActor, tmp_path: Path
 ) -> None:

@@ -137,7 +137,12 @@ def test_what_is_turned_off_records_nothing(run: RunJob) -> None:
 
 
 @pytest.mark.parametrize(
-    ("when", "goes_on"), [("before", (2, 0)), ("after", (2, 0)), ("often", (2, 2))]
+    ("when", "goes_on"),
+    [
+        pytest.param("before", (2, 0), marks=pytest.mark.nightly),
+        ("after", (2, 0)),
+        ("often", (2, 2)),
+    ],
 )
 def test_a_job_with_a_directory_of_its_own_is_followed_to_where_it_goes_on(
     run: RunJob, when: str, goes_on: tuple[int, int]
