@@ -63,7 +63,7 @@ class Finding(Record):
     note: str = ""
     #: what was shown to be the cause by giving it back, in a sentence
     proof: str = ""
-    #: the values that it took
+    #: the values that were given back for that
     cause: tuple[str, ...] = ()
     #: of the job's code, behind it
     lines: tuple[JobLine, ...] = ()

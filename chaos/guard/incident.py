@@ -86,7 +86,10 @@ def _script(killed: Start) -> tuple[str, list[str]]:
     """Return the script of a rank's command, with its arguments."""
     words = list(killed.command)
     at = next((n for n, word in enumerate(words) if word.endswith(".py")), None)
-    if "queue" in FACTS[launcher_named(killed.launcher)].has or at is None:
+    has = FACTS[launcher_named(killed.launcher)].has
+    # Without a run it is the command of one of Ray's workers, and not the driver's.
+    is_helper = "queue" in has or ("reports" in has and not killed.run)
+    if is_helper or at is None:
         shown = " ".join(words)
         raise UsageError(
             f"a rank of it was started as: {shown}",

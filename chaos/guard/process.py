@@ -30,8 +30,8 @@ class Command(NamedTuple):
     cwd: str
     #: the folder of a run of Ray Train; empty for others
     run: str = ""
-    #: the folder of the checkpoint that Ray gave the start; empty with none
-    given: str = ""
+    #: the folder of the checkpoint that Ray gave the start; empty with none, None if not known
+    given: str | None = None
 
     @classmethod
     def own(cls) -> Self:

@@ -32,7 +32,7 @@ class RayCallback(*_BASES):  # type: ignore[misc]
             # The driver's: those of workers have ports and tokens, which differ at each start. By
             # the same command another run is another job: Ray gives it no save of this one.
             self._command = self._command._replace(run=run)
-            if self._place is None and compat.is_local(config.storage_context):
+            if self._place is None and compat.is_local(config.storage_context.storage_filesystem):
                 self._place = str(Path(run) / FOLDER)
         except Exception as error:  # noqa: BLE001 - training goes on
             failed("run folder", error)
@@ -43,8 +43,8 @@ class RayCallback(*_BASES):  # type: ignore[misc]
             return
         command = self._command
         try:
-            if given := compat.handed_checkpoint():
-                command = command._replace(given=f"{command.run}/{given}")
+            given = compat.handed_checkpoint()
+            command = command._replace(given=f"{command.run}/{given}" if given else "")
             compat.watch_persisted(partial(sys.audit, COPIED))
         except Exception as error:  # noqa: BLE001 - training goes on
             failed("checkpoints of Ray Train", error)

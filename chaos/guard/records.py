@@ -125,8 +125,8 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str
     #: the folder of a run of Ray Train, whose saves are given to that run alone; empty for others
     run: str = ""
-    #: the folder in it that Ray gave this start to go on from; empty with none
-    given: str = ""
+    #: the folder in it that Ray gave this start to go on from; empty with none, None if not known
+    given: str | None = None
     #: `torchrun`, `slurm`, `ray` or `python`
     launcher: str
     versions: dict[str, str]

@@ -43,8 +43,7 @@ class Restarted:
         every = [one for one in folder.starts() if one.start < self.start]
         starts = [one for one in every if one.rank == entry.rank] or every
         if starts:
-            is_none = start.run != "" and start.given == ""
-            is_same = is_same_job_as(starts, start)
+            is_same, is_none = is_same_job_as(starts, start), start.given == ""
             self._entry = entry = replace(entry, is_same_job=is_same, is_given_none=is_none)
         self._saves, self._starts = [findable(save, start) for save in folder.saves()], starts
         self._is_first = not self._saves
@@ -229,7 +228,7 @@ def findable(save: Save, start: Start) -> Save:
 
 def _is_withheld(path: str, start: Start) -> bool:
     is_of_run = start.run != "" and is_below(path, start.run)
-    return is_of_run and (start.given == "" or not is_below(path, start.given))
+    return is_of_run and not (start.given and is_below(path, start.given))
 
 
 def is_whole(save: Save) -> bool:

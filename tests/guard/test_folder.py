@@ -165,7 +165,7 @@ def test_a_rank_that_came_with_the_restart_has_the_place_of_another(tmp_path: Pa
 def test_of_a_job_of_ray_train_the_place_is_by_reports(tmp_path: Path) -> None:
     folder = Folder(str(tmp_path))
     folder.keep_save(save(8))
-    folder.keep_start(start(0, launcher="ray", step=11))
+    folder.keep_start(start(0, launcher="ray", run="/results/run", step=11))
     folder.keep_restart(restart(1, WRONG))
     text = scenario_of(folder)
     assert "# Saves are taken for reports.\n" in text
@@ -173,10 +173,11 @@ def test_of_a_job_of_ray_train_the_place_is_by_reports(tmp_path: Path) -> None:
     assert "  - at: {epoch: 1, step: 3, rank: 0}\n" in text
 
 
-def test_a_script_whose_start_is_not_known_gives_no_scenario(tmp_path: Path) -> None:
+@pytest.mark.parametrize("launcher", ["ray", "slurm"])
+def test_a_script_whose_start_is_not_known_gives_no_scenario(tmp_path: Path, launcher: str) -> None:
     folder = Folder(str(tmp_path))
     folder.keep_save(save(8))
-    folder.keep_start(start(0, launcher="slurm"))
+    folder.keep_start(start(0, launcher=launcher))
     folder.keep_restart(restart(1, WRONG))
     with pytest.raises(UsageError, match=r"started as: python -u train\.py"):
         scenario_of(folder)

@@ -69,10 +69,10 @@ def test_a_file_under_a_drawn_name_is_none_to_go_on_from(
 
 
 @pytest.mark.parametrize(
-    ("given", "is_found"), [("/run/ck-1", True), ("/run/ck-2", False), ("", False)]
+    ("given", "is_found"), [("/run/ck-1", True), ("/run/ck-2", False), ("", False), (None, False)]
 )
 def test_of_what_a_run_of_ray_has_stored_a_start_finds_what_ray_gave_it(
-    given: str, is_found: bool
+    given: str | None, is_found: bool
 ) -> None:
     stored, beside = "/run/ck-1/state.pt", "/disk/state.pt"
     known = msgspec.structs.replace(save(8), files={stored: (1, 1.0), beside: (1, 1.0)})

@@ -76,9 +76,8 @@ def run_folder(holder: Any) -> str:  # a TrainContext or a RunConfig
     return str(holder.storage_context.experiment_fs_path)
 
 
-def is_local(holder: Any) -> bool:  # with a `storage_filesystem` or a `filesystem` of pyarrow's
-    """Return whether paths of its file system are paths of this machine."""
-    files = getattr(holder, "storage_filesystem", None) or holder.filesystem
+def is_local(files: Any) -> bool:  # a file system of pyarrow's
+    """Return whether paths of a file system are paths of this machine."""
     return type(files).__name__ == "LocalFileSystem"
 
 
@@ -92,7 +91,7 @@ def watch_persisted(told: Callable[[str, str], object]) -> None:
 
     def persisted(checkpoint: Any, *args: Any, **kwargs: Any) -> Any:
         made = persist(checkpoint, *args, **kwargs)
-        if is_local(checkpoint) and is_local(made):
+        if is_local(checkpoint.filesystem) and is_local(made.filesystem):
             told(checkpoint.path, made.path)
         return made
 
