@@ -162,6 +162,7 @@ def _damaged(looks: list[_Look]) -> Iterator[Anomaly]:
             message=f"{commit.checkpoint} of epoch {commit.epoch} was committed, and {when} "
             f"it {look.damage}{none}",
             events=(commit.number, look.number),
+            is_result=look.seen.op is None,  # what lies there at the end is what is left behind
         )
 
 
@@ -191,7 +192,7 @@ def _unfinished(analysis: RunAnalysis) -> Iterator[Anomaly]:
             lack = f"lacks `{missing[0]}`{more}, which the baseline's holds" if missing else None
         if lack is not None:
             message = f"{commit.checkpoint} of epoch {commit.epoch} was committed, and it {lack}"
-            yield Anomaly(message=message, events=(commit.number,))
+            yield Anomaly(message=message, events=(commit.number,), is_result=True)
 
 
 # torch 2.13: `torch.load` takes tensors and plain values alone by default.

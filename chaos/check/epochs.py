@@ -308,7 +308,7 @@ def _steps_in_all(analysis: RunAnalysis, reference: RunTables) -> Iterator[Anoma
         if made != due:
             last = [step.number for step in ours.all_steps() if step.rank == rank][-1:]
             message = f"rank {rank} made {plural(made, 'step')} in all, the baseline {due}"
-            yield Anomaly(message=message, events=tuple(last))
+            yield Anomaly(message=message, events=tuple(last), is_result=False)
 
 
 def _wrong_lengths(analysis: RunAnalysis, reference: RunTables) -> Iterator[Anomaly]:
@@ -338,6 +338,7 @@ def _wrong_lengths(analysis: RunAnalysis, reference: RunTables) -> Iterator[Anom
                 message=f"rank {rank} made {plural(len(steps), 'step')} in epoch {epoch}, "
                 f"the baseline {theirs.count(rank, epoch)}",
                 events=tuple(s.number for s in steps[-1:]),
+                is_result=False,  # a count: what was trained in these steps is the result
             )
 
 

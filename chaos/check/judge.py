@@ -29,6 +29,7 @@ from chaos.check.headline import headline
 from chaos.check.others import Others
 from chaos.check.regrid import BY_REPORTS, WHY_NOT
 from chaos.check.result import nothing_due
+from chaos.check.results import compare_results, judge_by_results
 from chaos.check.resumes import count_restarts
 from chaos.check.state_snapshots import is_rng
 from chaos.faults.world import Part
@@ -127,8 +128,17 @@ def judge(
 
 def judge_analysis(analysis: RunAnalysis, others: Others = NO_OTHERS) -> Verdict:
     """Return the verdict on one run by its tables, which its pages can use again."""
-    found = graded(analysis, _by_cause(analysis, tuple(_results(analysis, others))))
-    results, accepting = accepted(analysis.plan.expect, found)
+    return build_verdict(analysis, judge_by_results(analysis, run_checks(analysis, others)))
+
+
+def run_checks(analysis: RunAnalysis, others: Others = NO_OTHERS) -> tuple[CheckResult, ...]:
+    """Return what each check says by itself, before the results of the run decide."""
+    return graded(analysis, _by_cause(analysis, tuple(_results(analysis, others))))
+
+
+def build_verdict(analysis: RunAnalysis, judged: tuple[CheckResult, ...]) -> Verdict:
+    """Return the verdict that follows from the results of all checks."""
+    results, accepting = accepted(analysis.plan.expect, judged)
     status, resumes = _overall(analysis, results), _diagnosed(analysis, results)
     broken = next((result for result in results if result.status == "fail"), None)
     return Verdict(
@@ -138,11 +148,18 @@ def judge_analysis(analysis: RunAnalysis, others: Others = NO_OTHERS) -> Verdict
         is_news=_is_news(analysis, status, results),
         expectation=_expectation(analysis, status, results),
         results=results,
+        compared=compare_results(judged),
         diagnosis=resumes,
         lines=code_lines(analysis, broken, resumes),
-        notes=(*accepting, *_notes(analysis)),
+        notes=(*accepting, *_latent_notes(results), *_notes(analysis)),
         restarts=count_restarts(analysis),
     )
+
+
+def _latent_notes(results: tuple[CheckResult, ...]) -> Iterator[str]:
+    for result in results:
+        for anomaly in result.latent:
+            yield f"latent: {result.check}: {anomaly.message}; every result is the baseline's"
 
 
 def _notes(analysis: RunAnalysis) -> Iterator[str]:

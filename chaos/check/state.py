@@ -274,7 +274,8 @@ def check_replicas(analysis: RunAnalysis) -> CheckResult:
         return unseen
     assert analysis.reference is not None
     due = analysis.reference.snapshots.all
-    names = {part.name for _, seen in due for part in seen.components}
+    # A part that is empty in the baseline, and filled by a load alone, is no replica of anything.
+    names = {part.name for _, seen in due for part in seen.components if not holds_nothing(part)}
     copied = {name for name in names if group_of(name) in _COPIED} - set(_unequal_parts(due))
     # A part that ranks hold unequal without any fault (shards, a stage of a pipeline) is no
     # replica, whatever its group.

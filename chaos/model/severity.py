@@ -7,7 +7,8 @@ from typing import Literal, TypeAlias, get_args
 # work lost: a resume threw away saved work, and all is the baseline's in the end.
 # not reproducible: only random streams differ, so the result is statistically the same.
 # cosmetic: only what is shown or logged differs.
-Severity: TypeAlias = Literal["wrong result", "work lost", "not reproducible", "cosmetic"]
+# latent: a promise is broken, and every result is the baseline's; it never fails a run.
+Severity: TypeAlias = Literal["wrong result", "work lost", "not reproducible", "cosmetic", "latent"]
 
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 

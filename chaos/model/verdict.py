@@ -20,6 +20,8 @@ class Anomaly(Record):
     #: the parts of the state that it is about, without their ranks
     parts: tuple[str, ...] = ()
     severity: Severity = "wrong result"
+    #: whether it is a result of the run that differs, where its check has both kinds
+    is_result: bool | None = None
 
 
 Role: TypeAlias = Literal["made", "saved", "read"]
@@ -69,6 +71,8 @@ class CheckResult(Record):
     #: the observations that it rests on; without any a check is inconclusive
     evidence: int
     anomalies: tuple[Anomaly, ...] = ()
+    #: broken promises that no result of the run bears out: they fail nothing
+    latent: tuple[Anomaly, ...] = ()
     #: figures worth showing, each named with its unit
     measures: dict[str, float | int | str | None] = Field(default_factory=dict)
     #: the one that brings the check, where it is not chaos's own
@@ -78,6 +82,19 @@ class CheckResult(Record):
     def severity(self) -> Severity | None:
         """The gravest of its anomalies' severities, None without any."""
         return worst(anomaly.severity for anomaly in self.anomalies)
+
+
+#: steps: inputs and losses; samples: with the epochs; work: finished work that is not thrown away
+ResultName: TypeAlias = Literal["steps", "samples", "state", "files", "metrics", "work", "end"]
+
+
+class ComparedResult(Record):
+    """One of the results that decide, beside the baseline's."""
+
+    name: ResultName
+    status: Literal["equal", "different", "not compared"]
+    #: what was compared, what differs, or why nothing was compared
+    detail: str
 
 
 class Restarts(Record):
@@ -101,6 +118,8 @@ class Verdict(Record):
     as_expected: bool
     expectation: str
     results: tuple[CheckResult, ...]
+    #: whether each result of the run is the baseline's
+    compared: tuple[ComparedResult, ...] = ()
     #: a defect of Ray's own that the scenario expects did not show
     is_news: bool = False
     #: for each resume, the parts of the job's state

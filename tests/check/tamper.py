@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 
 from chaos.check.analysis import RunAnalysis
-from chaos.check.judge import judge
 from chaos.model import event as ev
 from chaos.model.history import Entry, History
 from chaos.model.verdict import CheckResult, Verdict
+from tests.check.each import judge_each
 from tests.check.story import Story
 
 
@@ -132,7 +132,7 @@ def verdict_on(
 ) -> Verdict:
     """Judge a story, or what was made of its history; `alone`: without a baseline."""
     seen = story.history() if history is None else history
-    return judge(story.plan(**expect), seen, None if alone else story.baseline())
+    return judge_each(story.plan(**expect), seen, None if alone else story.baseline())
 
 
 def result_on(

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from chaos.check.analysis import RunAnalysis
-from chaos.check.judge import judge
 from chaos.faults.kill_node import KillNode
 from chaos.faults.kill_worker import KillWorker
 from chaos.model import event as ev
@@ -13,6 +12,7 @@ from chaos.model.history import History
 from chaos.model.plan import Op, Plan
 from chaos.model.trigger import AtState, AtTime, Trigger
 from chaos.model.verdict import Verdict
+from tests.check.each import judge_each
 from tests.check.story import Story, Strike
 from tests.check.tamper import changed, told, without
 
@@ -32,7 +32,7 @@ def plan_of(at: Trigger = AT_THE_END, **fault: Any) -> Plan:
 
 
 def judged(history: History, plan: Plan | None = None) -> Verdict:
-    return judge(plan or plan_of(), history, CLEAN.baseline())
+    return judge_each(plan or plan_of(), history, CLEAN.baseline())
 
 
 def result(verdict: Verdict, check: str) -> str:
@@ -65,8 +65,8 @@ def test_another_result_for_it_is_found() -> None:
     as_due = changed(struck_at_the_end(), ev.FitReturned, metrics=last)
     other = changed(struck_at_the_end(), ev.FitReturned, metrics={**last, "epoch": 0})
 
-    assert result(judge(plan_of(), as_due, reference), "outcome") == "pass"
-    assert result(judge(plan_of(), other, reference), "outcome") == "fail"
+    assert result(judge_each(plan_of(), as_due, reference), "outcome") == "pass"
+    assert result(judge_each(plan_of(), other, reference), "outcome") == "fail"
 
 
 def test_a_charge_for_it_that_ends_in_a_restart_is_due_once() -> None:

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from chaos.check.blame import blamed
-from chaos.check.judge import judge
 from chaos.model import event as ev
 from chaos.model.history import History
 from chaos.model.verdict import Verdict
+from tests.check.each import judge_each
 from tests.check.parts import KILLED, TWICE, fresh, lost, part
 from tests.check.story import Story, Strike
 from tests.check.tamper import analysis_of, changed, restored_wrong, result_on, shifted, verdict_on
@@ -198,7 +198,7 @@ def with_buffers(history: History, *, resumed: float | None = None, left: bool =
 
 def buffers(history: History, resumed: float) -> Verdict:
     mine, due = with_buffers(history, resumed=resumed), with_buffers(KILLED.baseline())
-    return judge(KILLED.plan(), mine, due)
+    return judge_each(KILLED.plan(), mine, due)
 
 
 def test_running_statistics_that_were_lost_have_a_remedy_of_their_own() -> None:
@@ -235,7 +235,9 @@ def test_gradients_that_waited_have_a_remedy_of_their_own() -> None:
         return changed(history, ev.StateSeen, components=parts)
 
     story = Story((Strike(2, 3, 1),))
-    verdict = judge(story.plan(), moved(waiting(story.history()), 2), waiting(story.baseline()))
+    verdict = judge_each(
+        story.plan(), moved(waiting(story.history()), 2), waiting(story.baseline())
+    )
 
     assert "gradients is not restored" in verdict.headline
     assert "save after `optimizer.step()`" in verdict.headline
@@ -270,7 +272,7 @@ def test_a_schedule_that_moved_nothing_yet_and_was_saved_wrong_is_a_finding() ->
     story = Story(KILLED.strikes)
     history, baseline = saves(wrong("schedule"), lost=True), saves(story.baseline(), lost=False)
 
-    verdict = judge(story.plan(), history, baseline)
+    verdict = judge_each(story.plan(), history, baseline)
 
     assert verdict.broken[0].check == "state"
     assert "schedule is back at its first value" in verdict.headline
@@ -308,6 +310,6 @@ def test_a_generator_that_no_step_draws_from_does_not_move_a_later_loss(
 ) -> None:
     baseline = without_ends(KILLED.baseline(), drawn=drawn)
 
-    verdict = judge(KILLED.plan(), moved(wrong("rng.torch"), 2), baseline)
+    verdict = judge_each(KILLED.plan(), moved(wrong("rng.torch"), 2), baseline)
 
     assert verdict.broken[0].check == first

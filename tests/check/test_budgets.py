@@ -5,7 +5,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from chaos.check.judge import judge
 from chaos.faults.kill_driver import KillDriver
 from chaos.model import event as ev
 from chaos.model.bounds import Charges
@@ -14,6 +13,7 @@ from chaos.model.history import Entry, History
 from chaos.model.plan import Op, Plan
 from chaos.model.scenario import FailureBudget
 from chaos.model.verdict import CheckResult
+from tests.check.each import judge_each
 from tests.check.shorthand import plan_of, told_in
 from tests.check.story import Story, Strike
 from tests.check.tamper import changed, rows, without
@@ -39,7 +39,7 @@ def judged(
 ) -> CheckResult:
     plan = plan_of(line, **expect)
     plan = plan.model_copy(update={"job": plan.job.model_copy(update={"failure": failure})})
-    results = judge(plan, history, told_in(PLAIN)).results
+    results = judge_each(plan, history, told_in(PLAIN)).results
     return next(result for result in results if result.check == "retry-budget")
 
 
@@ -133,7 +133,7 @@ def test_what_a_controller_decides_after_its_driver_was_killed_charges_nothing()
     driver = Op.of(0, FaultEntry(at=at, kill_driver=KillDriver()))
 
     def status(plan: Plan, history: History) -> str:
-        results = judge(plan, history, told_in(PLAIN)).results
+        results = judge_each(plan, history, told_in(PLAIN)).results
         return next(result.status for result in results if result.check == "retry-budget")
 
     killed = plan.model_copy(update={"ops": (driver,)})
@@ -154,6 +154,6 @@ def test_a_decision_that_costs_nothing_keeps_every_budget() -> None:
     story = Story((Strike(2, 3, 1),), budget=0)
     free = changed(without(story.history(), ev.FitRaised), ev.FailureDecided, decision="NOOP")
 
-    results = judge(story.plan(), free, story.baseline()).results
+    results = judge_each(story.plan(), free, story.baseline()).results
 
     assert "allows" not in next(r for r in results if r.check == "retry-budget").summary

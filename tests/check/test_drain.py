@@ -6,12 +6,12 @@ import pytest
 from msgspec.structs import replace
 
 from chaos.check.analysis import RunAnalysis
-from chaos.check.judge import judge
 from chaos.faults.evict_node import EvictNode
 from chaos.model import event as ev
 from chaos.model.history import History
 from chaos.model.plan import Op
 from chaos.model.verdict import CheckResult
+from tests.check.each import judge_each
 from tests.check.story import Story, Strike
 from tests.check.tamper import analysis_of, changed, later, result_on, rows, told, without
 
@@ -77,8 +77,8 @@ def test_a_job_whose_steps_take_long_may_stand_as_long() -> None:
     baseline = later(SOON.baseline(), rows(SOON.baseline(), ev.StepDone)[3], by_s=4)
     history = standing_still(SOON, 14)
 
-    results = judge(SOON.plan(), history, baseline).results
-    slower = judge(SOON.plan(), standing_still(SOON, 16), baseline).results
+    results = judge_each(SOON.plan(), history, baseline).results
+    slower = judge_each(SOON.plan(), standing_still(SOON, 16), baseline).results
 
     assert next(r for r in results if r.check == "drain").status == "pass"
     assert next(r for r in slower if r.check == "drain").status == "fail"
@@ -338,5 +338,5 @@ def test_a_drain_of_a_pods_own_hook_is_a_preemption_though_the_scenario_states_n
     assert [i.budget for i in heard.injections] == ["preemptions"]
     assert [i.budget for i in unheard.injections] == ["failures"]
     assert not any(i.is_exact for i in (*heard.injections, *unheard.injections))
-    results = judge(plan, by_platform(SOON, heard=True), SOON.baseline()).results
+    results = judge_each(plan, by_platform(SOON, heard=True), SOON.baseline()).results
     assert not [r.summary for r in results if r.status == "fail"]

@@ -7,10 +7,10 @@ from typing import Literal
 import msgspec
 import pytest
 
-from chaos.check.judge import judge
 from chaos.model import event as ev
 from chaos.model.history import Entry, History
 from chaos.model.verdict import CheckResult
+from tests.check.each import judge_each
 from tests.check.story import Story, Strike
 from tests.check.tamper import changed
 from tests.check.watching import digest, shuffled
@@ -58,7 +58,7 @@ def part(epoch: int, step: int, *, of: int = 2 * STORY.ranks * STORY.steps) -> e
 
 
 def judged(entries: list[Entry], baseline: History | None = None) -> dict[str, CheckResult]:
-    verdict = judge(STORY.plan(), History(entries), baseline or STORY.baseline())
+    verdict = judge_each(STORY.plan(), History(entries), baseline or STORY.baseline())
     return {result.check: result for result in verdict.results}
 
 
@@ -183,7 +183,7 @@ def test_only_a_job_that_says_so_goes_on_with_fewer_workers(
     first = msgspec.structs.replace(entries[0], what=called)
     plan = replace(STORY, least=least).plan()
 
-    verdict = judge(plan, History([first, *entries]), STORY.baseline())
+    verdict = judge_each(plan, History([first, *entries]), STORY.baseline())
 
     assert verdict.status == status, verdict.headline
     assert [result.check for result in verdict.broken] == ["attempts"] * (status == "fail")
@@ -191,7 +191,7 @@ def test_only_a_job_that_says_so_goes_on_with_fewer_workers(
 
 
 def test_other_losses_with_fewer_workers_are_no_defect() -> None:
-    verdict = judge(STORY.plan(), History(shrunk(STORY.history())), STORY.baseline())
+    verdict = judge_each(STORY.plan(), History(shrunk(STORY.history())), STORY.baseline())
 
     assert verdict.status == "pass", verdict.headline
     assert "with another number of workers it finished" in verdict.headline
@@ -207,7 +207,7 @@ def test_the_same_losses_with_as_many_workers_are_one() -> None:
         for entry in STORY.history()
     ]
 
-    verdict = judge(STORY.plan(), History(apart), STORY.baseline())
+    verdict = judge_each(STORY.plan(), History(apart), STORY.baseline())
 
     assert [result.check for result in verdict.broken] == ["trajectory"]
 
@@ -219,7 +219,7 @@ def test_an_epoch_that_is_lost_on_the_way_is_found_all_the_same() -> None:
         if not (isinstance(entry.what, ev.Committed) and entry.what.epoch == 2)
     ]
 
-    verdict = judge(STORY.plan(), History(lost), STORY.baseline())
+    verdict = judge_each(STORY.plan(), History(lost), STORY.baseline())
 
     assert "epochs" in [result.check for result in verdict.broken]
 
@@ -234,7 +234,7 @@ def test_a_job_that_begins_again_with_fewer_workers_is_found_all_the_same() -> N
         for entry in shrunk(STORY.history())
     ]
 
-    verdict = judge(STORY.plan(), History(again), STORY.baseline())
+    verdict = judge_each(STORY.plan(), History(again), STORY.baseline())
 
     assert verdict.broken[0].check == "resume-point"
 
@@ -242,7 +242,7 @@ def test_a_job_that_begins_again_with_fewer_workers_is_found_all_the_same() -> N
 def test_a_fault_before_anything_was_saved_leaves_nothing_to_compare_and_says_so() -> None:
     story = replace(STORY, strikes=(Strike(epoch=0, step=3, rank=1),))
 
-    verdict = judge(story.plan(), History(shrunk(story.history())), story.baseline())
+    verdict = judge_each(story.plan(), History(shrunk(story.history())), story.baseline())
 
     trajectory = verdict.results[-1]
     assert verdict.status == "pass", verdict.headline
@@ -275,7 +275,7 @@ def test_a_start_that_a_fault_spoilt_is_no_failure_of_the_controller(
         if isinstance(entry.what, ev.FailureDecided):
             told.append(msgspec.structs.replace(entry, time_ns=entry.time_ns + 1, what=waits))
 
-    verdict = judge(story.plan(), History(told), story.baseline())
+    verdict = judge_each(story.plan(), History(told), story.baseline())
 
     assert verdict.status == status, verdict.headline
 
@@ -291,7 +291,7 @@ def test_a_step_that_takes_a_whole_epoch_again_pays_for_nothing() -> None:
         samples = [sample for sample in samples if sample]
         return ev.Inputs(count=len(samples), digest=digest(samples), samples="".join(samples))
 
-    verdict = judge(STORY.plan(), History(fed(inputs)), STORY.baseline())
+    verdict = judge_each(STORY.plan(), History(fed(inputs)), STORY.baseline())
 
     found = next(result for result in verdict.results if result.check == "samples")
     assert found.summary == "epoch 3: of 24 samples, 0 were never trained, and 24 once too often"
@@ -310,7 +310,7 @@ def test_a_group_that_ray_itself_made_smaller_is_charged_to_nothing(
         for entry in shrunk(story.history())
     ]
 
-    verdict = judge(story.plan(), History(told), story.baseline())
+    verdict = judge_each(story.plan(), History(told), story.baseline())
 
     found = next(result for result in verdict.results if result.check == "retry-budget")
     assert found.status == status, found.summary

@@ -2,12 +2,12 @@
 
 import pytest
 
-from chaos.check.judge import judge
 from chaos.faults.kill_worker import KillWorker
 from chaos.model import event as ev
 from chaos.model.history import History
 from chaos.model.plan import Op
 from chaos.model.trigger import AtMoment, AtRecovery, AtStep, Moment, Stage
+from tests.check.each import judge_each
 from tests.check.story import Story, Strike
 from tests.check.tamper import analysis_of, changed, result_on, told, verdict_on, without
 
@@ -36,7 +36,7 @@ def test_a_place_that_was_never_reached_is_unknown_and_says_how_far_the_rank_cam
 def at_moment(moment: Moment, epoch: int, history: History) -> str:
     op = Op(index=0, at=AtMoment(epoch=epoch, moment=moment, rank=1), kill_worker=KillWorker())
     plan = Story().plan().model_copy(update={"ops": (op,)})
-    return judge(plan, history, Story().baseline()).results[0].summary
+    return judge_each(plan, history, Story().baseline()).results[0].summary
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_recovery_that_never_came_so_far_is_unknown(
     again = Op(index=1, at=at, kill_worker=KillWorker())
     plan = plan.model_copy(update={"ops": (*plan.ops, again)})
 
-    verdict = judge(plan, story.history(), Story().baseline())
+    verdict = judge_each(plan, story.history(), Story().baseline())
 
     assert verdict.status == "inconclusive"
     assert words in verdict.results[0].summary
@@ -180,7 +180,7 @@ def test_an_op_without_a_rank_is_described_without_one() -> None:
     op = Op(index=0, at=AtStep(epoch=9, step=1), kill_worker=KillWorker())
     story = Story()
 
-    verdict = judge(plan.model_copy(update={"ops": (op,)}), story.history(), story.baseline())
+    verdict = judge_each(plan.model_copy(update={"ops": (op,)}), story.history(), story.baseline())
 
     assert "the rank never reached epoch 9" in verdict.results[0].summary
 

@@ -1,10 +1,10 @@
 """What the model was given: sample-order, samples, batch, and the cursor that inputs tell of."""
 
-from chaos.check.judge import judge
 from chaos.model import event as ev
 from chaos.model.bounds import Tolerance
 from chaos.model.history import History
 from chaos.model.verdict import Verdict
+from tests.check.each import judge_each
 from tests.check.shorthand import plan_of, told_in
 from tests.check.story import Story, Strike
 from tests.check.tamper import changed, result_on, verdict_on, without
@@ -16,7 +16,7 @@ MIDWAY = "g s:a s:b r c s:c s:d r c s:d s:a r c s:b s:c r c ."
 
 
 def verdict(run: str, baseline: str = MIDWAY) -> Verdict:
-    return judge(plan_of(run), told_in(run), told_in(baseline))
+    return judge_each(plan_of(run), told_in(run), told_in(baseline))
 
 
 def given(history: History, of: int, epoch: int) -> History:
@@ -108,7 +108,7 @@ def test_steps_that_were_watched_in_neither_run_are_not_counted_as_compared() ->
     def unwatched(history: History) -> History:
         return changed(history, ev.StepDone, lambda e: e.epoch in (0, 3), inputs=None)
 
-    results = judge(
+    results = judge_each(
         KILLED.plan(), unwatched(KILLED.history()), unwatched(KILLED.baseline())
     ).results
 
@@ -238,7 +238,7 @@ def test_where_no_epoch_was_finished_on_both_sides_samples_are_not_known_to_be_r
     baseline = without(KILLED.baseline(), ev.Committed)
     hung = without(KILLED.history(), ev.FitReturned)
 
-    results = judge(KILLED.plan(), hung, baseline).results
+    results = judge_each(KILLED.plan(), hung, baseline).results
 
     assert next(r for r in results if r.check == "samples").status == "inconclusive"
 
@@ -249,7 +249,7 @@ def test_at_least_once_forgives_what_was_lost_and_no_more() -> None:
     twice = "g s:ab s:cd r c s:da x g<c0 s:da s:bcadabcd r c ."
 
     def samples(line: str, **expect: str) -> str:
-        results = judge(plan_of(line, **expect), told_in(line), told_in(base)).results
+        results = judge_each(plan_of(line, **expect), told_in(line), told_in(base)).results
         return next(r.status for r in results if r.check == "samples")
 
     assert samples(run) == "fail"
@@ -292,8 +292,8 @@ def test_losses_that_were_never_resolved_are_unknown_and_not_none() -> None:
     line = "g s:ab*2 s:cd*2 r c s:ab*2 x g<c0 s:a s:cd*2 r c ."
     one = without_losses(told_in(line), 1)
 
-    some = judge(plan_of(line), one, told_in(base)).broken[0].summary
-    none = judge(plan_of(line), without_losses(one, 0), told_in(base)).broken[0].summary
+    some = judge_each(plan_of(line), one, told_in(base)).broken[0].summary
+    none = judge_each(plan_of(line), without_losses(one, 0), told_in(base)).broken[0].summary
 
     assert some == (
         "step 1 of epoch 1 saw 2 samples in 1 micro-batch, in the baseline 4 samples in 2 "
@@ -309,7 +309,7 @@ def test_an_unknown_number_of_micro_batches_is_no_smaller_batch() -> None:
     base = "g s:ab/cd*2 s:ab*2 r c s:ab/cde*2 s:ab*2 r c ."
     line = "g s:ab/cd*2 s:ab*2 r c s:ab/cde*2 x g<c0 s:abc/de*2 s:ab*2 r c ."
 
-    found = judge(plan_of(line), without_losses(told_in(line), 1), told_in(base))
+    found = judge_each(plan_of(line), without_losses(told_in(line), 1), told_in(base))
 
     assert "batch" not in [result.check for result in found.broken]
 
@@ -360,7 +360,7 @@ def test_where_the_baseline_lacks_inputs_of_every_epoch_as_well_no_samples_are_d
     ours = changed(KILLED.history(), ev.StepDone, generators, inputs=None)
     theirs = changed(KILLED.baseline(), ev.StepDone, generators, inputs=None)
 
-    found = judge(KILLED.plan(), ours, theirs)
+    found = judge_each(KILLED.plan(), ours, theirs)
 
     samples = next(result for result in found.results if result.check == "samples")
     assert samples.status == "pass"

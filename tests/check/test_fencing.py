@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from chaos.check.judge import judge
 from chaos.model import event as ev
 from chaos.model.history import Entry, History
+from tests.check.each import judge_each
 from tests.check.shorthand import plan_of, told_in
 from tests.check.story import Story, Strike
 from tests.check.tamper import result_on, rows, told, without
@@ -75,7 +75,7 @@ def test_a_step_before_the_next_attempts_first_one_is_late_work_too(
 ) -> None:
     run = f"g s s r c s x g<c0 {seconds} z +5 s s r c ."
 
-    results = judge(plan_of(run), told_in(run), told_in("g s s r c s s r c .")).results
+    results = judge_each(plan_of(run), told_in(run), told_in("g s s r c s s r c .")).results
 
     assert next(r for r in results if r.check == "single-writer").status == status
 

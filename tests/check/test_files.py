@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from chaos.check.analysis import RunTables
-from chaos.check.judge import judge
 from chaos.model import event as ev
 from chaos.model.history import Entry, History
 from chaos.model.scenario import Retention
 from chaos.model.trigger import AtMoment
 from chaos.model.verdict import CheckResult, Verdict
+from tests.check.each import judge_each
 from tests.check.shorthand import plan_of, told_in
 from tests.check.story import Story, Strike
 from tests.check.tamper import analysis_of, changed, result_on, rows, told, verdict_on, without
@@ -24,7 +24,7 @@ BASELINE = "g s w:f_1 s r c- s w:f_2 s r c- s w:f_10 s r c- s w:f_11 s r c- ."
 
 
 def verdict(run: str, baseline: str = BASELINE) -> Verdict:
-    return judge(plan_of(run), told_in(run), told_in(baseline))
+    return judge_each(plan_of(run), told_in(run), told_in(baseline))
 
 
 def result(check: str, run: str, baseline: str = BASELINE) -> CheckResult:
@@ -73,7 +73,7 @@ def test_half_a_save_is_named_with_an_older_one_only_where_it_was_read(
     inside = AtMoment(epoch=3, moment="saving", rank=0)
     plan = plan.model_copy(update={"ops": (plan.ops[0].model_copy(update={"at": inside}),)})
 
-    found = judge(plan, told_in(run), told_in(BASELINE)).broken[0]
+    found = judge_each(plan, told_in(run), told_in(BASELINE)).broken[0]
 
     assert "rank 0 resumed from f_2" in found.summary
     assert ("half of f_11 was written" in found.summary) is is_told
@@ -135,7 +135,7 @@ def test_a_save_of_no_known_saver_is_known_by_the_model_in_it(
         for one in (line, "g s w:a s r c- s w:a s r c- s s r c- s s r c- .")
     )
 
-    found = judge(plan_of(line), run, clean)
+    found = judge_each(plan_of(line), run, clean)
 
     assert ("started from scratch, although a of" in found.headline) is is_blamed
 
@@ -151,7 +151,7 @@ def test_a_model_alone_is_no_checkpoint_where_it_is_kept_with_more(
     clean = "g s w:export_1 s r c- s w:ckpt_2 s r c- ."
     parts = {"export": {"w": 3.0, "b": 4.0}, "ckpt": whole}
 
-    found = judge(
+    found = judge_each(
         plan_of(line), with_parts(told_in(line), **parts), with_parts(told_in(clean), **parts)
     )
 
@@ -164,7 +164,7 @@ def test_a_working_directory_with_a_drawn_name_hides_no_save(folder: str) -> Non
     line = f"g s w:/x/f_1 s r c- s w:{name} s r c- s x g q:{name} s s r c- s s r c- ."
     plan = plan_of(line).model_copy(update={"cwd": "/tmp/tmpabcdefgh"})
 
-    found = judge(plan, told_in(line), told_in(BASELINE))
+    found = judge_each(plan, told_in(line), told_in(BASELINE))
 
     assert (f"although {name} of epoch 1, step 1 was there" in found.headline) is (not folder)
 
@@ -309,7 +309,7 @@ def test_of_another_programs_copies_only_the_first_may_still_be_under_way(
     again = "s s r c- " * (epochs + 1)
     line = f"g {made}s x g q:{left} {again}x g q:/near/f_0 l:/near/f_0 s s r c- ."
 
-    found = judge(plan_of(line), told_in(line), base)
+    found = judge_each(plan_of(line), told_in(line), base)
 
     assert next(r.status for r in found.results if r.check == "resume-point") == status
 
@@ -395,7 +395,7 @@ def test_a_file_that_another_rank_wrote_too_is_torn_by_the_one_that_was_cut_off(
         lambda e: (e.rank, e.epoch, e.step) == (0, last.epoch, last.step),
     )
 
-    results = judge(plan_of(line), history, told_in(BASELINE)).results
+    results = judge_each(plan_of(line), history, told_in(BASELINE)).results
 
     assert "could not read f, whose writing by rank 0 was cut off" in (
         next(r.summary for r in results if r.check == "checkpoints")
@@ -564,7 +564,7 @@ def test_the_best_by_its_score_is_kept() -> None:
     settings = {"num_to_keep": 2, "checkpoint_score_attribute": "epoch"}
     history = changed(story.history(), ev.FitCalled, settings=settings)
 
-    results = judge(plan, history, story.baseline()).results
+    results = judge_each(plan, history, story.baseline()).results
 
     summary = next(r.summary for r in results if r.check == "retention")
     assert "checkpoint_0_0 (epoch 0), the best by `epoch`, was not left" in summary

@@ -7,8 +7,9 @@ that leaves it open. See `shorthand` for the words.
 
 import pytest
 
-from chaos.check.judge import CHECKS, judge
+from chaos.check.judge import CHECKS
 from chaos.model.verdict import CheckResult
+from tests.check.each import judge_each
 from tests.check.shorthand import plan_of, told_in
 
 PLAIN = "g s s r c s s r c ."
@@ -224,7 +225,7 @@ ROWS: dict[str, tuple[str, str, str, str, str | None]] = {
 
 def result(check: str, baseline: str, run: str, *, alone: bool = False) -> CheckResult:
     reference = None if alone else told_in(baseline)
-    verdict = judge(plan_of(run), told_in(run), reference)
+    verdict = judge_each(plan_of(run), told_in(run), reference)
     return next(found for found in verdict.results if found.check == check)
 
 

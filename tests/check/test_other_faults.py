@@ -5,7 +5,6 @@ from typing import Any
 import msgspec
 
 from chaos.check.analysis import RunAnalysis
-from chaos.check.judge import judge
 from chaos.faults.freeze_node import FreezeNode
 from chaos.faults.kill_driver import KillDriver
 from chaos.faults.preempt_node import PreemptNode
@@ -13,6 +12,7 @@ from chaos.model import event as ev
 from chaos.model.history import Entry, History
 from chaos.model.plan import Op, Plan
 from chaos.model.trigger import AtStep
+from tests.check.each import judge_each
 from tests.check.story import Story, Strike
 from tests.check.tamper import changed, told, without
 
@@ -35,21 +35,21 @@ DRIVERLESS = plan_with(kill_driver=KillDriver())
 
 
 def result(plan: Plan, history: History, check: str) -> str:
-    verdict = judge(plan, history, STRUCK.baseline())
+    verdict = judge_each(plan, history, STRUCK.baseline())
     return next(r.status for r in verdict.results if r.check == check)
 
 
 def test_a_node_that_stood_still_for_a_moment_costs_nothing() -> None:
     history = told(CLEAN.history(), *STOOD_STILL, before=ev.Committed)
 
-    verdict = judge(FROZEN, history, CLEAN.baseline())
+    verdict = judge_each(FROZEN, history, CLEAN.baseline())
 
     assert verdict.status == "pass", verdict.headline
     assert verdict.headline.startswith("The node of rank 1 stood still for 1 s")
 
 
 def test_a_node_that_ray_gave_up_is_a_failure() -> None:
-    verdict = judge(FROZEN, STRUCK.history(), STRUCK.baseline())
+    verdict = judge_each(FROZEN, STRUCK.history(), STRUCK.baseline())
 
     assert verdict.status == "pass", verdict.headline
 
@@ -63,7 +63,7 @@ def test_a_restart_without_a_charge_is_found_where_a_node_stood_still() -> None:
 def test_a_driver_that_is_started_again_is_charged_to_nothing() -> None:
     history = without(STRUCK.history(), ev.FailureDecided)
 
-    verdict = judge(DRIVERLESS, history, STRUCK.baseline())
+    verdict = judge_each(DRIVERLESS, history, STRUCK.baseline())
 
     assert verdict.status == "pass", verdict.headline
 
@@ -77,7 +77,7 @@ def test_a_false_alarm_that_ray_believed_is_a_preemption() -> None:
     )
     plan = story.plan().model_copy(update={"ops": (false,)})
 
-    verdict = judge(plan, story.history(), story.baseline())
+    verdict = judge_each(plan, story.history(), story.baseline())
     as_failure = changed(story.history(), ev.FailureDecided, charged="failures")
 
     assert verdict.status == "pass", verdict.headline
@@ -110,7 +110,7 @@ def test_a_node_that_is_killed_under_notice_is_a_preemption_to_ray() -> None:
     gone = ev.FaultEnded(op=0, status="fail", detail="the node is lost already")
 
     def judged(plan: Plan, history: History) -> str:
-        verdict = judge(plan, told(history, gone), STRUCK.baseline())
+        verdict = judge_each(plan, told(history, gone), STRUCK.baseline())
         return next(r.status for r in verdict.results if r.check == "retry-budget")
 
     assert judged(story.plan(), history) != "fail"
@@ -132,8 +132,8 @@ def test_a_defect_of_rays_own_is_news_once_it_is_gone() -> None:
     plan = STRUCK.plan(verdict="fail", check="retry-budget", until="fixed", seen_in=("2.60.0",))
     guilty = changed(STRUCK.history(), ev.FailureDecided, charged="preemptions")
 
-    gone = judge(plan, STRUCK.history(), STRUCK.baseline())
-    shown = judge(plan, guilty, STRUCK.baseline())
+    gone = judge_each(plan, STRUCK.history(), STRUCK.baseline())
+    shown = judge_each(plan, guilty, STRUCK.baseline())
 
     assert (gone.as_expected, gone.is_news) == (True, True)
     assert gone.expectation.endswith("(seen in Ray 2.60.0); it passes: fixed?")
@@ -149,9 +149,9 @@ def test_a_defect_is_looked_for_besides_another_known_one() -> None:
     both = told(guilty, left, before=ev.LeftoversSearched)
     other = told(STRUCK.history(), left, before=ev.LeftoversSearched)
 
-    assert not judge(alone, both, STRUCK.baseline()).as_expected
-    assert judge(beside, both, STRUCK.baseline()).as_expected
-    fixed = judge(beside, other, STRUCK.baseline())
+    assert not judge_each(alone, both, STRUCK.baseline()).as_expected
+    assert judge_each(beside, both, STRUCK.baseline()).as_expected
+    fixed = judge_each(beside, other, STRUCK.baseline())
     assert (fixed.status, fixed.as_expected, fixed.is_news) == ("fail", True, True)
     assert fixed.expectation.endswith("it did not show: fixed?")
 
@@ -160,7 +160,7 @@ def test_a_job_that_returns_where_a_defect_was_to_make_it_raise_is_news() -> Non
     plan = STRUCK.plan(verdict="fail", check="checkpoints", until="fixed", outcome="error")
     spoilt = changed(STRUCK.history(), ev.FailureDecided, charged="preemptions")
 
-    verdict = judge(plan, spoilt, STRUCK.baseline())
+    verdict = judge_each(plan, spoilt, STRUCK.baseline())
 
     assert (verdict.status, verdict.as_expected, verdict.is_news) == ("fail", True, True)
 
@@ -168,7 +168,7 @@ def test_a_job_that_returns_where_a_defect_was_to_make_it_raise_is_news() -> Non
 def test_a_defect_that_the_embedded_backend_does_not_show_is_no_news() -> None:
     plan = STRUCK.plan(verdict="fail", until="fixed").model_copy(update={"backend": "fork"})
 
-    verdict = judge(plan, STRUCK.history(), STRUCK.baseline())
+    verdict = judge_each(plan, STRUCK.history(), STRUCK.baseline())
 
     assert (verdict.as_expected, verdict.is_news) == (True, False)
     assert verdict.expectation.endswith("it passes: only a cluster can show the defect")
@@ -177,7 +177,7 @@ def test_a_defect_that_the_embedded_backend_does_not_show_is_no_news() -> None:
 def test_a_defect_that_was_not_looked_for_is_no_news() -> None:
     plan = STRUCK.plan(verdict="fail", until="fixed")
 
-    verdict = judge(plan, without(STRUCK.history(), ev.FaultEnded), STRUCK.baseline())
+    verdict = judge_each(plan, without(STRUCK.history(), ev.FaultEnded), STRUCK.baseline())
 
     assert verdict.status == "inconclusive"
     assert (verdict.as_expected, verdict.is_news) == (False, False)

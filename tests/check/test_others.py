@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import pytest
 
 from chaos.check.analysis import RunAnalysis
-from chaos.check.judge import CHECKS, judge
+from chaos.check.judge import CHECKS
 from chaos.check.others import Others
 from chaos.check.result import conclude
 from chaos.faults.base import Fault
@@ -15,6 +15,7 @@ from chaos.model.history import History
 from chaos.model.plan import Plan
 from chaos.model.verdict import Anomaly, CheckResult, Verdict
 from chaos.plugins import AbsentFault, Registered
+from tests.check.each import judge_each
 from tests.check.shorthand import told_in
 from tests.check.story import Story, Strike
 from tests.check.tamper import shifted, told
@@ -36,7 +37,7 @@ def other(says: Any) -> Others:
 
 
 def judged(others: Others) -> Verdict:
-    return judge(STORY.plan(), STORY.history(), STORY.baseline(), others)
+    return judge_each(STORY.plan(), STORY.history(), STORY.baseline(), others)
 
 
 def found(verdict: Verdict) -> CheckResult:
@@ -114,8 +115,8 @@ def absent(plan: Plan) -> Plan:
 def test_a_fault_that_is_not_known_here_leaves_all_open_even_what_would_be_broken() -> None:
     plan = absent(STORY.plan())
 
-    right = judge(plan, STORY.history(), STORY.baseline())
-    wrong = judge(plan, shifted(STORY.history(), 1), STORY.baseline())
+    right = judge_each(plan, STORY.history(), STORY.baseline())
+    wrong = judge_each(plan, shifted(STORY.history(), 1), STORY.baseline())
 
     assert right.status == wrong.status == "inconclusive"
     assert "kill_peers (of chaos-example 1.0, not installed here)" in right.headline
@@ -151,8 +152,8 @@ def test_a_fault_is_believed_whether_it_ends_its_attempt() -> None:
     spared = told(told_in("g s s r c s i s r c ."), FaultEnded(op=0, status="ok", detail="seen"))
     clean = told_in("g s s r c s s r c .")
 
-    lives = judge(planned(Leaves()), spared, clean)
-    died = judge(planned(Ends()), spared, clean)
+    lives = judge_each(planned(Leaves()), spared, clean)
+    died = judge_each(planned(Ends()), spared, clean)
 
     assert lives.status == "pass", lives.headline
     assert "ended no attempt" in str(lives.results)
@@ -169,8 +170,8 @@ def test_of_a_fault_that_ends_its_attempt_any_rank_may_have_died_in_mid_sentence
     )
     history = History(STORY.history().entries, torn=(f"worker-{peer}",))
 
-    ends = judge(planned(Ends()), history, STORY.baseline())
-    leaves = judge(planned(Leaves()), history, STORY.baseline())
+    ends = judge_each(planned(Ends()), history, STORY.baseline())
+    leaves = judge_each(planned(Leaves()), history, STORY.baseline())
 
     watched = [next(r for r in v.results if r.check == "watched") for v in (ends, leaves)]
     assert [result.status for result in watched] == ["pass", "inconclusive"]

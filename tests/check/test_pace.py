@@ -5,11 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from chaos.check.judge import judge
 from chaos.model import event as ev
 from chaos.model.bounds import Bound
 from chaos.model.history import History
 from chaos.model.verdict import CheckResult
+from tests.check.each import judge_each
 from tests.check.shorthand import plan_of, told_in
 from tests.check.story import Story, Strike
 from tests.check.tamper import changed, later, result_on, rows, told, verdict_on, without
@@ -136,7 +136,7 @@ def test_a_hold_is_over_at_its_own_release_and_not_at_a_later_one_of_the_same_op
 def line(check: str, run: str, baseline: str | None, **expect: Any) -> CheckResult:
     """Judge a line beside its baseline's."""
     due = None if baseline is None else told_in(baseline)
-    results = judge(plan_of(run, **expect), told_in(run), due).results
+    results = judge_each(plan_of(run, **expect), told_in(run), due).results
     return next(result for result in results if result.check == check)
 
 
@@ -206,7 +206,7 @@ def test_fewer_workers_may_take_longer_over_the_same_work() -> None:
     )
 
     def found(history: History) -> str:
-        results = judge(plan_of("g s s r c s x ."), history, told_in(SLOW)).results
+        results = judge_each(plan_of("g s s r c s x ."), history, told_in(SLOW)).results
         return next(r.status for r in results if r.check == "progress")
 
     assert (found(one), found(run)) == ("pass", "fail")

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from chaos.check.judge import CHECKS, judge
+from chaos.check.judge import CHECKS
 from chaos.model import event as ev
 from chaos.model.bounds import Bound
 from chaos.model.history import History
+from tests.check.each import judge_each
 from tests.check.mutate import NoPlaceError
 from tests.check.mutations import BROKEN, MUTATIONS
 from tests.check.story import Story, Strike
@@ -88,7 +89,7 @@ def test_a_baseline_that_is_cut_short_accuses_nobody_and_clears_nobody(
     whole = story.baseline()
     cut = History(whole.entries[: data.draw(st.integers(0, len(whole) - 1))])
 
-    verdict = judge(story.plan(epoch_metric="epoch"), story.history(), cut)
+    verdict = judge_each(story.plan(epoch_metric="epoch"), story.history(), cut)
 
     assert verdict.broken == ()
     assert verdict.status == "inconclusive"
@@ -101,7 +102,9 @@ def test_a_right_run_that_is_cut_short_is_never_accused_and_never_green(
     whole = story.history()
     cut = History(whole.entries[: data.draw(st.integers(0, len(whole) - 1))])
 
-    assert judge(story.plan(epoch_metric="epoch"), cut, story.baseline()).status == "inconclusive"
+    assert (
+        judge_each(story.plan(epoch_metric="epoch"), cut, story.baseline()).status == "inconclusive"
+    )
 
 
 @given(stories(), st.data())
@@ -114,9 +117,9 @@ def test_judging_any_part_of_a_run_gives_the_same_verdict_twice_and_never_fails(
     baseline = data.draw(st.sampled_from([None, story.baseline()]))
     plan = story.plan(epoch_metric="epoch")
 
-    verdict = judge(plan, part, baseline)
+    verdict = judge_each(plan, part, baseline)
 
-    assert verdict == judge(plan, part, baseline)
+    assert verdict == judge_each(plan, part, baseline)
     assert not any("the check itself failed" in result.summary for result in verdict.results)
     ended = {event.op for _, event in part.of(ev.FaultEnded)}
     if ended != {op.index for op in plan.ops}:

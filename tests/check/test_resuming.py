@@ -2,8 +2,8 @@
 
 import pytest
 
-from chaos.check.judge import judge
 from chaos.model import event as ev
+from tests.check.each import judge_each
 from tests.check.story import Story, Strike
 from tests.check.tamper import changed, result_on, told, verdict_on, without
 
@@ -138,7 +138,7 @@ def test_the_cursor_cannot_be_told_without_a_baseline() -> None:
 @pytest.mark.parametrize("check", ["cursor", "epochs", "lost-work", "trajectory"])
 @pytest.mark.parametrize("gone", [ev.RunEnded, ev.FitReturned, ev.Event])
 def test_a_baseline_that_is_cut_short_is_none(check: str, gone: type[ev.Event]) -> None:
-    verdict = judge(KILLED.plan(), KILLED.history(), without(KILLED.baseline(), gone))
+    verdict = judge_each(KILLED.plan(), KILLED.history(), without(KILLED.baseline(), gone))
 
     result = next(result for result in verdict.results if result.check == check)
     assert result.status == "inconclusive"
@@ -148,7 +148,7 @@ def test_a_baseline_that_is_cut_short_is_none(check: str, gone: type[ev.Event]) 
 def test_a_baseline_that_was_interrupted_is_cut_short() -> None:
     baseline = changed(KILLED.baseline(), ev.RunEnded, interrupted=True)
 
-    assert judge(KILLED.plan(), KILLED.history(), baseline).status == "inconclusive"
+    assert judge_each(KILLED.plan(), KILLED.history(), baseline).status == "inconclusive"
 
 
 def test_a_job_that_starts_over_trains_too_many_epochs() -> None:
@@ -234,7 +234,7 @@ def test_an_epoch_that_was_begun_and_not_finished_is_not_too_short() -> None:
     history = without(history, ev.Committed, lambda e: e.epoch == 3)
     base = without(Story().history(), ev.Committed, lambda e: e.epoch == 3)
 
-    results = judge(KILLED.plan(), history, base).results
+    results = judge_each(KILLED.plan(), history, base).results
 
     assert next(r for r in results if r.check == "epochs").status == "inconclusive"
 

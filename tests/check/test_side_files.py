@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from chaos.check.judge import judge
 from chaos.model import event as ev
 from chaos.model.history import Entry, History
+from tests.check.each import judge_each
 from tests.check.shorthand import plan_of, told_in
 from tests.check.story import Story, Strike
 from tests.check.tamper import changed, restored_wrong, result_on, rows, verdict_on, without
@@ -121,7 +121,7 @@ def test_what_was_read_does_not_matter_where_a_fault_came_before_the_first_step(
         told_in(run), ev.FileLoaded, lambda e: e.rank == 0, path="a", saved_step=2, digest="b"
     )
 
-    results = judge(plan_of(run), history, told_in(baseline)).results
+    results = judge_each(plan_of(run), history, told_in(baseline)).results
 
     assert next(r for r in results if r.check == "agreement").status == "pass"
 
@@ -145,7 +145,7 @@ def test_a_job_that_could_not_read_its_file_and_began_anew_is_found() -> None:
     run = "g s s w:f r c- s s w:f r c- x g l:f! s s w:f r c- s s w:f r c- ."
     baseline = "g s s w:f r c- s s w:f r c- ."
 
-    (result, *_) = judge(plan_of(run), told_in(run), told_in(baseline)).broken
+    (result, *_) = judge_each(plan_of(run), told_in(run), told_in(baseline)).broken
 
     assert result.check == "start-decision"
     assert "could not read f (EOFError: ran out of input), and trained from scratch" in (
@@ -167,7 +167,7 @@ def test_a_log_that_cannot_be_read_before_the_first_commit_is_no_lost_training()
     run = "g s w:log s w:log x g l:log! s w:log s w:log r c s s r c ."
     baseline = "g s w:log s w:log r c s s r c ."
 
-    results = judge(plan_of(run), told_in(run), told_in(baseline)).results
+    results = judge_each(plan_of(run), told_in(run), told_in(baseline)).results
 
     assert next(r for r in results if r.check == "start-decision").status == "pass"
 

@@ -5,13 +5,13 @@ from typing import Any, Literal
 import pytest
 
 from chaos.check.analysis import RunAnalysis
-from chaos.check.judge import judge
 from chaos.faults.fail_upload import FailUpload
 from chaos.model import event as ev
 from chaos.model.history import History
 from chaos.model.plan import Op, Plan
 from chaos.model.trigger import AtStep
 from chaos.model.verdict import Verdict
+from tests.check.each import judge_each
 from tests.check.story import Story, Strike
 from tests.check.tamper import told, without
 
@@ -56,7 +56,7 @@ def hits(history: History) -> dict[int, int]:
 
 
 def verdict(history: History, story: Story = STORY, **expect: Any) -> Verdict:
-    return judge(plan_of(story, **expect), history, story.baseline())
+    return judge_each(plan_of(story, **expect), history, story.baseline())
 
 
 def result(told_by: Verdict, check: str) -> str:

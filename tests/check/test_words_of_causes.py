@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from chaos.check.judge import judge
 from chaos.model import event as ev
 from chaos.model.history import History
+from tests.check.each import judge_each
 from tests.check.parts import KILLED, lost
 from tests.check.shorthand import plan_of, told_in
 from tests.check.story import Story, Strike
@@ -32,7 +32,7 @@ def judged(line: str, **fields: Any) -> dict[str, str]:
         history = changed(history, ev.FileLoaded, lambda e: e.error is not None, error=error)
     if errors is not None:
         history = changed(history, ev.FailureDecided, lambda e: e.attempt == 1, errors=errors)
-    results = judge(plan_of(line), history, told_in(BASE)).results
+    results = judge_each(plan_of(line), history, told_in(BASE)).results
     return {r.check: r.summary for r in results if r.status == "fail"}
 
 
@@ -66,7 +66,7 @@ def test_a_file_that_was_renamed_into_its_place_is_known_by_both_names() -> None
     moved = ev.FileRenamed(attempt=0, rank=0, epoch=0, step=1, path="f.tmp", to="f")
     history = told(told_in(line), moved, before=ev.FaultInvoked)
 
-    results = judge(plan_of(line), history, told_in(BASE)).results
+    results = judge_each(plan_of(line), history, told_in(BASE)).results
 
     summary = next(r.summary for r in results if r.check == "checkpoints")
     assert "rank 0 could not read f, and attempt 1 ended on it" in summary
@@ -85,7 +85,7 @@ def test_an_attempt_that_raises_after_its_load_is_named_by_the_file_and_the_erro
     history = History([*entries[: late + 1], entry, *entries[late + 1 :]])
     plan = plan_of("g s w:f s r c- s s r c- s x g l:f g l:f s r c- s s r c- .")
 
-    found = {r.check: r.summary for r in judge(plan, history, told_in(BASE)).broken}
+    found = {r.check: r.summary for r in judge_each(plan, history, told_in(BASE)).broken}
 
     assert found["checkpoints"] == (
         "attempt 1 read f, and raised before its first step, without a fault: rank 1: "
@@ -211,7 +211,7 @@ def test_another_structure_of_the_model_is_a_finding_with_its_names(
 ) -> None:
     history, baseline = untied(names)
 
-    verdict = judge(KILLED.plan(), history, baseline)
+    verdict = judge_each(KILLED.plan(), history, baseline)
 
     assert verdict.broken[0].check == "state"
     told_of = "ranks 0 and 1: the model has another structure after the resume at epoch 2; "
@@ -223,7 +223,7 @@ def test_another_structure_is_no_finding_where_every_number_is_right() -> None:
     history = restored_wrong(KILLED.history(), "model", shaped("one"), since=0)
     history = restored_wrong(history, "model", shaped("two", "odd"))
 
-    found = {r.check: r.status for r in judge(KILLED.plan(), history, baseline).results}
+    found = {r.check: r.status for r in judge_each(KILLED.plan(), history, baseline).results}
 
     assert found["state"] == "pass"
 

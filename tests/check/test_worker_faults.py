@@ -6,7 +6,6 @@ import pytest
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.injections import Injection
-from chaos.check.judge import judge
 from chaos.faults.hang_worker import HangWorker
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.pause_worker import PauseWorker
@@ -18,6 +17,7 @@ from chaos.model.history import History
 from chaos.model.plan import Op, Plan
 from chaos.model.trigger import AtStep
 from chaos.model.verdict import CheckResult, Verdict
+from tests.check.each import judge_each
 from tests.check.shorthand import told_in
 from tests.check.story import Story
 from tests.check.tamper import changed, told
@@ -63,7 +63,7 @@ def strikes_in(plan: Plan, history: History) -> tuple[Injection, ...]:
 def test_a_worker_that_lives_on_ends_no_attempt_and_is_charged_to_nothing(kind: str) -> None:
     history = spared("g s s r c s i s r c .")
 
-    verdict = judge(plan_of(kind, FAULTS[kind]), history, told_in(CLEAN))
+    verdict = judge_each(plan_of(kind, FAULTS[kind]), history, told_in(CLEAN))
 
     assert verdict.status == "pass", verdict.headline
     assert result("attempts", verdict).measures == {"attempts": 1}
@@ -74,7 +74,7 @@ def test_a_worker_that_lives_on_ends_no_attempt_and_is_charged_to_nothing(kind: 
 def test_a_strike_that_did_not_land_is_never_green(kind: str) -> None:
     history = spared("g s s r c s i s r c .", status="fail")
 
-    verdict = judge(plan_of(kind, FAULTS[kind]), history, told_in(CLEAN))
+    verdict = judge_each(plan_of(kind, FAULTS[kind]), history, told_in(CLEAN))
 
     assert verdict.status == "inconclusive"
     assert result("faults-happened", verdict).summary.endswith("did no harm: seen")
@@ -94,7 +94,7 @@ def test_a_hang_that_time_outs_end_is_the_failure_that_it_is_charged_for(
 def test_a_straggler_is_not_the_cause_of_a_failure() -> None:
     history = struck("g s s r c s x g<c0 s s r c .")
 
-    verdict = judge(plan_of("slow_worker", FAULTS["slow_worker"]), history, told_in(CLEAN))
+    verdict = judge_each(plan_of("slow_worker", FAULTS["slow_worker"]), history, told_in(CLEAN))
 
     assert result("retry-budget", verdict).status == "fail"
 
@@ -111,7 +111,7 @@ def test_a_poisoned_step_is_one_strike_for_each_attempt() -> None:
 def test_a_fault_that_strikes_once_and_was_recorded_twice_is_in_doubt() -> None:
     history = struck("g s s r c s x g<c0 s x g<c0 s s r c .")
 
-    verdict = judge(plan_of("kill_worker", KillWorker()), history, told_in(CLEAN))
+    verdict = judge_each(plan_of("kill_worker", KillWorker()), history, told_in(CLEAN))
 
     assert "was recorded 2 times" in result("faults-happened", verdict).summary
 
@@ -120,7 +120,7 @@ def test_an_attempt_that_was_to_be_struck_and_was_not_is_named() -> None:
     fault = RaiseInWorker(attempts=(0, 1))
     history = struck("g s s r c s x g<c0 s s r c .")
 
-    verdict = judge(plan_of("raise_in_worker", fault), history, told_in(CLEAN))
+    verdict = judge_each(plan_of("raise_in_worker", fault), history, told_in(CLEAN))
 
     assert result("faults-happened", verdict).summary.endswith("was never injected into attempt 1")
 
@@ -128,7 +128,7 @@ def test_an_attempt_that_was_to_be_struck_and_was_not_is_named() -> None:
 def test_a_job_that_fails_at_one_place_until_the_limit_goes_in_circles() -> None:
     history = struck("g s s r c s x g<c0 s x g<c0 s x g<c0 s x g<c0 s H")
 
-    verdict = judge(plan_of("poison_step", PoisonStep()), history, told_in(CLEAN))
+    verdict = judge_each(plan_of("poison_step", PoisonStep()), history, told_in(CLEAN))
 
     found = result("progress", verdict)
     assert found.status == "fail"
@@ -145,6 +145,6 @@ def test_a_job_that_fails_at_one_place_until_the_limit_goes_in_circles() -> None
     ],
 )
 def test_a_job_that_gets_on_or_ends_does_not_go_in_circles(line: str) -> None:
-    verdict = judge(plan_of("poison_step", PoisonStep()), struck(line), told_in(CLEAN))
+    verdict = judge_each(plan_of("poison_step", PoisonStep()), struck(line), told_in(CLEAN))
 
     assert "circles" not in result("progress", verdict).summary
