@@ -23,7 +23,7 @@ from chaos.model.places import START, AttemptRank
 from chaos.model.plan import Op
 from chaos.model.scenario import VerdictStatus
 from chaos.model.severity import Severity
-from chaos.model.verdict import Anomaly, CheckResult, JobLine
+from chaos.model.verdict import Anomaly, CheckResult, JobLine, ResultName
 from chaos.record import Record
 from chaos.report.outcome import FinishedRun, row_of
 
@@ -92,6 +92,10 @@ class RunRow(Record):
     severity: Severity | None = None
     #: the broken promises that `--accept` allows
     accepted: tuple[str, ...] = ()
+    #: the broken promises that no result bears out, each with its check
+    latent: tuple[str, ...] = ()
+    #: the results that were compared with the baseline's, and equal
+    equal: tuple[ResultName, ...] = ()
     #: the beginning of a sentence
     faults: str = ""
     #: its ends, one for each of the `defects`
@@ -228,6 +232,8 @@ def run_row(number: int, place: FaultPlace, run: FinishedRun) -> RunRow:
         from_scratch=verdict.restarts.from_scratch,
         severity=verdict.severity,
         accepted=tuple(note for note in verdict.notes if note.startswith(ACCEPTED)),
+        latent=tuple(f"{r.check}: {a.message}" for r in verdict.results for a in r.latent),
+        equal=tuple(one.name for one in verdict.compared if one.status == "equal"),
     )
 
 

@@ -9,6 +9,7 @@ from chaos.audit.retries import SETTINGS
 from chaos.audit.table import group_rows, kind_rows, part_rows
 from chaos.check.grade import ACCEPTED
 from chaos.check.headline import as_sentence
+from chaos.model.verdict import RESULT_WORDS
 from chaos.report.outcome import Tone
 from chaos.report.sections import Line
 from chaos.words import and_more, plural
@@ -107,6 +108,7 @@ def remarks(card: Card) -> Iterator[Line]:
     shared = f" in {plural(card.run_count, 'run')}" if card.shared else ""
     words = f"{landed} of {planned} faults landed{shared}; {card.repetition}"
     yield Line("calm", "rests on", words)
+    yield from _equal_results(card)
     if card.retries.note is not None:
         yield Line("calm", card.retries.label, card.retries.note)
     yield from (Line("calm", "replaced", str(row)) for row in card.replaced)
@@ -115,6 +117,21 @@ def remarks(card: Card) -> Iterator[Line]:
         yield Line("calm" if is_plain else "open", note.kind, note.text)
     if left := omitted(card):
         yield Line("calm", "not tried", left)
+
+
+def _equal_results(card: Card) -> Iterator[Line]:
+    """Yield which results of the right runs were the baseline's, and in how many."""
+    right = [run for run in card.runs if run.is_right and run.equal]
+    counts = {name: sum(name in run.equal for run in right) for name in RESULT_WORDS}
+    equal = [
+        RESULT_WORDS[name] + (f" ({count} of {len(right)})" if count < len(right) else "")
+        for name, count in sorted(counts.items(), key=lambda item: -item[1])
+        if count
+    ]
+    if equal:
+        others = ", ".join(RESULT_WORDS[name] for name, count in counts.items() if not count)
+        more = f"; not compared: {others}" if others else ""
+        yield Line("calm", "equal", f"{', '.join(equal)}{more}")
 
 
 def _save(steps: Sequence[SaveStep]) -> Iterator[Line]:

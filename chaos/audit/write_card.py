@@ -1,7 +1,7 @@
 """The card of an audit and its files, made from the rows of its runs."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from chaos import __version__
@@ -101,7 +101,7 @@ class CardWriter:
             versions=versions(self.folder.env),
             job=_job(clean),
             repetition=clean.repetition,
-            notes=(*clean.notes, *_accepted(runs)),
+            notes=(*clean.notes, *_accepted(runs), *_latent(runs)),
             covered=coverage(profile, self.queue.places, runs, seed=self.seed),
             save_steps=save_steps(profile, runs, seed=self.seed),
             runs=tuple(runs),
@@ -185,12 +185,25 @@ def _as_run(runs: Sequence[RunRow]) -> list[FaultPlace]:
 
 def _accepted(runs: Sequence[RunRow]) -> Iterator[Note]:
     """Yield a note for each accepted broken promise, with its number of runs."""
-    found: dict[str, list[str]] = {}
-    for text in (text for run in runs for text in run.accepted):
-        found.setdefault(gist(text), []).append(text)
-    for texts in found.values():
-        first = f": {texts[0]}" if len(texts) == 1 else f", such as: {texts[0]}"
-        yield note(f"{plural(len(texts), 'place')}{first}")
+    for count, text in _by_gist(text for run in runs for text in run.accepted):
+        first = f": {text}" if count == 1 else f", such as: {text}"
+        yield note(f"{plural(count, 'place')}{first}")
+
+
+def _latent(runs: Sequence[RunRow]) -> Iterator[Note]:
+    """Yield a note for each broken promise without consequence, with its number of places."""
+    for count, text in _by_gist(text for run in runs if run.is_right for text in run.latent):
+        places = "where it happened" if count == 1 else f"at all {count} places, such as this one"
+        yield note(f"latent: {text} (every result is the baseline's {places})")
+
+
+def _by_gist(texts: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """Yield the texts that say the same of several places once: their number, and the first."""
+    groups: dict[str, list[str]] = {}
+    for text in texts:
+        groups.setdefault(gist(text), []).append(text)
+    for alike in groups.values():
+        yield len(alike), alike[0]
 
 
 def _job(clean: Clean) -> AuditedJob:

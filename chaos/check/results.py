@@ -59,10 +59,14 @@ _ASKED_BY_FIELD = {
     "recovery_s": progress.RECOVERY,
     "jit_checkpoint": processes.DRAIN,
 }
-_COUNTED = {
-    "losses_compared": ("loss", "losses"),
-    "metrics_compared": ("metric value", "metric values"),
-    "parts_compared": ("part of the state", "parts of the state"),
+_FIGURES: Mapping[ResultName, tuple[str, str, str]] = {
+    "steps": ("losses_compared", "loss", "losses"),
+    "state": ("parts_compared", "part of the state", "parts of the state"),
+    "metrics": ("metrics_compared", "metric value", "metric values"),
+}
+_UNSTABLE: Mapping[ResultName, tuple[str, str]] = {
+    "state": (state.STATE, "components_not_repeatable"),
+    "metrics": (trajectory.TRAJECTORY, "metrics_not_compared"),
 }
 
 
@@ -118,14 +122,25 @@ def why_not_equal(analysis: RunAnalysis, results: Sequence[CheckResult]) -> str 
 def compare_results(results: Sequence[CheckResult]) -> tuple[ComparedResult, ...]:
     """Return for each result whether it is the baseline's, with what was compared."""
     by_check = {result.check: result for result in results}
-    return tuple(
+    found = (
         _compared(name, [by_check[check] for check in checks if check in by_check])
         for name, checks in RESULT_CHECKS.items()
     )
+    return tuple(
+        one.model_copy(update={"left_out": _left_out(one.name, by_check)}) for one in found
+    )
+
+
+def _left_out(name: ResultName, by_check: Mapping[str, CheckResult]) -> tuple[str, ...]:
+    """Return what differs between clean runs, by name; a figure lists the names in one text."""
+    if name not in _UNSTABLE:
+        return ()
+    check, figure = _UNSTABLE[name]
+    names = by_check[check].measures.get(figure) if check in by_check else None
+    return tuple(str(names).split(", ")) if names else ()
 
 
 def _compared(name: ResultName, checks: Sequence[CheckResult]) -> ComparedResult:
-    counted = {"steps": "losses_compared", "state": "parts_compared", "metrics": "metrics_compared"}
     other = next((result for result in checks if result.status == "fail"), None)
     if other is not None:
         return ComparedResult(name=name, status="different", detail=other.summary)
@@ -133,13 +148,12 @@ def _compared(name: ResultName, checks: Sequence[CheckResult]) -> ComparedResult
     if doubtful is not None:
         return ComparedResult(name=name, status="not compared", detail=doubtful.summary)
     seen = [result for result in checks if result.evidence]
-    if name in counted:
+    if name in _FIGURES:
         # One check compares all numbers: whether any was of this result, its own count says.
-        figure = counted[name]
+        figure, one, many = _FIGURES[name]
         course = next((r for r in seen if r.check == trajectory.TRAJECTORY), None)
         count = 0 if course is None else course.measures.get(figure)
         if isinstance(count, int) and count:
-            one, many = _COUNTED[figure]
             return ComparedResult(name=name, status="equal", detail=plural(count, one, many))
         seen = [result for result in seen if result.check != trajectory.TRAJECTORY]
     if not seen:

@@ -1,5 +1,6 @@
 """The verdict of a run: pass, fail or inconclusive, with its reasons."""
 
+from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 from pydantic import Field
@@ -84,8 +85,16 @@ class CheckResult(Record):
         return worst(anomaly.severity for anomaly in self.anomalies)
 
 
-#: steps: inputs and losses; samples: with the epochs; work: finished work that is not thrown away
 ResultName: TypeAlias = Literal["steps", "samples", "state", "files", "metrics", "work", "end"]
+RESULT_WORDS: Mapping[ResultName, str] = {
+    "steps": "inputs and losses",
+    "samples": "samples and epochs",
+    "state": "state",
+    "files": "files",
+    "metrics": "metrics",
+    "work": "finished work",
+    "end": "the end",
+}
 
 
 class ComparedResult(Record):
@@ -95,6 +104,8 @@ class ComparedResult(Record):
     status: Literal["equal", "different", "not compared"]
     #: what was compared, what differs, or why nothing was compared
     detail: str
+    #: what clean runs do not agree on: it was not compared
+    left_out: tuple[str, ...] = ()
 
 
 class Restarts(Record):

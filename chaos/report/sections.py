@@ -11,7 +11,14 @@ from chaos.check.headline import as_sentence
 from chaos.model.diagnosis import Part, Resume
 from chaos.model.diagnosis import Standing as PartStanding
 from chaos.model.launcher import FACTS, USUAL, Launcher
-from chaos.model.verdict import Anomaly, CheckResult, JobLine, Verdict
+from chaos.model.verdict import (
+    RESULT_WORDS,
+    Anomaly,
+    CheckResult,
+    ComparedResult,
+    JobLine,
+    Verdict,
+)
 from chaos.report.outcome import ScenarioRuns, Tone
 from chaos.words import and_more, plural, ranks
 
@@ -57,10 +64,26 @@ def sections(verdict: Verdict, brevity: Brevity = Brevity()) -> tuple[Section, .
     The headline, which stands above them in every report, is not repeated.
     """
     notes = [Line("calm", "note", note) for note in verdict.notes if brevity.notes]
+    if verdict.status == "pass" and brevity.notes:
+        notes = [*_results(verdict.compared), *notes]
     found = (*broken(verdict, brevity, said=verdict.headline), *_open(verdict), *notes)
     state = (_not_restored(resume, brevity.parts) for resume in verdict.diagnosis)
     code = Section("in the job's code", tuple(code_of(verdict.lines)))
     return tuple(each for each in (Section("", found), *state, code) if each.lines)
+
+
+def _results(compared: Sequence[ComparedResult]) -> Iterator[Line]:
+    """Yield which results of a right run were the baseline's, and which were not compared."""
+    equal = [one for one in compared if one.status == "equal"]
+    if equal:
+        yield Line("calm", "equal", ", ".join(RESULT_WORDS[one.name] for one in equal))
+    others = [RESULT_WORDS[one.name] for one in compared if one.status == "not compared"]
+    if equal and others:
+        yield Line("calm", "not compared", ", ".join(others))
+    for one in compared:
+        if one.left_out:
+            text = f"{RESULT_WORDS[one.name]}: two clean runs differ in {', '.join(one.left_out)}"
+            yield Line("calm", "not compared", text)
 
 
 def code_of(lines: Sequence[JobLine]) -> Iterator[Line]:
