@@ -21,12 +21,12 @@ from chaos.audit.budget import (
     of_one_run,
 )
 from chaos.audit.card import Card, Ended
+from chaos.audit.causes import CauseTrials
 from chaos.audit.chains import joined
 from chaos.audit.continuation import Continuation, EarlierAudit, basis_of
 from chaos.audit.finding import Finding, size, united
 from chaos.audit.first_fault import begun_again
 from chaos.audit.folder import AuditFolder
-from chaos.audit.giving_back import GivingBack
 from chaos.audit.group import GROUPS, Group, Question, needs_nodes
 from chaos.audit.job_profile import JobProfile
 from chaos.audit.judged_run import JudgedRun, judged_there, judges
@@ -42,10 +42,6 @@ from chaos.audit.retries import Retries
 from chaos.audit.run_row import Defect, RunRow, run_rows
 from chaos.audit.views import lanes_apart
 from chaos.audit.write_card import CardWriter
-from chaos.check.analysis import RunAnalysis
-from chaos.check.code_lines import lines_of_values
-from chaos.check.state import STATE
-from chaos.check.trajectory import TRAJECTORY
 from chaos.errors import ChaosError, NoViewError, UsageError
 from chaos.model.plan import Plan
 from chaos.run.clock import Clock, seconds_since
@@ -438,32 +434,25 @@ class Audit:
         """
         if not self.explains:
             return card
-        found, given = list(card.findings), self.folder.path / "given"
-        ends_ns, runs = self.clock.now_ns() + 1e9 * EXPLAINING * card.seconds, EXPLAINED_IN
-        for number, finding in enumerate(found):
-            if not finding.is_open:
-                continue
-            self.show(AuditProgress(EXPLANATION, number, len(found)))
-            run = self.folder.run(finding.smallest.number)
-            baseline, plan = self._looks.baseline, run.load_plan()
-            analysis = RunAnalysis(plan, run.load_history(), baseline)
-            folder = AuditFolder(given / finding.name, self.folder.env)
-            check = TRAJECTORY if finding.defect.check == STATE else finding.defect.check
-            means = self.backend, self.clock, folder
-            giving = GivingBack(*means, plan, baseline, check, ends_ns=ends_ns, least=runs)
-            with suppress(TimeoutError, ChaosError):  # the finding stands without it
-                shown = giving.explained(analysis)
-                if shown.cause:
-                    lines = lines_of_values(analysis, shown.cause, finding.lines)
-                    names = [one.path for one in shown.cause]
-                    found[number] = finding.proven(shown.sentence, lines, names)
-            runs = max(0, runs - giving.runs)
-        shutil.rmtree(given, ignore_errors=True)
-        return card if found == list(card.findings) else self._with(found, card, writer)
+        total = len(card.findings)
+        trials = CauseTrials(
+            self.backend,
+            self.clock,
+            self.folder,
+            self._looks.baseline,
+            card.runs,
+            ends_ns=self.clock.now_ns() + 1e9 * EXPLAINING * card.seconds,
+            least=EXPLAINED_IN,
+            show=lambda number: self.show(AuditProgress(EXPLANATION, number, total)),
+        )
+        found, notes = trials.judge(card.findings)
+        if found == list(card.findings):
+            return card
+        return self._with(found, card.model_copy(update={"notes": (*card.notes, *notes)}), writer)
 
     def _with(self, found: Sequence[Finding], card: Card, writer: CardWriter) -> Card:
         one_each = united(found, card.runs)
-        for repro in {one.repro for one in found}.difference(one.repro for one in one_each):
+        for repro in {f.repro for f in card.findings}.difference(one.repro for one in one_each):
             (self.folder.path / repro).unlink(missing_ok=True)
         card = card.model_copy(update={"findings": one_each})
         writer.write(card)

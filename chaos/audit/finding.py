@@ -13,6 +13,7 @@ from chaos.check.fix_hints import is_unseen
 from chaos.check.headline import as_sentence
 from chaos.check.samples import SAMPLE_ORDER, SAMPLES
 from chaos.check.state import STATE
+from chaos.check.state_snapshots import is_rng
 from chaos.check.trajectory import TRAJECTORY
 from chaos.model.severity import SEVERITIES, Severity
 from chaos.model.verdict import JobLine
@@ -65,12 +66,16 @@ class Finding(Record):
     proof: str = ""
     #: the values that were given back for that
     cause: tuple[str, ...] = ()
+    #: what giving values back did not mend, in a sentence
+    trial: str = ""
+    #: the severity that giving values back has shown
+    graded: Severity | None = None
     #: of the job's code, behind it
     lines: tuple[JobLine, ...] = ()
 
     @property
     def severity(self) -> Severity:
-        return self.defect.severity
+        return self.graded or self.defect.severity
 
     @property
     def headline(self) -> str:
@@ -78,10 +83,13 @@ class Finding(Record):
         run, headline = self.smallest, self.smallest.headline
         if run.defects[:1] != (self.defect,) and self._own:
             headline = as_sentence(f"{run.faults}{self._own}")
-        if self.proof and self.defect.check in (STATE, TRAJECTORY):  # instead of its usual reasons
+        # Instead of its usual reasons, where these were tried.
+        if (self.proof or self.trial) and self.defect.check in (STATE, TRAJECTORY):
             told = dict(zip((d.check for d in run.defects), run.sentences, strict=False))
             headline = as_sentence(f"{run.faults}{told.get(TRAJECTORY, self._own)}")
-        return " ".join(filter(None, (headline, self.proof, self.note)))
+        for guess in run.guesses if self.proof else ():
+            headline = headline.replace(guess, "")
+        return " ".join(filter(None, (headline, self.proof, self.trial, self.note)))
 
     @property
     def is_open(self) -> bool:
@@ -101,10 +109,25 @@ class Finding(Record):
         A part of the state that is not among it is no longer named as what is lost: it follows.
         """
         proof: dict[str, Any] = {"proof": sentence, "lines": tuple(lines), "cause": tuple(cause)}
-        others = [d for d in self.smallest.defects if d.check == TRAJECTORY]
-        if others and self.defect.check == STATE and not {*self.defect.parts} & {*cause}:
-            proof["defect"] = others[0]
+        if not {*self.defect.parts} & {*cause}:
+            proof["defect"] = self._effect
         return self.model_copy(update=proof)
+
+    def not_mended(self, sentence: str) -> Self:
+        """Return the finding with what did not mend it: generators, which are not the cause then.
+
+        The result is wrong: nothing shows that it is only drawn otherwise.
+        """
+        trial: dict[str, Any] = {"trial": sentence, "graded": "wrong result"}
+        if all(is_rng(part) for part in self.defect.parts):
+            trial |= {"defect": self._effect}
+        return self.model_copy(update=trial)
+
+    @property
+    def _effect(self) -> Defect:
+        """The numbers that differ, in place of a part of the state that is not their cause."""
+        others = [d for d in self.smallest.defects if d.check == TRAJECTORY]
+        return others[0] if others and self.defect.check == STATE else self.defect
 
     @property
     def brief(self) -> str:

@@ -9,7 +9,7 @@ input*, 2002, there `ddmin`).
 import json
 import math
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -24,7 +24,7 @@ from chaos.check.trajectory import TRAJECTORY
 from chaos.model.history import Baseline
 from chaos.model.places import Place
 from chaos.model.plan import Plan
-from chaos.probe.state.give_back import FOLDER, GIVE, GIVEN, KEEP
+from chaos.probe.state.give_back import FOLDER, GENERATORS, GIVE, GIVEN, KEEP, LOOK
 from chaos.probe.written import Confines
 from chaos.report.outcome import FinishedRun
 from chaos.run.clock import Clock
@@ -54,6 +54,13 @@ class Explained:
     #: what else differed at the resume, values and parts of the state, where training is the
     #: baseline's without it
     idle: tuple[str, ...] = ()
+    #: of the cause, what is a generator; without a cause the shared ones that were given in vain
+    generators: tuple[str, ...] = ()
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether the cause is generators alone."""
+        return bool(self.cause) and {one.path for one in self.cause or ()} <= {*self.generators}
 
     @property
     def sentence(self) -> str:
@@ -69,7 +76,7 @@ class Explained:
                 f"runs differs at the resume: nothing could be given back.{self._unread}"
             )
         if self.cause is None:
-            named = listed([f"`{one.path}`" for one in self.candidates])
+            named = _few(tuple(one.path for one in self.candidates))
             still = "training still is not the baseline's"
             return f"With {named} set to the baseline's, {still}.{self._unread}"
         named = listed(
@@ -102,12 +109,16 @@ def _few(names: tuple[str, ...]) -> str:
     return listed([*named, f"{more} more"] if more > 0 else named)
 
 
+def _in_order(own: tuple[Candidate, ...], shared: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
+    """Return both with the likeliest of each kind first, as they are tried alone."""
+    return (*own[:1], *shared, *own[1:])
+
+
 def fewest(paths: Paths, is_right: Callable[[Paths], bool]) -> Paths | None:
     """Return a part of the paths that is right, and without any one of which it is not.
 
-    None if all of them together are not right.
+    None if all of them together are not right. Each try is a run, and `is_right` remembers them.
     """
-    is_right = cache(is_right)  # each try is a run
     alone = next((path for path in paths[:ALONE] if is_right((path,))), None)
     if alone is not None:
         return (alone,)
@@ -152,6 +163,9 @@ class GivingBack:
     _loops: list[tuple[str, int, int]] = field(default_factory=list, init=False)
     #: of each run that came out right, the parts of the state that did not come back
     _idle: dict[Paths, tuple[str, ...]] = field(default_factory=dict, init=False)
+    #: what was given in any run, and what of it is a generator
+    _given: set[str] = field(default_factory=set, init=False)
+    _generators: set[str] = field(default_factory=set, init=False)
 
     def explained(self, analysis: RunAnalysis) -> Explained:
         """Return what differs at the resume, and which of it is the cause.
@@ -163,30 +177,84 @@ class GivingBack:
             if embedded is None:
                 return Explained((), None, is_right_embedded=True)
             analysis = embedded
+        places, unread = census.resumes(analysis), census.left_out(analysis)
+        self._loops = [(loop.file, loop.first, loop.last) for loop in census.loops(analysis)]
         shared, own = census.shared_generators(analysis), census.candidates(analysis)
-        found = (*own[:1], *shared, *own[1:])  # the likeliest of each kind is tried alone
+        if not places:
+            return Explained((*own, *shared), None, left_out=unread)
+        near, kept = self._looked_at(analysis, (*own, *shared), places)
+        # What differs where loops begin first. Of what differs later, some follows from it.
+        near = _in_order(near, shared) if near else ()
+        own = _in_order(own, shared)
+        by_path = {one.path: one for one in (*near, *own)}
+        if not by_path:
+            return Explained((), None, left_out=unread)
+
+        @cache
+        def is_right(paths: Paths) -> bool:
+            return self._is_right(paths, places, kept)
+
+        first, every = tuple(one.path for one in near), tuple(by_path)
+        cause = fewest(first, is_right) if first else None
+        if cause is None and first != every:
+            first, cause = every, fewest(every, is_right)
+        found = tuple(by_path.values())
+        if cause is None:
+            tried = tuple(one.path for one in shared if one.path in self._given)
+            return Explained(found, None, left_out=unread, generators=tried)
+        named = tuple(by_path[path] for path in cause)
+        others = (path for path in first if by_path[path].lasts and path not in cause)
+        idle = tuple(dict.fromkeys((*others, *self._idle[cause])))
+        return Explained(
+            found,
+            named,
+            self.plan.expect.is_exact,
+            idle=idle,
+            generators=tuple(path for path in cause if path in self._generators),
+        )
+
+    def idle_with(self, analysis: RunAnalysis, paths: Paths) -> tuple[str, ...] | None:
+        """Return what of the state has no consequence in a run with these values given back.
+
+        None where training is not the baseline's with them. Raises `TimeoutError` as above.
+        """
         places = census.resumes(analysis)
         self._loops = [(loop.file, loop.first, loop.last) for loop in census.loops(analysis)]
-        unread = census.left_out(analysis)
-        if not found or not places:
-            return Explained(found, None, left_out=unread)
-        by_path = {one.path: one for one in found}
-        kept = self._keep(tuple(by_path), places)
-        cause = fewest(tuple(by_path), lambda paths: self._is_right(paths, places, kept))
-        if cause is None:
-            return Explained(found, None, left_out=unread)
-        named = tuple(by_path[path] for path in cause)
-        others = (one.path for one in found if one.lasts and one.path not in cause)
-        idle = tuple(dict.fromkeys((*others, *self._idle[cause])))
-        return Explained(found, named, self.plan.expect.is_exact, idle=idle)
+        if not places or self.plan.backend != "fork":
+            return None
+        kept = self._keep(paths, {*places.values()})
+        return self._idle[paths] if self._is_right(paths, places, kept) else None
 
-    def _keep(self, paths: Paths, places: Mapping[int, Place]) -> Path:
+    def _looked_at(
+        self, analysis: RunAnalysis, found: tuple[Candidate, ...], places: Mapping[int, Place]
+    ) -> tuple[tuple[Candidate, ...], Path]:
+        """Return what differs where loops begin, and the folder that keeps a clean run's values.
+
+        The run is made again for that, where the job has loops, and then once without faults.
+        """
+        paths, first = tuple(one.path for one in found), census.first_place(analysis)
+        at = {*places.values(), *filter(None, (first,))}
+        looked = None
+        if self._loops:
+            directory = self._directory("looked-at", self.plan)
+            _ordered(directory, LOOK, self._order(paths, at))
+            looked = self._execute(directory, self.baseline)
+        kept = self._keep(paths, at)
+        if looked is None:
+            return (), kept
+        clean = Baseline([RunDirectory(kept.parent).load_history()])
+        both = RunAnalysis(self.plan, looked.history, clean)
+        return census.candidates_at_loops(both, census.resume_of(analysis)), kept
+
+    def _keep(self, paths: Paths, places: Collection[Place]) -> Path:
         """Run the job without faults, and return the folder in which it keeps the values."""
         directory = self._directory("clean", self.plan.baseline())
-        order = {"paths": paths, "places": sorted(set(places.values())), "loops": self._loops}
-        kept = _ordered(directory, KEEP, order)
+        kept = _ordered(directory, KEEP, self._order(paths, places))
         self._execute(directory, None)
         return kept
+
+    def _order(self, paths: Paths, places: Collection[Place]) -> Mapping[str, object]:
+        return {"paths": paths, "places": sorted(places), "loops": self._loops}
 
     def _embedded(self) -> RunAnalysis | None:
         """Return the run as it is on the embedded backend; None if it is not wrong there."""
@@ -209,7 +277,13 @@ class GivingBack:
         # Only of a run that had its faults, and in which they were given.
         shown = {r.check for r in run.verdict.results if r.status == "pass" and r.evidence}
         lists = (json.loads(file.read_text("utf-8")) for file in folder.glob(f"{GIVEN}-*.json"))
-        is_given = set(paths) <= set[str]().union(*lists)
+        given = set[str]().union(*lists)
+        drawn = (
+            json.loads(file.read_text("utf-8")) for file in folder.glob(f"{GENERATORS}-*.json")
+        )
+        self._generators |= set[str]().union(*drawn)
+        self._given |= given
+        is_given = set(paths) <= given
         is_right = is_given and {TRAJECTORY, self.check, FAULTS_HAPPENED} <= shown
         if is_right:
             parts = [part for resume in run.verdict.diagnosis for part in resume.parts]

@@ -100,6 +100,8 @@ class RunRow(Record):
     faults: str = ""
     #: its ends, one for each of the `defects`
     sentences: tuple[str, ...] = ()
+    #: what of these sentences is likely, and was not shown
+    guesses: tuple[str, ...] = ()
     #: of the job's code, behind the first of the `defects`
     lines: tuple[JobLine, ...] = ()
     #: whether all its resumes went on within an epoch; None if some did
@@ -214,6 +216,9 @@ def run_row(number: int, place: FaultPlace, run: FinishedRun) -> RunRow:
         defects=tuple(defects),
         faults=faults(run.analysis),
         sentences=tuple(defects.values()),
+        guesses=tuple(
+            dict.fromkeys(a.guess for r in verdict.broken for a in r.anomalies if a.guess)
+        ),
         lines=verdict.lines,
         within=_within(run),
         keeps=_keeps(run),

@@ -50,7 +50,7 @@ def title(finding: Finding) -> str:
     """Return a finding's title: its check, parts, severity, and extent."""
     defect = finding.defect
     of = f" ({', '.join(defect.parts)})" if defect.parts else ""
-    return f"{defect.check}{of}, {defect.severity}: {finding.extent}"
+    return f"{defect.check}{of}, {finding.severity}: {finding.extent}"
 
 
 def since(card: Card) -> Iterator[Line]:

@@ -24,7 +24,7 @@ from chaos.check.inputs import InputsApart
 from chaos.check.restarts import Restart
 from chaos.check.state_at_resume import SHIPPED, Row
 from chaos.check.state_snapshots import counterparts, holds_nothing, is_rng, parts_of, place_of
-from chaos.model.event import GeneratorsSeen
+from chaos.model.event import CensusTaken, GeneratorsSeen
 from chaos.model.events.state import GROUPS, group_of
 from chaos.model.places import AttemptRank, RankName
 
@@ -286,10 +286,7 @@ def _random(
     if any(_explains(row, solid, after) for row in solid):
         return []
     if after.losses is not None:
-        # Where the first loss is right and a later one of the epoch is not, only a generator that
-        # is drawn from within epochs can be the cause.
-        is_near = _AT_ONCE < after.losses < math.inf
-        return [r for r in rows if not is_near or _moves(analysis, r, within_an_epoch=True)]
+        return [row for row in rows if _may_move_a_loss(analysis, row, after)]
     # No number differs in this attempt. If none differs in the run and the model does, the last
     # resume before that place is the one to look at.
     where, place = divergence_place(analysis), restart.attempt.place
@@ -323,6 +320,34 @@ def _moves(analysis: RunAnalysis, row: Row, *, within_an_epoch: bool = False) ->
             digests.setdefault(event.epoch if within_an_epoch else 0, []).append(digest)
     several = [of for of in digests.values() if len(of) > 1]
     return not several or any(len(set(of)) > 1 for of in several)
+
+
+def _may_move_a_loss(analysis: RunAnalysis, row: Row, after: Aftermath) -> bool:
+    """Return whether a generator can be why losses differ, from inputs that do not."""
+    assert after.losses is not None
+    if _AT_ONCE < after.losses < math.inf:
+        # Where the first loss is right and a later one of the epoch is not, only a generator that
+        # is drawn from within epochs can be the cause.
+        return _moves(analysis, row, within_an_epoch=True)
+    # Where inputs are the baseline's, what was drawn for the first loss was drawn after them.
+    is_fed_alike = analysis.inputs is not None and analysis.inputs.repeat
+    return after.losses != _AT_ONCE or not is_fed_alike or not _is_not_drawn(analysis, row)
+
+
+def _is_not_drawn(analysis: RunAnalysis, row: Row) -> bool:
+    """Return whether a generator is seen not to move in the first step of an attempt.
+
+    That is, from its first forward call to its optimizer's step. A loader that draws a seed for its
+    workers as an epoch begins, whether it has any or not, has drawn it by then.
+    """
+    ours = row.ours
+    number, _ = analysis.run.snapshots.entries.get(AttemptRank(row.attempt, row.rank), (0, None))
+    for at, event in analysis.history.of(CensusTaken):
+        if (event.attempt, event.rank, event.loop) == (row.attempt, row.rank, None):
+            before = event.generators.get(row.component)
+            # A step with a closure is seen before its first forward call.
+            return at < number and ours is not None and before == ours.digest
+    return False
 
 
 def _follows_a_first_forward(row: Row, after: Aftermath, drawn: Sequence[Row]) -> bool:

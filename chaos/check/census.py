@@ -5,6 +5,7 @@ be the reason. That they differ is a fact; that one is the reason is not shown b
 """
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import NamedTuple, TypeAlias
 
 from chaos.check.analysis import RunAnalysis
@@ -62,32 +63,63 @@ def candidates(analysis: RunAnalysis) -> tuple[Candidate, ...]:
     baseline, and is another one at the resume, on any rank. Values at which the job began come
     first, and of them numbers.
     """
-    attempt, rank = resume_of(analysis)
+    return _candidates(analysis, resume_of(analysis), None)
+
+
+def candidates_at_loops(analysis: RunAnalysis, resume: AttemptRank) -> tuple[Candidate, ...]:
+    """Return what differs where the bodies of loops begin at a resume, by runs that looked there.
+
+    What differs there is nearer to the cause than what differs before the first forward call: what
+    draws the data of a step, or keeps it in a queue, has acted by then. So what differs at the
+    earliest moment comes first. Within an epoch an outer loop began at another moment than in the
+    baseline, and what differs in it comes last.
+    """
+    steps = {
+        event.loop: event.step
+        for _, event in reversed([*analysis.history.of(CensusTaken)])
+        if event.loop is not None and event.attempt == resume.attempt
+    }
+    loops = sorted(steps, reverse=any(steps.values()))
+    found = (_candidates(analysis, resume, loop) for loop in loops)
+    by_path: dict[str, Candidate] = {}
+    for value in chain.from_iterable(found):
+        by_path.setdefault(value.path, value)
+    return tuple(by_path.values())
+
+
+def _candidates(
+    analysis: RunAnalysis, resume: AttemptRank, loop: int | None
+) -> tuple[Candidate, ...]:
+    attempt, rank = resume
     if attempt == 0:
         return ()
     taken = (e.rank for _, e in analysis.history.of(CensusTaken) if e.attempt == attempt)
     found: dict[str, Candidate] = {}
     for one in sorted(set(taken), key=lambda one: (one != rank, one)):
-        for value in _of_rank(analysis, attempt, one):
+        for value in _of_rank(analysis, AttemptRank(attempt, one), loop):
             found.setdefault(value.path, value)
     return tuple(sorted(found.values(), key=_unlikely))
 
 
-def _of_rank(analysis: RunAnalysis, attempt: int, rank: int) -> list[Candidate]:
-    counterpart = analysis.counterpart
+def _of_rank(analysis: RunAnalysis, resume: AttemptRank, loop: int | None) -> list[Candidate]:
+    counterpart, (attempt, rank) = analysis.counterpart, resume
     if counterpart is None:
         return []
-    theirs = _taken(counterpart, 0, rank)
-    ours = next(iter(_taken(analysis.history, attempt, rank).items()), None)
+    theirs = _taken(counterpart, 0, rank, loop=loop)
+    ours = next(iter(_taken(analysis.history, attempt, rank, loop=loop).items()), None)
     if ours is None or ours[0] not in theirs:
         return []
     place, mine = ours
     due, began = theirs[place], next(iter(theirs.values()))
-    repeated = _repeated(_taken(analysis.history, 0, rank, until=analysis.began), theirs)
+    repeated = _repeated(_taken(analysis.history, 0, rank, loop=loop, until=analysis.began), theirs)
     return [
         Candidate(path, held.text, due[path].text, _is(began, held))
         for path, held in mine.items()
-        if path in repeated and path in due and not _is(due, held) and _moves(path, theirs)
+        if path in repeated
+        and path in due
+        and path not in GIVEN_BACK
+        and not _is(due, held)
+        and _moves(path, theirs)
     ]
 
 
@@ -101,9 +133,16 @@ def resumes(analysis: RunAnalysis) -> dict[int, Place]:
     since = max(1, resume_of(analysis).attempt)
     found: dict[int, Place] = {}
     for _, event in analysis.history.of(CensusTaken):
-        if event.attempt >= since:
+        if event.attempt >= since and event.loop is None:
             found.setdefault(event.attempt, Place(event.epoch, event.step))
     return found
+
+
+def first_place(analysis: RunAnalysis) -> Place | None:
+    """Return the place of the baseline's first census; None without one."""
+    counterpart = analysis.counterpart
+    taken = () if counterpart is None else counterpart.of(CensusTaken)
+    return next((Place(event.epoch, event.step) for _, event in taken), None)
 
 
 def resume_of(analysis: RunAnalysis) -> AttemptRank:
@@ -140,13 +179,16 @@ def in_words(found: tuple[Candidate, ...]) -> str:
 
 
 def _taken(
-    history: History, attempt: int, rank: int, until: int | None = None
+    history: History, attempt: int, rank: int, *, loop: int | None, until: int | None = None
 ) -> dict[Place, _Values]:
-    """Return the censuses of a rank in an attempt, oldest first."""
+    """Return the censuses of a rank in an attempt, oldest first: those of one moment."""
     found: dict[Place, _Values] = {}
     values: dict[str, Held] = {}
     for number, event in history.of(CensusTaken):
-        if (event.attempt, event.rank) == (attempt, rank) and (until is None or number < until):
+        of = (event.attempt, event.rank, event.loop)
+        if of == (attempt, rank, loop) and (until is None or number < until):
+            if loop is not None:
+                values = {}
             gone = frozenset(event.gone)
             values = {path: held for path, held in values.items() if path not in gone}
             values |= {held.path: held for held in event.held}

@@ -316,16 +316,31 @@ def _order_anomalies(
         if words is None and (epoch, start) <= until and told.of(epoch).open is not None:
             words = (
                 f"from step {start} of epoch {epoch} on, samples are given that the baseline "
-                "never saw: the place in the data, or the generator that draws or augments them, "
-                "did not come back"
+                f"never saw{_why_other_samples(analysis, parted)}"
             )
         if words is not None:
+            _, colon, why = words.partition(": ")
             yield Anomaly(
                 message=f"{words} ({ranks([apart.rank for apart in parted])})",
                 events=tuple(apart.first.number for apart in parted),
                 parts=("inputs", *suspects),
                 severity=_order_severity(analysis, feeds, epoch, parted),
+                guess=colon + why,
             )
+
+
+def _why_other_samples(analysis: RunAnalysis, parted: Sequence[InputsApart]) -> str:
+    """Return the likely reason; none where the place and the shared generators came back."""
+    resumes = {(apart.first.attempt, apart.rank) for apart in parted}
+    moved = {attempt for attempt, _ in resumes} & {*analysis.input_offsets, *analysis.began_anew}
+    drawn = [r for r in analysis.components if is_rng(r.component)]
+    drawn = [r for r in drawn if (r.attempt, r.rank) in resumes]
+    is_seen = {(r.attempt, r.rank) for r in drawn} == resumes
+    if is_seen and not moved and all(row.standing == "restored" for row in drawn):
+        return ", although the shared generators came back"
+    return (
+        ": the place in the data, or the generator that draws or augments them, did not come back"
+    )
 
 
 def _order_severity(

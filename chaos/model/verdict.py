@@ -23,6 +23,8 @@ class Anomaly(Record):
     severity: Severity = "wrong result"
     #: whether it is a result of the run that differs, where its check has both kinds
     is_result: bool | None = None
+    #: the part of the message that says what is likely and was not shown
+    guess: str = ""
 
 
 Role: TypeAlias = Literal["made", "saved", "read"]

@@ -30,6 +30,20 @@ def lost_rng() -> History:
     return moved(wrong("rng.torch"), 1)
 
 
+def called(history: History, *, draws: bool) -> History:
+    """Tell what the generators were before the first forward call; `draws`: others than after."""
+    entries = list(history)
+    seen = [(n, e) for n, e in history.of(ev.StateSeen) if e.attempt and e.moment == "entered"]
+    for number, entered in reversed(seen):
+        after = next(part.digest for part in entered.components if part.name == "rng.torch")
+        digests = {"rng.torch": "before" if draws else after}
+        who: dict[str, int] = {"attempt": entered.attempt, "rank": entered.rank}
+        place: dict[str, int] = {"epoch": entered.epoch, "step": entered.step}
+        census: Any = ev.CensusTaken(**who, **place, held=(), generators=digests)  # type: ignore[arg-type]
+        entries.insert(number, msgspec.structs.replace(entries[number], what=census))
+    return History(entries)
+
+
 def augmented(history: History, *, ranks: tuple[int, ...] = (0, 1)) -> History:
     """Return that what was given after the resume was never seen by the baseline."""
 
@@ -75,6 +89,14 @@ def test_where_only_a_generator_is_lost_a_run_is_not_reproducible() -> None:
 
     assert severities(verdict) == {"state": "not reproducible", "trajectory": "not reproducible"}
     assert verdict.severity == "not reproducible"
+
+
+def test_a_generator_that_the_first_step_does_not_draw_from_excuses_nothing() -> None:
+    drawn, idle = (verdict_on(KILLED, called(lost_rng(), draws=it)) for it in (True, False))
+
+    assert drawn.severity == "not reproducible"
+    assert severities(idle) == {"trajectory": "wrong result"}
+    assert "rng.torch" in next(r.summary for r in idle.results if r.check == "state")
 
 
 def test_where_more_is_lost_the_generator_does_not_excuse_it() -> None:
@@ -137,7 +159,7 @@ def test_inputs_that_differ_before_the_loss_does_are_the_cause_with_their_ranks(
     assert "from step 1 of epoch 2 on, samples are given that the baseline never saw" in (
         verdict.headline
     )
-    assert "did not come back (rank 1); from epoch 2, step 2 on the loss differs" in (
+    assert "generators came back (rank 1); from epoch 2, step 2 on the loss differs" in (
         verdict.headline
     )
 

@@ -152,8 +152,15 @@ class CensusTaken(StepEvent, frozen=True, kw_only=True):
     gone: tuple[str, ...] = ()
     #: paths of what was too large to be read
     left_out: tuple[str, ...] = ()
+    #: digests of the shared generators at that moment, by the names of their parts of the state
+    generators: dict[str, str] = msgspec.field(default_factory=dict)
+    #: the number of a loop, the outermost first, if it was taken where the body of that loop began,
+    #: as `chaos explain` asks for it; `held` is then all that there was
+    loop: int | None = None
 
     def _text(self) -> str:
+        if self.loop is not None:
+            return f"{self.who}: {len(self.held)} values as loop {self.loop} began at {self.place}"
         return f"{self.who}: {len(self.held)} new plain values of the job's at {self.place}"
 
 

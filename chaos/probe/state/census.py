@@ -4,7 +4,8 @@ A number of Python in an optimizer, the value of a controller, a buffer that is 
 history of a class: where training comes out otherwise although all that is compared came back, one
 of them is the reason. They are reached from the variables of the job's own functions that are
 running, the globals of its files and the modules and optimizers that are known, at most `DEPTH_MAX`
-objects deep, and each has the path by which it was reached (`trainer.kl_ctl.value`).
+objects deep, `OWN_DEPTH_MAX` through those of the job's own classes, and each has the path by which
+it was reached (`trainer.kl_ctl.value`).
 
 No code of the job is called: only values of exact built-in types, tensors, arrays and generators
 are read, and attributes where they are stored. Of numbers the text is kept as well, unless the path
@@ -15,7 +16,7 @@ import re
 import sys
 from argparse import Namespace
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, lru_cache, partial
 from itertools import chain, islice
 from types import (
@@ -36,6 +37,7 @@ from chaos.probe.state.stored import is_module, parts_of, saved_tensors, vars_of
 
 ENTRIES_MAX = 1024
 DEPTH_MAX = 3
+OWN_DEPTH_MAX = 6  # of objects of the job's own classes, and of containers
 MEMBERS_MAX = 64  # of a container whose members are looked at one by one
 ELEMENTS_MAX = 65_536  # of a tensor, an array or a container
 MODULE_MAX = 1 << 25  # elements of a module: a large tensor is summed, which is fast
@@ -76,16 +78,19 @@ class Census:
         wanted: frozenset[str] = frozenset(),
         *,
         keeps_all: bool = False,
+        wants_all: bool = False,
         compared: frozenset[int] = frozenset(),
     ) -> None:
-        """Begin a census; `compared`: the ids of tensors that parts of the state are made of."""
-        self._wanted = wanted
+        """Begin a census; `compared`: the ids of tensors that parts of the state are made of.
+
+        `wants_all`: every value that is read is wanted, beside the `wanted` paths.
+        """
+        self._wanted, self._wants_all = wanted, wants_all
         self._roots = {_ROOT.split(path, maxsplit=1)[0] for path in wanted}
         self._compared = compared
         #: if `keeps_all`, whatever has a name, by its path, the nearest first
         self.named: list[tuple[str, Reached]] | None = [] if keeps_all else None
-        #: of the wanted paths
-        self.reached: dict[str, Reached] = {}
+        self._reached: dict[str, Reached] = {}
         self._now_ns = now_ns
         self._ends_ns = now_ns() + TIME_MAX_NS
         self._names: set[tuple[str, bool]] = set()
@@ -99,6 +104,14 @@ class Census:
     @property
     def entries(self) -> tuple[Held, ...]:
         return tuple(self._found.values())
+
+    @property
+    def reached(self) -> Mapping[str, Reached]:
+        """What was reached by a wanted path."""
+        if not self._wants_all:
+            return self._reached
+        wanted = self._found.keys() | self._wanted
+        return {path: one for path, one in self._reached.items() if path in wanted}
 
     def look_into_all(self) -> None:
         """Look into the objects that were reached, and into those that they hold."""
@@ -148,8 +161,8 @@ class Census:
             held.clear()
 
     def _reach(self, path: str, value: Any, holder: Any, name: Any) -> None:  # any values
-        if path in self._wanted:
-            self.reached.setdefault(path, Reached(value, holder, name))
+        if self._wants_all or path in self._wanted:
+            self._reached.setdefault(path, Reached(value, holder, name))
         if self.named is not None:
             self.named.append((path, Reached(value, holder, name)))
 
@@ -170,7 +183,7 @@ class Census:
             self._wait(path, value, depth)
 
     def _wait(self, path: str, value: Any, depth: int) -> None:  # any object
-        if depth < DEPTH_MAX and id(value) not in self._seen:
+        if depth < _depth_max(type(value)) and id(value) not in self._seen:
             self._seen.add(id(value))
             self._waiting.append((path, value, depth + 1))
 
@@ -311,6 +324,11 @@ def _kind_of(kind: type) -> _Kind:
         found = _Kind(is_module, module.startswith(_WRAPPERS), skipped, hides, is_sized)
         known = _kinds[id(kind)] = kind, found
     return known[1]
+
+
+def _depth_max(kind: type) -> int:
+    is_container = kind in _SEQUENCES or kind in _MAPPINGS
+    return OWN_DEPTH_MAX if is_container or is_of_the_job(_file_of(kind.__module__)) else DEPTH_MAX
 
 
 @cache

@@ -2,7 +2,8 @@
 
 `chaos explain` writes an order into a run's folder, before the run:
 
-    keep.json  the places, and the paths whose values are kept there, in a file for each rank
+    look.json  the places at which a census is taken where the bodies of the loops begin
+    keep.json  likewise, and all values of the census are kept there, in a file for each rank
     give.json  the attempts, each with its place, and the paths that get what another folder keeps
 
 A path is one of a census, or a global generator's. Values are kept, and given, where the bodies of
@@ -28,8 +29,9 @@ from chaos.model.places import Place
 from chaos.probe.state.stored import is_module, saved_tensors
 
 FOLDER = "census"  # in the folder of a run
-KEEP, GIVE = "keep.json", "give.json"
+LOOK, KEEP, GIVE = "look.json", "keep.json", "give.json"
 GIVEN = "given"  # begins the name of a rank's list of what it was given
+GENERATORS = "generators"  # likewise of the generators among it
 
 
 class Reached(NamedTuple):
@@ -50,22 +52,27 @@ class Orders:
     def __init__(self, folder: Path, *, attempt: int, rank: int) -> None:
         self._folder, self._rank, self._who = folder, rank, f"{attempt}-{rank}"
         keep, give = _read(folder / KEEP), _read(folder / GIVE)
-        self._places = {Place(*place) for place in keep.get("places", ())}
+        look = keep or _read(folder / LOOK)
+        self.keeps = bool(keep)
+        #: those at which a census is taken where loops begin
+        self.places = {Place(*place) for place in look.get("places", ())}
         due = give.get("attempts", {}).get(str(attempt))
         self._due = None if due is None else Path(give["from"]) / self._file(Place(*due))
         self._source = self._due
-        is_due = bool(self._places) or self._source is not None
-        self.wanted = frozenset((keep or give)["paths"]) if is_due else frozenset()
+        is_due = bool(self.places) or self._source is not None
+        self.wanted = frozenset((look or give)["paths"]) if is_due else frozenset()
         #: the bodies of loops: a file, the first line, the last
-        self.loops: list[Loop] = [*map(tuple, (keep or give)["loops"])] if is_due else []
-        self._held: dict[Moment, dict[str, Any]] = {}
+        self.loops: list[Loop] = [*map(tuple, (look or give)["loops"])] if is_due else []
+        #: pickled one by one: what cannot be pickled is not kept
+        self._held: dict[Moment, dict[str, bytes]] = {}
         self._given: dict[str, Moment] = {}
+        self._generators: set[str] = set()
         self._had: set[Moment] = set()
 
     @property
     def is_over(self) -> bool:
         """Whether nothing is kept, and all that is due was given."""
-        return not self._places and self._source is None
+        return not self.places and self._source is None
 
     def again(self) -> None:
         """Make due once more what was given: steps came before the save was read."""
@@ -78,33 +85,39 @@ class Orders:
         if self._source is not None:  # an outer loop goes on once with the epoch of the resume
             return not is_outer or moment not in self._had
         # Until the first step of an epoch the place may still be the last of the epoch before.
-        ends = place.step > 0 and Place(place.epoch + 1, 0) in self._places
-        return bool(self._places) and (is_outer or place in self._places or ends)
+        ends = place.step > 0 and Place(place.epoch + 1, 0) in self.places
+        return bool(self.places) and (is_outer or place in self.places or ends)
 
     def reached(self, moment: Moment, reached: Mapping[str, Reached]) -> bool:
         """Hold the values, or give those that are due; return whether any was given."""
         self._had.add(moment)
-        if self._places:
+        if self.keeps:
             # At once: a container is another's as soon as training goes on.
-            held = {path: _content(one.value) for path, one in reached.items()}
-            self._held[moment] = pickle.loads(pickle.dumps(held))  # noqa: S301 - of this process
+            pickled = {path: _pickled(one.value) for path, one in reached.items()}
+            self._held[moment] = {path: one for path, one in pickled.items() if one is not None}
         if self._source is None:
             return False
         # The file is one that `chaos explain` has let the same job write.
-        kept: dict[Moment, dict[str, Any]] = pickle.loads(self._source.read_bytes())  # noqa: S301
+        kept: dict[Moment, dict[str, bytes]] = pickle.loads(self._source.read_bytes())  # noqa: S301
         values = kept.get(moment, {})
         both = self.wanted & reached.keys() & values.keys()
-        given = [path for path in sorted(both) if put(reached[path], values[path])]
+        given = [
+            path
+            for path in sorted(both)
+            if put(reached[path], pickle.loads(values[path]))  # noqa: S301 - likewise
+        ]
         self._given |= dict.fromkeys(given, moment)
+        self._generators |= {p for p in given if type(reached[p].value) in generators()}
         if moment is None:
             self._source = None
-            told = self._folder / f"{GIVEN}-{self._who}.json"
-            told.write_text(json.dumps(sorted(self._given)), encoding="utf-8")
+            for name, paths in ((GIVEN, self._given), (GENERATORS, self._generators)):
+                listed = self._folder / f"{name}-{self._who}.json"
+                listed.write_text(json.dumps(sorted(paths)), encoding="utf-8")
         return bool(given)
 
     def at(self, place: Place) -> None:
         """Write the values that are held, if they are those of a place that is asked for."""
-        if place in self._places:
+        if self.keeps and place in self.places:
             (self._folder / self._file(place)).write_bytes(pickle.dumps(self._held))
 
     def _file(self, place: Place) -> str:
@@ -227,8 +240,18 @@ def _content(value: Any) -> Any:  # a value of a census
     """Return what is kept of a value: the state of a generator or a module, else the value."""
     if is_module(type(value)):
         return [tensor.detach() for tensor in saved_tensors(value)]
+    if type(value) is defaultdict:  # its factory may be a function of the job, and stays there
+        return dict(value)
     generator = generators().get(type(value))
     return value if generator is None else generator.get(value)
+
+
+def _pickled(value: Any) -> bytes | None:  # likewise
+    """Return what is kept of a value; None for what cannot be pickled."""
+    try:
+        return pickle.dumps(_content(value))
+    except Exception:  # noqa: BLE001 - a lock, a function of the job, an object that refuses
+        return None
 
 
 def _is_alike(old: Any, new: Any) -> bool:

@@ -156,6 +156,9 @@ class StateWatch:
         self._are_named = False
         self._census: Census | None = None
         self._counted: tuple[int, int] | None = None
+        #: the newest of each loop whose body began, where an order asks for it
+        self._at_loops: dict[int, Census] = {}
+        self._generators: dict[str, str] = {}
         self._held: dict[str, Held] = {}
         self._is_stepping = False
         self.orders: Orders | None = None
@@ -176,7 +179,9 @@ class StateWatch:
     def _loop_begun(self, loop: int, frame: FrameType) -> None:
         try:
             if self.orders is not None and self.orders.asks(loop, self._here):
-                self.orders.reached(loop, self._taken_census(frame).reached)
+                census = self._taken_census(frame)
+                self.orders.reached(loop, census.reached)
+                self._at_loops[loop] = census
         except Exception as error:  # noqa: BLE001 - must not fail the user's step
             self._failed("census", error)
 
@@ -235,6 +240,7 @@ class StateWatch:
                     self._census = self._taken_census(sys._getframe(1))  # noqa: SLF001
                 if orders is not None and orders.is_over and self._trace is not None:
                     self._trace.stop()
+                self._generators = _generator_digests()
             except Exception:  # noqa: BLE001 - nothing is judged by it
                 self._census = None
             self._counted = here
@@ -300,9 +306,7 @@ class StateWatch:
         """Write what the shared generators are, after 2, 4, 8, … steps: few may draw from them."""
         with self._cost.watching, self._cost.on_state:
             try:
-                parts = (part.component() for part in components.rng_parts())
-                digests = {part.name: part.digest for part in parts}
-                self._write(GeneratorsSeen(**self._cursor.place(), digests=digests))
+                self._write(GeneratorsSeen(**self._cursor.place(), digests=_generator_digests()))
             except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
                 self._failed("state: generators", error)
 
@@ -333,7 +337,13 @@ class StateWatch:
         """Take a census from a frame outwards."""
         wanted = frozenset[str]() if self.orders is None else self.orders.wanted
         is_first = not self._cursor.attempt and not self._cursor.rank and self._counted is None
-        census = Census(SystemClock().now_ns, wanted, keeps_all=is_first, compared=self._compared())
+        census = Census(
+            SystemClock().now_ns,
+            wanted,
+            keeps_all=is_first,
+            wants_all=self.orders is not None and self.orders.keeps,
+            compared=self._compared(),
+        )
         census.of_frames(frame)
         known = {kind: self.found.all(kind) for kind in ("optimizer", "schedule", "scaler")}
         parts = {
@@ -387,7 +397,13 @@ class StateWatch:
             new = tuple(held for held in census.entries if before.get(held.path) != held)
             gone = tuple(before.keys() - self._held.keys())
             place, left_out = self._cursor.place(), tuple(census.left_out)
-            self._write(CensusTaken(**place, held=new, gone=gone, left_out=left_out))
+            digests = self._generators
+            self._write(
+                CensusTaken(**place, held=new, gone=gone, left_out=left_out, generators=digests)
+            )
+            if self.orders is not None and self._here in self.orders.places:
+                for loop, taken in sorted(self._at_loops.items()):
+                    self._write(_census_at_loop(loop, taken, self._cursor.place()))
 
     def _keep(self, taken: _Taken) -> None:
         if not taken.is_late:
@@ -461,3 +477,21 @@ class StateWatch:
         for index, scaler in enumerate(used):
             name = components.numbered("scaler", index)
             yield UnreadPart.of(name, scaler.state_dict(), with_size=False)
+
+
+def _census_at_loop(loop: int, taken: Census, place: dict[str, int]) -> CensusTaken:
+    """Return the census of a loop's beginning, at the place at which a step then began."""
+    return CensusTaken(
+        attempt=place["attempt"],
+        rank=place["rank"],
+        epoch=place["epoch"],
+        step=place["step"],
+        held=taken.entries,
+        left_out=tuple(taken.left_out),
+        loop=loop,
+    )
+
+
+def _generator_digests() -> dict[str, str]:
+    """Return the digests of the shared generators, by the names of their parts of the state."""
+    return {part.name: part.digest for part in map(UnreadPart.component, components.rng_parts())}
