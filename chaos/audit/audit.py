@@ -434,7 +434,7 @@ class Audit:
         """
         if not self.explains:
             return card
-        total = len(card.findings)
+        total = max(1, len(card.findings))
         trials = CauseTrials(
             self.backend,
             self.clock,
@@ -445,6 +445,9 @@ class Audit:
             least=EXPLAINED_IN,
             show=lambda number: self.show(AuditProgress(EXPLANATION, number, total)),
         )
+        rows = trials.no_longer_accepted()
+        if rows != card.runs:
+            card = writer.card(rows, ended=card.ended, seconds=card.seconds, limit=card.limit)
         found, notes = trials.judge(card.findings)
         if found == list(card.findings):
             return card

@@ -79,14 +79,15 @@ class Explained:
             named = _few(tuple(one.path for one in self.candidates))
             still = "training still is not the baseline's"
             return f"With {named} set to the baseline's, {still}.{self._unread}"
-        named = listed(
-            [f"`{one.path}`{f' set to {one.due}' * bool(one.due)}" for one in self.cause]
-        )
+        named = listed([f"{one.name}{f' set to {one.due}' * bool(one.due)}" for one in self.cause])
         verb = "it did" if len(self.cause) == 1 else "they did"
         how = "to the last bit" if self.is_exact else "within the tolerance"
+        why = f": {verb} not come back"
+        if all(one.is_copy for one in self.cause):
+            why = ": such processes keep what they are started with"
         return (
-            f"With {named} at the resume, as in the baseline, training is the baseline's {how}: "
-            f"{verb} not come back.{self._besides}"
+            f"With {named} at the resume, as in the baseline, training is the baseline's "
+            f"{how}{why}.{self._besides}"
         )
 
     @property
@@ -203,7 +204,9 @@ class GivingBack:
             tried = tuple(one.path for one in shared if one.path in self._given)
             return Explained(found, None, left_out=unread, generators=tried)
         named = tuple(by_path[path] for path in cause)
-        others = (path for path in first if by_path[path].lasts and path not in cause)
+        # What the job sets again before the model is called did come back.
+        late = {one.path for one in own} - {*cause}
+        others = (path for path in first if by_path[path].lasts and path in late)
         idle = tuple(dict.fromkeys((*others, *self._idle[cause])))
         return Explained(
             found,

@@ -12,6 +12,7 @@ from chaos.check.analysis import RunAnalysis
 from chaos.check.divergence import divergence
 from chaos.check.resumes import is_resumed
 from chaos.model.event import CensusTaken, Held, LoopBody, NamesGiven
+from chaos.model.events.state import IN_LOADER
 from chaos.model.history import History
 from chaos.model.places import AttemptRank, Place
 from chaos.words import plural
@@ -34,6 +35,17 @@ class Candidate(NamedTuple):
     is_first: bool
 
     @property
+    def name(self) -> str:
+        """The path as a text has it."""
+        base = self.path.removesuffix(IN_LOADER)
+        return f"`{base}`{IN_LOADER}" if self.is_copy else f"`{base}`"
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether it is the value that a loader's processes were started with."""
+        return self.path.endswith(IN_LOADER)
+
+    @property
     def lasts(self) -> bool:
         """Whether it is certain that it is not of one step alone, as a variable may be."""
         return self.is_first or "." in self.path
@@ -41,9 +53,9 @@ class Candidate(NamedTuple):
     def __str__(self) -> str:
         if self.ours and self.due:
             first = ", its first value," if self.is_first else ""
-            return f"`{self.path}` was {self.ours}{first} and {self.due} in the baseline"
+            return f"{self.name} was {self.ours}{first} and {self.due} in the baseline"
         first = "at its first value, and " if self.is_first else ""
-        return f"`{self.path}` was {first}not the baseline's"
+        return f"{self.name} was {first}not the baseline's"
 
 
 def shared_generators(analysis: RunAnalysis) -> tuple[Candidate, ...]:
@@ -213,4 +225,6 @@ def _is(values: _Values, held: Held) -> bool:
 
 
 def _moves(path: str, taken: _Taken) -> bool:
+    # What a loader's processes were given stays there, while it moves where they were started.
+    path = path.removesuffix(IN_LOADER)
     return len({values[path].digest for values in taken.values() if path in values}) > 1

@@ -8,6 +8,7 @@ from chaos.check.diagnosis import CAUSES, EFFECTS
 from chaos.check.fix_hints import is_unseen
 from chaos.model.diagnosis import Resume
 from chaos.model.event import CodeLine, FileSaved, NamesGiven
+from chaos.model.events.state import IN_LOADER
 from chaos.model.history import History
 from chaos.model.verdict import CheckResult, JobLine, Role
 from chaos.words import listed
@@ -41,8 +42,9 @@ def lines_of_values(
     found: dict[CodeLine, list[str]] = {}
     # A value of one step alone was computed from the others that are lost.
     for value in [value for value in values if value.lasts] or values:
-        if (code := _made_in(made, value.path)) is not None:
-            found.setdefault(code, []).append(value.path)
+        if (code := _made_in(made, value.path.removesuffix(IN_LOADER))) is not None:
+            # What a loader's processes were started with belongs in no save.
+            found.setdefault(code, []).extend(() if value.is_copy else (value.path,))
     first = [_line(analysis, "made", code, paths) for code, paths in found.items()]
     return (*first[:_MADE_MAX], *(line for line in lines if line.role != "made"))
 

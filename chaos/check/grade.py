@@ -5,7 +5,8 @@ work lost          a resume threw away saved work, no other promise is broken, a
                    losses, metrics, state and files are the baseline's in the end
 not reproducible   every part of the state came back at every resume but
                    generators, every step and sample is there, and the first
-                   number that differs follows from what was drawn anew
+                   number that differs follows from what was drawn anew: the
+                   generators moved in that step, as far as that was seen
 cosmetic           no loss and no part of the state differs, and of metrics
                    only counters, which are written to logs
 """

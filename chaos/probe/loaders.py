@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,8 +11,10 @@ from typing import Any
 from chaos.errors import LoaderLostError
 
 
-def watch_loaders(changed: Callable[[int], None]) -> None:
+def watch_loaders(changed: Callable[[int], None], started: Callable[[Any], None]) -> None:
     """Call `changed` with the number of processes from now on, whenever a loader begins or ends.
+
+    `started` is called with the iterator of a loader whose processes live as long as it does.
 
     torch 2.13 notes each iterator's processes, and forgets them once the iterator is done with
     them; a library with an iterator of its own does the same.
@@ -34,6 +37,9 @@ def watch_loaders(changed: Callable[[int], None]) -> None:
         result = begun(loader, pids)
         processes[loader] = len(pids)
         tell()
+        iterator = sys._getframe(1).f_locals.get("self")  # noqa: SLF001 - torch passes its id alone
+        if getattr(iterator, "_persistent_workers", False) and os.getpid() == own:
+            started(iterator)
         return result
 
     def end(loader: int) -> Any:  # torch's
@@ -44,6 +50,26 @@ def watch_loaders(changed: Callable[[int], None]) -> None:
 
     signal_handling._set_worker_pids = begin  # noqa: SLF001
     signal_handling._remove_worker_pids = end  # noqa: SLF001
+
+
+def before_loaders(begin: Callable[[Any], Callable[[], None]]) -> None:
+    """Call `begin` with each loader as its processes are about to be started.
+
+    What it returns is called as soon as they are.
+    """
+    from torch.utils.data import dataloader
+
+    cls = dataloader._MultiProcessingDataLoaderIter  # noqa: SLF001
+    original = cls.__init__
+
+    def make(iterator: Any, loader: Any) -> None:  # as torch 2.13 calls it
+        end = begin(loader)
+        try:
+            original(iterator, loader)
+        finally:
+            end()
+
+    cls.__init__ = make
 
 
 @contextlib.contextmanager

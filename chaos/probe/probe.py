@@ -169,7 +169,7 @@ class Probe:
         self._steps.gradient_mark = self._watchers.gradient_mark
         self._steps.drop_inputs = self._watchers.drop_inputs
         self._steps.install()
-        watch_loaders(self.loaders_changed)
+        watch_loaders(self.loaders_changed, self._watchers.loader_started)
         keep_first_buckets(ranks)
         once_imported(MODULES, lambda _: self._look(self._install_libraries))
 

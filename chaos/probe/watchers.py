@@ -247,6 +247,12 @@ class Watchers:
         text = None if error is None else shortened(f"{type(error).__name__}: {error}")
         self._write(TrainFnEnded(**self._cursor.place(), error=text))
 
+    def loader_started(self, iterator: Any) -> None:  # torch's
+        """Look at the data set that the processes of a persistent loader were given."""
+        if self._state is not None:
+            with self.cost.watching:
+                self._state.loader_started(iterator)
+
     # -- inside ------------------------------------------------------------------------------
 
     def _now(self) -> Place:

@@ -18,7 +18,7 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     for name in ("_set_worker_pids", "_remove_worker_pids"):
         monkeypatch.setattr(signal_handling, name, getattr(signal_handling, name))
     seen: list[int] = []
-    watch_loaders(seen.append)
+    watch_loaders(seen.append, lambda _: None)
     return seen
 
 

@@ -130,6 +130,10 @@ class ParametersNamed(StepEvent, frozen=True, kw_only=True):
         return f"{self.who}: trains {len(self.names)} parameters"
 
 
+#: ends the path of a value of a data set as the processes of a persistent loader were given it
+IN_LOADER = " in the loader's processes"
+
+
 class Held(msgspec.Struct, frozen=True, kw_only=True):
     """A plain value that the job's own code holds."""
 

@@ -28,7 +28,10 @@ from types import (
 )
 from typing import Any, NamedTuple, TypeAlias
 
+import msgspec
+
 from chaos.model.event import Held
+from chaos.model.events.state import IN_LOADER
 from chaos.model.masked import is_secret
 from chaos.probe.job_code import is_of_the_job
 from chaos.probe.state.canonical import Encoding
@@ -94,7 +97,8 @@ class Census:
         self._now_ns = now_ns
         self._ends_ns = now_ns() + TIME_MAX_NS
         self._names: set[tuple[str, bool]] = set()
-        self._seen: set[int] = set()
+        #: by the id of an object that was reached, its path
+        self._seen: dict[int, str] = {}
         self._covered: set[int] = set()
         self._waiting: deque[tuple[str, Any, int]] = deque()
         self._found: dict[str, Held] = {}
@@ -107,7 +111,7 @@ class Census:
 
     @property
     def reached(self) -> Mapping[str, Reached]:
-        """What was reached by a wanted path."""
+        """The objects and values that were reached by wanted paths."""
         if not self._wants_all:
             return self._reached
         wanted = self._found.keys() | self._wanted
@@ -120,6 +124,18 @@ class Census:
         while self._waiting:
             path, value, depth = self._waiting.popleft()
             self._look_into(path, value, depth)
+
+    def path_of(self, value: Any) -> str | None:  # any object
+        """Return the path by which an object was reached."""
+        return self._seen.get(id(value))
+
+    def of_copy(self, path: str, copied: "Copied") -> None:
+        """Add the values of an object, by its path, as they were when it was copied."""
+        for held in copied.held:
+            within = f"{path}{held.path}{IN_LOADER}"
+            self._found.setdefault(within, msgspec.structs.replace(held, path=within))
+            if held.path in copied.plain:
+                self._reach(within, copied.plain[held.path], None, None)
 
     def of_frames(self, frame: FrameType | None) -> None:
         """Look at the job's functions from a frame outwards, the innermost first, and its files."""
@@ -184,7 +200,7 @@ class Census:
 
     def _wait(self, path: str, value: Any, depth: int) -> None:  # any object
         if depth < _depth_max(type(value)) and id(value) not in self._seen:
-            self._seen.add(id(value))
+            self._seen[id(value)] = path
             self._waiting.append((path, value, depth + 1))
 
     def _look_into(self, path: str, value: Any, depth: int) -> None:  # an object, or a container
@@ -245,6 +261,25 @@ class Census:
         if text and (len(text) > _TEXT_MAX or _is_secret(path)):
             text = ""
         self._found[path] = Held(path=path, digest=encoding.digest(), text=text)
+
+
+class Copied(NamedTuple):
+    """The values of an object at the moment at which another process was given a copy of it."""
+
+    #: paths begin at the object: `.epoch`
+    held: tuple[Held, ...]
+    #: of them numbers and texts
+    plain: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, value: Any, now_ns: Callable[[], int]) -> "Copied":  # any object
+        """Read an object's values now."""
+        census = Census(now_ns, wants_all=True)
+        census.of([("", value)])
+        census.look_into_all()
+        reached = census.reached
+        plain = {path: one.value for path, one in reached.items() if type(one.value) in _PLAIN}
+        return cls(census.entries, plain)
 
 
 # -- what an object holds ----------------------------------------------------------------------

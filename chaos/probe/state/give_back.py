@@ -25,6 +25,7 @@ from pathlib import Path
 from types import FrameType, FunctionType
 from typing import Any, NamedTuple, TypeAlias
 
+from chaos.model.events.state import IN_LOADER
 from chaos.model.places import Place
 from chaos.probe.state.stored import is_module, saved_tensors
 
@@ -104,7 +105,7 @@ class Orders:
         given = [
             path
             for path in sorted(both)
-            if put(reached[path], pickle.loads(values[path]))  # noqa: S301 - likewise
+            if not path.endswith(IN_LOADER) and put(reached[path], pickle.loads(values[path]))  # noqa: S301 - likewise
         ]
         self._given |= dict.fromkeys(given, moment)
         self._generators |= {p for p in given if type(reached[p].value) in generators()}
@@ -114,6 +115,30 @@ class Orders:
                 listed = self._folder / f"{name}-{self._who}.json"
                 listed.write_text(json.dumps(sorted(paths)), encoding="utf-8")
         return bool(given)
+
+    @property
+    def copied(self) -> Mapping[str, str]:
+        """By its path, each wanted value of a loader's processes."""
+        return {p.removesuffix(IN_LOADER): p for p in self.wanted if p.endswith(IN_LOADER)}
+
+    def give_to_copies(self, reached: Mapping[str, Reached]) -> Callable[[], None]:
+        """Set values of an object that is about to be copied; return what takes them back."""
+        source, before = self._source, []
+        if source is None:
+            return lambda: None
+        kept: dict[Moment, dict[str, bytes]] = pickle.loads(source.read_bytes())  # noqa: S301
+        values = kept.get(None, {})
+        for base, path in self.copied.items():
+            if base in reached and path in values:
+                before.append(reached[base])
+                put(reached[base], pickle.loads(values[path]))  # noqa: S301 - as above
+                self._given[path] = None
+
+        def take_back() -> None:
+            for one in before:
+                put(one, one.value)
+
+        return take_back
 
     def at(self, place: Place) -> None:
         """Write the values that are held, if they are those of a place that is asked for."""

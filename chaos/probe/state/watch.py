@@ -37,8 +37,9 @@ from chaos.model.event import (
 from chaos.model.places import Place
 from chaos.probe.cursor import Recorder
 from chaos.probe.job_code import loops_around, naming_line
+from chaos.probe.loaders import before_loaders
 from chaos.probe.state import components
-from chaos.probe.state.census import Census
+from chaos.probe.state.census import Census, Copied
 from chaos.probe.state.give_back import LoopTrace, Orders, Reached, global_generators
 from chaos.probe.state.keras_parts import keras_parts
 from chaos.probe.state.part import UnreadPart
@@ -159,6 +160,8 @@ class StateWatch:
         #: the newest of each loop whose body began, where an order asks for it
         self._at_loops: dict[int, Census] = {}
         self._generators: dict[str, str] = {}
+        #: iterators of persistent loaders, with the data set as their processes were given it
+        self._copies: list[tuple[weakref.ref[Any], Any, Copied]] = []
         self._held: dict[str, Held] = {}
         self._is_stepping = False
         self.orders: Orders | None = None
@@ -172,9 +175,32 @@ class StateWatch:
     def follow(self, orders: Orders) -> None:
         """Keep values of the job, or give it such that were kept."""
         self.orders = orders
+        if orders.copied and not orders.is_over:
+            before_loaders(self._loader_starts)
         if orders.loops and not orders.is_over:
             self._trace = LoopTrace(orders.loops, self._loop_begun)
             self._trace.start()
+
+    def loader_started(self, iterator: Any) -> None:  # torch's, of a loader with processes
+        """Remember the data set as the processes of a persistent loader were given it."""
+        try:
+            dataset = iterator._dataset  # noqa: SLF001
+            copied = Copied.of(dataset, SystemClock().now_ns)
+            self._copies = [one for one in self._copies if one[0]() is not None]
+            self._copies.append((weakref.ref(iterator), weakref.ref(dataset), copied))
+        except Exception:  # noqa: BLE001, S110 - nothing is judged by it
+            pass
+
+    def _loader_starts(self, loader: Any) -> Callable[[], None]:  # torch's
+        """Set values of the data set that a loader's processes are about to be given."""
+        try:
+            if self.orders is not None and not self.orders.is_over:
+                census = self._taken_census(sys._getframe(2))  # noqa: SLF001
+                if census.path_of(loader.dataset) is not None:
+                    return self.orders.give_to_copies(census.reached)
+        except Exception as error:  # noqa: BLE001 - must not fail the user's loader
+            self._failed("census", error)
+        return lambda: None
 
     def _loop_begun(self, loop: int, frame: FrameType) -> None:
         try:
@@ -335,13 +361,14 @@ class StateWatch:
 
     def _taken_census(self, frame: FrameType) -> Census:
         """Take a census from a frame outwards."""
-        wanted = frozenset[str]() if self.orders is None else self.orders.wanted
+        orders = self.orders
+        wanted = frozenset[str]() if orders is None else orders.wanted.union(orders.copied)
         is_first = not self._cursor.attempt and not self._cursor.rank and self._counted is None
         census = Census(
             SystemClock().now_ns,
             wanted,
             keeps_all=is_first,
-            wants_all=self.orders is not None and self.orders.keeps,
+            wants_all=orders is not None and orders.keeps,
             compared=self._compared(),
         )
         census.of_frames(frame)
@@ -355,6 +382,9 @@ class StateWatch:
         if not wanted.isdisjoint(shared := global_generators()):
             census.of(shared.items())
         census.look_into_all()
+        for iterator, dataset, copied in self._copies:
+            if iterator() is not None and (path := census.path_of(dataset())) is not None:
+                census.of_copy(path, copied)
         if census.named is not None:
             self._name(census.named, parts, loops_around(frame))
             census.named = None
