@@ -118,7 +118,7 @@ def _in_order(own: tuple[Candidate, ...], shared: tuple[Candidate, ...]) -> tupl
 def fewest(paths: Paths, is_right: Callable[[Paths], bool]) -> Paths | None:
     """Return a part of the paths that is right, and without any one of which it is not.
 
-    None if all of them together are not right. Each try is a run, and `is_right` remembers them.
+    None if all of them together are not right.
     """
     alone = next((path for path in paths[:ALONE] if is_right((path,))), None)
     if alone is not None:
@@ -139,6 +139,17 @@ def fewest(paths: Paths, is_right: Callable[[Paths], bool]) -> Paths | None:
         else:
             count = min(2 * count, len(paths))
     return paths
+
+
+def nearest_cause(
+    first: Paths, every: Paths, is_right: Callable[[Paths], bool]
+) -> tuple[Paths, Paths | None]:
+    """Return the fewest of the first paths, or else of all, and those among which they were."""
+    is_right = cache(is_right)  # each try is a run
+    cause = fewest(first, is_right) if first else None
+    if cause is not None or not every or first == every:
+        return first, cause
+    return every, fewest(every, is_right)
 
 
 @dataclass
@@ -168,6 +179,11 @@ class GivingBack:
     _given: set[str] = field(default_factory=set, init=False)
     _generators: set[str] = field(default_factory=set, init=False)
 
+    def __post_init__(self) -> None:
+        # What is mended is to be equal, whatever the run was allowed.
+        expect = self.plan.expect.model_copy(update={"accept": ()})
+        self.plan = self.plan.model_copy(update={"expect": expect})
+
     def explained(self, analysis: RunAnalysis) -> Explained:
         """Return what differs at the resume, and which of it is the cause.
 
@@ -181,38 +197,26 @@ class GivingBack:
         places, unread = census.resumes(analysis), census.left_out(analysis)
         self._loops = [(loop.file, loop.first, loop.last) for loop in census.loops(analysis)]
         shared, own = census.shared_generators(analysis), census.candidates(analysis)
-        if not places:
-            return Explained((*own, *shared), None, left_out=unread)
         near, kept = self._looked_at(analysis, (*own, *shared), places)
         # What differs where loops begin first. Of what differs later, some follows from it.
-        near = _in_order(near, shared) if near else ()
-        own = _in_order(own, shared)
+        near, own = _in_order(near, shared) if near else (), _in_order(own, shared)
         by_path = {one.path: one for one in (*near, *own)}
-        if not by_path:
-            return Explained((), None, left_out=unread)
-
-        @cache
-        def is_right(paths: Paths) -> bool:
-            return self._is_right(paths, places, kept)
-
-        first, every = tuple(one.path for one in near), tuple(by_path)
-        cause = fewest(first, is_right) if first else None
-        if cause is None and first != every:
-            first, cause = every, fewest(every, is_right)
-        found = tuple(by_path.values())
+        found, likely = tuple(by_path.values()), tuple(one.path for one in near)
+        every = tuple(by_path) if places else ()
+        tried, cause = nearest_cause(
+            likely, every, lambda paths: self._is_right(paths, places, kept)
+        )
         if cause is None:
-            tried = tuple(one.path for one in shared if one.path in self._given)
-            return Explained(found, None, left_out=unread, generators=tried)
-        named = tuple(by_path[path] for path in cause)
+            in_vain = tuple(one.path for one in shared if one.path in self._given)
+            return Explained(found, None, left_out=unread, generators=in_vain)
         # What the job sets again before the model is called did come back.
         late = {one.path for one in own} - {*cause}
-        others = (path for path in first if by_path[path].lasts and path in late)
-        idle = tuple(dict.fromkeys((*others, *self._idle[cause])))
+        others = (path for path in tried if by_path[path].lasts and path in late)
         return Explained(
             found,
-            named,
+            tuple(by_path[path] for path in cause),
             self.plan.expect.is_exact,
-            idle=idle,
+            idle=tuple(dict.fromkeys((*others, *self._idle[cause]))),
             generators=tuple(path for path in cause if path in self._generators),
         )
 
@@ -236,6 +240,8 @@ class GivingBack:
         The run is made again for that, where the job has loops, and then once without faults.
         """
         paths, first = tuple(one.path for one in found), census.first_place(analysis)
+        if not places or not (paths or self._loops):
+            return (), Path()
         at = {*places.values(), *filter(None, (first,))}
         looked = None
         if self._loops:

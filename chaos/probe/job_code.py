@@ -11,7 +11,7 @@ import sysconfig
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FrameType, FunctionType, GeneratorType
 from typing import Any
 
 from chaos.model.event import CodeLine, LoopBody
@@ -74,8 +74,9 @@ def naming_line(holder: Any, name: Any) -> CodeLine | None:  # as of a census
     """
     if not isinstance(name, str):
         return None
-    if type(holder) is FrameType:
-        return _first(holder.f_code.co_filename, _names_of_function(holder.f_code), name)
+    if type(holder) in (FrameType, GeneratorType):
+        code = holder.f_code if type(holder) is FrameType else holder.gi_code
+        return _first(code.co_filename, _names_of_function(code), name)
     if type(holder) is dict:
         file = holder.get("__file__")
         return _first(file, _names_of_file(file), name) if isinstance(file, str) else None

@@ -1,12 +1,14 @@
 """The census of plain values: what it reaches, what it leaves alone, and what is given back."""
 
 import json
+import pickle
 import random
 import sys
+import threading
 import types
 import weakref
-from collections import deque
-from collections.abc import Callable
+from collections import defaultdict, deque
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,17 @@ def taken(*, frame: types.FrameType | None = None, **named: Any) -> dict[str, st
 class Control:
     def __init__(self) -> None:
         self.value, self.window = 0.25, deque([1.0, 2.0])
+
+
+def stream(ease: float) -> Generator[float, None, None]:
+    while True:
+        yield ease
+        ease += 1.0
+
+
+class Deep:
+    def __init__(self, depth: int) -> None:
+        self.value, self.within = depth, Deep(depth - 1) if depth else None
 
 
 class Slotted:
@@ -89,6 +102,43 @@ class Loop:
 
     def run(self) -> dict[str, str]:
         return taken(frame=sys._getframe())
+
+
+def test_what_a_function_that_yields_holds_while_it_waits_is_read_and_given_back() -> None:
+    waiting, unbegun = stream(0.5), stream(2.0)
+    next(waiting)
+
+    found = taken(data=[waiting], unbegun=unbegun)
+
+    assert (found["data[0].ease"], found["unbegun.ease"]) == ("0.5", "2.0")
+    assert put(Reached(0.5, waiting, "ease"), 4.0)
+    assert next(waiting) == 5.0
+    waiting.close()
+    assert not taken(waiting=waiting)
+
+
+def test_objects_of_the_jobs_own_classes_are_reached_further_than_those_of_libraries() -> None:
+    found = taken(deep=Deep(8))
+
+    assert f"deep{'.within' * 5}.value" in found
+    assert f"deep{'.within' * 6}.value" not in found
+
+
+def test_what_cannot_be_pickled_is_not_kept_and_a_factory_stays(tmp_path: Path) -> None:
+    names: dict[str, int] = defaultdict(lambda: len(names), one=0)
+    order = {"paths": [], "places": [[0, 0]], "loops": []}
+    (tmp_path / KEEP).write_text(json.dumps(order), encoding="utf-8")
+    orders = Orders(tmp_path, attempt=0, rank=0)
+    held = {"names": names, "lock": threading.Lock()}
+
+    orders.reached(None, {path: Reached(value, None, None) for path, value in held.items()})
+    orders.at(Place(0, 0))
+
+    kept = pickle.loads((tmp_path / "kept-0-0-0.pkl").read_bytes())[None]
+    assert kept.keys() == {"names"}
+    other: dict[str, int] = defaultdict(lambda: 7)
+    assert put(Reached(other, None, None), pickle.loads(kept["names"]))
+    assert (other["one"], other["two"]) == (0, 7)
 
 
 def test_the_object_of_a_method_is_named_by_its_class() -> None:

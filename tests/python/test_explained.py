@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -235,13 +236,13 @@ SCHEDULE = {
 }
 
 
-def audited_job(job: dict[str, str], folder: Path, *words: str) -> dict[str, object]:
+def audited_job(job: dict[str, str], folder: Path, *words: str) -> dict[str, Any]:
     """Return the card of an audit of a job that differs from the usual one in these lines."""
     (folder / "train.py").write_text(FRAME.format(**{**USUAL, **job}), encoding="utf-8")
     own = ("--launcher", "python", "--max-runs", "3", "--format", "json", "--reports", "reports")
     done = chaos("audit", "train.py", *own, *words, folder=folder)
     assert done.out, done.err
-    card: dict[str, object] = json.loads(done.out)
+    card: dict[str, Any] = json.loads(done.out)
     return card
 
 
@@ -259,24 +260,24 @@ def audited_job(job: dict[str, str], folder: Path, *words: str) -> dict[str, obj
 def test_the_object_at_fault_is_named(job: dict[str, str], name: str, tmp_path: Path) -> None:
     card = audited_job(job, tmp_path)
 
-    (finding,) = card["findings"]  # type: ignore[misc]
+    (finding,) = card["findings"]
     assert f"With {name}" in finding["proof"]
-    assert card["verdict"]["severity"] == "wrong result"  # type: ignore[index]
+    assert card["verdict"]["severity"] == "wrong result"
 
 
 def test_what_is_drawn_does_not_excuse_a_number_that_is_lost(tmp_path: Path) -> None:
     card = audited_job(DRAWING, tmp_path, "--accept", "rng")
 
-    assert card["verdict"]["word"] == "fail"  # type: ignore[index]
-    (finding,) = card["findings"]  # type: ignore[misc]
+    assert card["verdict"]["word"] == "fail"
+    (finding,) = card["findings"]
     assert "`callbacks[0].margin` set to " in finding["proof"]
 
 
 def test_a_part_that_is_lost_without_a_consequence_is_a_note(tmp_path: Path) -> None:
     card = audited_job(SCHEDULE, tmp_path)
 
-    (finding,) = card["findings"]  # type: ignore[misc]
+    (finding,) = card["findings"]
     assert finding["cause"] == ["rng.torch"]
-    assert card["verdict"]["severity"] == "not reproducible"  # type: ignore[index]
-    texts = [note["text"] for note in card["notes"]]  # type: ignore[attr-defined]
+    assert card["verdict"]["severity"] == "not reproducible"
+    texts = [note["text"] for note in card["notes"]]
     assert any(text.startswith("`schedule` did not come back at 3 places") for text in texts)

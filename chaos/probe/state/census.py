@@ -23,6 +23,7 @@ from types import (
     CellType,
     FrameType,
     FunctionType,
+    GeneratorType,
     MethodType,
     SimpleNamespace,
 )
@@ -292,6 +293,8 @@ def _members(value: Any) -> Iterator[tuple[str, Any]]:  # any object
         yield "__self__", value.__self__
     elif kind is FunctionType:
         yield from _closure(value)
+    elif kind is GeneratorType:
+        yield from _variables(value)
     elif kind is type:
         if is_of_the_job(_file_of(value.__module__)):
             yield from ((n, v) for n, v in vars(value).items() if not n.startswith("__"))
@@ -311,6 +314,19 @@ def _closure(function: FunctionType) -> Iterator[tuple[str, Any]]:
         except ValueError:  # an empty cell
             continue
         yield name, held
+
+
+def _variables(generator: Any) -> list[tuple[str, Any]]:  # what it returns
+    """Return the variables of a function of the job that yields, while it waits."""
+    frame, code = generator.gi_frame, generator.gi_code
+    is_read = not _FRAME_READERS.isdisjoint(code.co_names)
+    if frame is None or generator.gi_running or is_read or not is_of_the_job(code.co_filename):
+        return []
+    held = frame.f_locals
+    found = list(held.items())
+    if type(held) is dict:  # as of a function that runs
+        held.clear()
+    return found
 
 
 def _stored(value: Any, kind: type) -> Iterator[tuple[str, Any]]:  # any object
@@ -362,7 +378,7 @@ def _kind_of(kind: type) -> _Kind:
 
 
 def _depth_max(kind: type) -> int:
-    is_container = kind in _SEQUENCES or kind in _MAPPINGS
+    is_container = kind in _SEQUENCES or kind in _MAPPINGS or kind is GeneratorType
     return OWN_DEPTH_MAX if is_container or is_of_the_job(_file_of(kind.__module__)) else DEPTH_MAX
 
 

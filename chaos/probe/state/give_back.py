@@ -22,7 +22,7 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
-from types import FrameType, FunctionType
+from types import FrameType, FunctionType, GeneratorType
 from typing import Any, NamedTuple, TypeAlias
 
 from chaos.model.events.state import IN_LOADER
@@ -207,14 +207,14 @@ def global_generators() -> dict[str, Any]:
 def put(reached: Reached, new: Any) -> bool:  # what `_content` returned
     """Set a value to another one; return whether it could be set."""
     old, holder, name = reached
+    if type(holder) is GeneratorType:  # a function of the job that yields
+        holder = holder.gi_frame
     fill = _filler(old)
     if fill is not None and _is_alike(old, new):
         fill(old, new)
         return True
     if type(holder) is FrameType:
-        holder.f_locals[name] = new
-        if sys.version_info < (3, 13):  # from then on it writes through (PEP 667)
-            ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(holder), ctypes.c_int(0))
+        _put_variable(holder, name, new)
         return True
     if type(holder) is FunctionType:
         cells = dict(zip(holder.__code__.co_freevars, holder.__closure__ or (), strict=False))
@@ -228,6 +228,12 @@ def put(reached: Reached, new: Any) -> bool:  # what `_content` returned
     else:
         object.__setattr__(holder, name, new)
     return True
+
+
+def _put_variable(frame: FrameType, name: str, new: Any) -> None:
+    frame.f_locals[name] = new
+    if sys.version_info < (3, 13):  # from then on it writes through (PEP 667)
+        ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
 
 
 class Generator(NamedTuple):
