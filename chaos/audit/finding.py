@@ -87,8 +87,7 @@ class Finding(Record):
         if (self.proof or self.trial) and self.defect.check in (STATE, TRAJECTORY):
             told = dict(zip((d.check for d in run.defects), run.sentences, strict=False))
             headline = as_sentence(f"{run.faults}{told.get(TRAJECTORY, self._own)}")
-        for guess in run.guesses if self.proof else ():
-            headline = headline.replace(guess, "")
+        headline = self._without_guesses(headline)
         return " ".join(filter(None, (headline, self.proof, self.trial, self.note)))
 
     @property
@@ -132,7 +131,13 @@ class Finding(Record):
     @property
     def brief(self) -> str:
         """The defect in a sentence, without the faults that showed it."""
-        return as_sentence(self._own) if self._own else self.headline
+        return as_sentence(self._without_guesses(self._own)) if self._own else self.headline
+
+    def _without_guesses(self, text: str) -> str:
+        """Return a text without what was likely, where the cause was shown."""
+        for guess in self.smallest.guesses if self.proof else ():
+            text = text.replace(guess, "")
+        return text
 
     @property
     def _own(self) -> str:

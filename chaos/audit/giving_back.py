@@ -110,6 +110,14 @@ def _few(names: tuple[str, ...]) -> str:
     return listed([*named, f"{more} more"] if more > 0 else named)
 
 
+def _merged(first: tuple[Candidate, ...], more: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
+    """Return both, each path once."""
+    by_path: dict[str, Candidate] = {}
+    for one in (*first, *more):
+        by_path.setdefault(one.path, one)
+    return tuple(by_path.values())
+
+
 def _in_order(own: tuple[Candidate, ...], shared: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
     """Return both with the likeliest of each kind first, as they are tried alone."""
     return (*own[:1], *shared, *own[1:])
@@ -197,11 +205,14 @@ class GivingBack:
         places, unread = census.resumes(analysis), census.left_out(analysis)
         self._loops = [(loop.file, loop.first, loop.last) for loop in census.loops(analysis)]
         shared, own = census.shared_generators(analysis), census.candidates(analysis)
-        near, kept = self._looked_at(analysis, (*own, *shared), places)
+        looked, kept = self._looked_at(analysis, (*own, *shared), places)
+        if looked is not None:
+            own = _merged(census.candidates(looked), own)
+        near = () if looked is None else census.candidates_at_loops(looked)
         # What differs where loops begin first. Of what differs later, some follows from it.
         near, own = _in_order(near, shared) if near else (), _in_order(own, shared)
-        by_path = {one.path: one for one in (*near, *own)}
-        found, likely = tuple(by_path.values()), tuple(one.path for one in near)
+        found, likely = _merged(near, own), tuple(one.path for one in near)
+        by_path = {one.path: one for one in found}
         every = tuple(by_path) if places else ()
         tried, cause = nearest_cause(
             likely, every, lambda paths: self._is_right(paths, places, kept)
@@ -234,26 +245,21 @@ class GivingBack:
 
     def _looked_at(
         self, analysis: RunAnalysis, found: tuple[Candidate, ...], places: Mapping[int, Place]
-    ) -> tuple[tuple[Candidate, ...], Path]:
-        """Return what differs where loops begin, and the folder that keeps a clean run's values.
+    ) -> tuple[RunAnalysis | None, Path]:
+        """Return the run as it is looked at more closely, and the folder of a clean run's values.
 
-        The run is made again for that, where the job has loops, and then once without faults.
+        Both look where the bodies of loops begin, and have more time for a census than other runs.
         """
         paths, first = tuple(one.path for one in found), census.first_place(analysis)
-        if not places or not (paths or self._loops):
-            return (), Path()
+        if not places:
+            return None, Path()
         at = {*places.values(), *filter(None, (first,))}
-        looked = None
-        if self._loops:
-            directory = self._directory("looked-at", self.plan)
-            _ordered(directory, LOOK, self._order(paths, at))
-            looked = self._execute(directory, self.baseline)
+        directory = self._directory("looked-at", self.plan)
+        _ordered(directory, LOOK, self._order(paths, at))
+        looked = self._execute(directory, self.baseline)
         kept = self._keep(paths, at)
-        if looked is None:
-            return (), kept
         clean = Baseline([RunDirectory(kept.parent).load_history()])
-        both = RunAnalysis(self.plan, looked.history, clean)
-        return census.candidates_at_loops(both, census.resume_of(analysis)), kept
+        return RunAnalysis(self.plan, looked.history, clean), kept
 
     def _keep(self, paths: Paths, places: Collection[Place]) -> Path:
         """Run the job without faults, and return the folder in which it keeps the values."""

@@ -337,17 +337,27 @@ def _may_move_a_loss(analysis: RunAnalysis, row: Row, after: Aftermath) -> bool:
 def _is_not_drawn(analysis: RunAnalysis, row: Row) -> bool:
     """Return whether a generator is seen not to move in the first step of an attempt.
 
-    That is, from its first forward call to its optimizer's step. A loader that draws a seed for its
-    workers as an epoch begins, whether it has any or not, has drawn it by then.
+    That is, from its first forward call to its optimizer's step, or a later one. A loader that
+    draws a seed for its workers as an epoch begins, whether it has any or not, has drawn it by
+    then.
     """
-    ours = row.ours
-    number, _ = analysis.run.snapshots.entries.get(AttemptRank(row.attempt, row.rank), (0, None))
-    for at, event in analysis.history.of(CensusTaken):
-        if (event.attempt, event.rank, event.loop) == (row.attempt, row.rank, None):
-            before = event.generators.get(row.component)
-            # A step with a closure is seen before its first forward call.
-            return at < number and ours is not None and before == ours.digest
-    return False
+    history, of = analysis.history, (row.attempt, row.rank)
+    taken = (
+        (number, event.generators.get(row.component))
+        for number, event in history.of(CensusTaken)
+        if (event.attempt, event.rank) == of and event.loop is None
+    )
+    began, before = next(taken, (0, None))
+    if before is None:
+        return False
+    number, _ = analysis.run.snapshots.entries.get(AttemptRank(*of), (0, None))
+    # A step with a closure is seen before its first forward call.
+    if number > began and row.ours is not None and row.ours.digest == before:
+        return True
+    later = (
+        e.digests for n, e in history.of(GeneratorsSeen) if n > began and of == (e.attempt, e.rank)
+    )
+    return any(digests.get(row.component) == before for digests in later)
 
 
 def _follows_a_first_forward(row: Row, after: Aftermath, drawn: Sequence[Row]) -> bool:

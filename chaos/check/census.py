@@ -78,7 +78,7 @@ def candidates(analysis: RunAnalysis) -> tuple[Candidate, ...]:
     return _candidates(analysis, resume_of(analysis), None)
 
 
-def candidates_at_loops(analysis: RunAnalysis, resume: AttemptRank) -> tuple[Candidate, ...]:
+def candidates_at_loops(analysis: RunAnalysis) -> tuple[Candidate, ...]:
     """Return what differs where the bodies of loops begin at a resume, by runs that looked there.
 
     What differs there is nearer to the cause than what differs before the first forward call: what
@@ -86,6 +86,7 @@ def candidates_at_loops(analysis: RunAnalysis, resume: AttemptRank) -> tuple[Can
     earliest moment comes first. Within an epoch an outer loop began at another moment than in the
     baseline, and what differs in it comes last.
     """
+    resume = resume_of(analysis)
     steps = {
         event.loop: event.step
         for _, event in reversed([*analysis.history.of(CensusTaken)])

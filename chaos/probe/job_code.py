@@ -17,6 +17,7 @@ from typing import Any
 from chaos.model.event import CodeLine, LoopBody
 from chaos.model.masked import MASK, is_secret, masked_text
 
+_CHAOS = Path(__file__).parents[1]
 _AROUND = 2  # lines before it, and as many after it
 _LENGTH_MAX = 100
 _TEXT = re.compile(r"""(["']).*?\1""")
@@ -28,9 +29,13 @@ def is_of_the_job(file: str) -> bool:
     """Return whether a file of code is neither a library's, nor Python's, nor chaos's."""
     if file.startswith("<") or not file:
         return False
-    installed = (sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
-    libraries = (*installed, str(Path(__file__).parents[1]))
-    return not any(file.startswith(f"{folder}/") for folder in libraries)
+    return not any(file.startswith(f"{folder}/") for folder in _libraries())
+
+
+@cache
+def _libraries() -> tuple[str, ...]:
+    installed = sysconfig.get_paths()
+    return *(installed[name] for name in ("stdlib", "purelib", "platlib")), str(_CHAOS)
 
 
 def running_line() -> CodeLine | None:

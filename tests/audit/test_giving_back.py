@@ -3,8 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.audit.giving_back import Explained, Paths, fewest
+from chaos.audit.giving_back import Explained, Paths, fewest, nearest_cause
 from chaos.check.census import Candidate
+from chaos.model.events.state import IN_LOADER
 
 names = st.lists(st.sampled_from("abcdefghijkl"), unique=True, min_size=1)
 
@@ -43,6 +44,32 @@ def test_what_all_together_do_not_mend_costs_few_runs(paths: list[str]) -> None:
 
     assert fewest(tuple(paths), is_right) is None
     assert len(tried) <= 3
+
+
+def test_what_differs_earliest_is_tried_before_what_may_follow_from_it() -> None:
+    tried: list[Paths] = []
+
+    def is_right(part: Paths) -> bool:
+        tried.append(part)
+        return "count" in part or {"queue", "asked"} <= {*part}
+
+    every = ("count", "queue", "asked")
+
+    assert nearest_cause(("count",), every, is_right) == (("count",), ("count",))
+    assert tried == [("count",)]
+    assert nearest_cause((), ("queue", "asked"), is_right)[1] == ("queue", "asked")
+    assert nearest_cause(("queue",), ("queue", "asked"), is_right)[1] == ("queue", "asked")
+    assert nearest_cause((), (), is_right) == ((), None)
+
+
+def test_the_sentence_of_a_copy_says_where_it_lies() -> None:
+    epoch = Candidate(f"data.epoch{IN_LOADER}", "3", "0", is_first=False)
+
+    assert Explained((epoch,), (epoch,)).sentence == (
+        "With `data.epoch` in the loader's processes set to 0 at the resume, as in the baseline, "
+        "training is the baseline's to the last bit: such processes keep what they are started "
+        "with."
+    )
 
 
 def test_the_sentence_says_what_was_set_and_no_more() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from chaos.audit.finding import findings, united
+from chaos.audit.finding import Finding, findings, united
 from chaos.audit.run_row import Defect
 from chaos.model.verdict import JobLine
 from tests.audit.test_card import run_of
@@ -56,6 +56,47 @@ def test_a_part_that_follows_from_the_cause_is_no_longer_named_as_lost() -> None
     assert other.defect == LATER
     assert other.headline.endswith("the loss differs. With `clip.history` it is right.")
     assert (same.defect, same.lines) == (defect, (line,))
+
+
+def test_a_generator_that_was_given_back_in_vain_makes_a_wrong_result() -> None:
+    defect, sentence = lost("rng.torch")
+    drawn = defect.model_copy(update={"severity": "not reproducible"})
+    run = run_of(1, drawn, LATER).model_copy(
+        update={"sentences": (sentence, "the loss differs"), "faults": "rank 0 was killed; "}
+    )
+    (finding,) = findings([run])
+
+    tried = finding.not_mended("`rng.torch` did not come back, and giving it back did not help.")
+
+    assert (finding.severity, tried.severity) == ("not reproducible", "wrong result")
+    assert tried.defect == LATER
+    assert tried.headline == (
+        "Rank 0 was killed; the loss differs. "
+        "`rng.torch` did not come back, and giving it back did not help."
+    )
+    assert Finding.model_validate_json(tried.model_dump_json()) == tried
+
+
+def test_a_guess_is_not_told_beside_the_cause_that_was_shown() -> None:
+    samples = Defect(check="sample-order", gist="others", parts=("inputs",))
+    guess = ": the place in the data did not come back"
+    run = run_of(1, samples).model_copy(
+        update={
+            "sentences": (f"samples are others{guess} (rank 0)",),
+            "guesses": (guess,),
+            "headline": f"Rank 0 was killed; samples are others{guess} (rank 0); the loss differs.",
+        }
+    )
+    (finding,) = findings([run])
+
+    shown = finding.proven("With `names` it is right.", [], ["names"])
+
+    assert guess in finding.headline
+    assert shown.headline == (
+        "Rank 0 was killed; samples are others (rank 0); the loss differs. "
+        "With `names` it is right."
+    )
+    assert guess not in shown.brief
 
 
 def test_findings_that_were_shown_to_have_one_cause_are_one() -> None:

@@ -6,6 +6,7 @@ from chaos.check import census
 from chaos.check.analysis import RunAnalysis
 from chaos.check.judge import judge
 from chaos.model import event as ev
+from chaos.model.events.state import IN_LOADER
 from chaos.model.history import Baseline, History
 from chaos.model.places import Place
 from tests.check.parts import KILLED
@@ -14,7 +15,7 @@ from tests.check.tamper import shifted
 Values = Mapping[str, object]
 
 
-def counted(history: History, *taken: tuple[int, int, Values]) -> History:
+def counted(history: History, *taken: tuple[int, int, Values], loop: int | None = None) -> History:
     """Return a history with a census of rank 0 before the first state of an attempt's epoch."""
     entries = list(history)
     for attempt, epoch, values in taken:
@@ -24,7 +25,7 @@ def counted(history: History, *taken: tuple[int, int, Values]) -> History:
             ev.Held(path=path, digest=repr(value), text=repr(value) * isinstance(value, float))
             for path, value in values.items()
         )
-        event = ev.CensusTaken(attempt=attempt, rank=0, epoch=epoch, step=0, held=held)
+        event = ev.CensusTaken(attempt=attempt, rank=0, epoch=epoch, step=0, held=held, loop=loop)
         entries.insert(
             at, type(entries[0])(time_ns=entries[at].time_ns, source="x", seq=0, what=event)
         )
@@ -76,6 +77,33 @@ def test_a_census_tells_what_is_new_since_the_one_before() -> None:
 
     assert named(start, {"kl": 0.3}, {"kl": 0.3, "same": 1.0}) == []  # still held in the baseline
     assert named({"kl": 0.2, "same": "a"}, {"same": "b"}, {"kl": 0.2, "same": "b"}) == []
+
+
+def test_what_differs_where_the_outermost_loop_begins_comes_first_and_apart() -> None:
+    before: Values = {"count": 0.0, "queue": "a"}
+    there: Values = {"count": 5.0, "queue": "b"}
+    found = analysed(before, there, there)  # before the first forward call all is right again
+    epoch = next(place.epoch for place in census.resumes(found).values())
+    ours, theirs = found.history, found.counterpart
+    assert theirs is not None
+    for loop, here in enumerate(({**there, "count": 0.0}, {**before})):
+        ours = counted(ours, (0, 0, before), (1, epoch, here), loop=loop)
+        theirs = counted(theirs, (0, 0, before), (0, epoch, there), loop=loop)
+    looked = RunAnalysis(found.plan, ours, Baseline([theirs]))
+
+    assert [one.path for one in census.candidates_at_loops(looked)] == ["count", "queue"]
+    assert not census.candidates(looked)
+    assert census.resumes(looked) == census.resumes(found)
+
+
+def test_what_a_loaders_processes_were_given_counts_where_it_moves_elsewhere() -> None:
+    copy = f"data.epoch{IN_LOADER}"
+    start: Values = {"data.epoch": 0.0, copy: 0.0}
+
+    assert named(start, {"data.epoch": 2.0, copy: 0.0}, {"data.epoch": 2.0, copy: 2.0}) == [
+        "`data.epoch` in the loader's processes was 2.0 and 0.0 in the baseline"
+    ]
+    assert not named({copy: 0.0}, {copy: 0.0}, {copy: 2.0})
 
 
 def test_what_differs_before_the_fault_is_not_named() -> None:

@@ -84,6 +84,7 @@ class Census:
         keeps_all: bool = False,
         wants_all: bool = False,
         compared: frozenset[int] = frozenset(),
+        most_ns: int = TIME_MAX_NS,
     ) -> None:
         """Begin a census; `compared`: the ids of tensors that parts of the state are made of.
 
@@ -96,12 +97,14 @@ class Census:
         self.named: list[tuple[str, Reached]] | None = [] if keeps_all else None
         self._reached: dict[str, Reached] = {}
         self._now_ns = now_ns
-        self._ends_ns = now_ns() + TIME_MAX_NS
+        self._ends_ns = now_ns() + most_ns
         self._names: set[tuple[str, bool]] = set()
         #: by the id of an object that was reached, its path
         self._seen: dict[int, str] = {}
         self._covered: set[int] = set()
         self._waiting: deque[tuple[str, Any, int]] = deque()
+        #: objects of the job's own classes, which are looked into first
+        self._waiting_own: deque[tuple[str, Any, int]] = deque()
         self._found: dict[str, Held] = {}
         #: paths of what is too large to be read
         self.left_out: list[str] = []
@@ -122,8 +125,9 @@ class Census:
         """Look into the objects that were reached, and into those that they hold."""
         # The nearest first: an object that is reached by several paths has the shortest, which is
         # the same in a resumed run, whatever that still has of what it loaded.
-        while self._waiting:
-            path, value, depth = self._waiting.popleft()
+        # Those of the job first: a library's trainer may hold more than there is time for.
+        while waiting := self._waiting_own or self._waiting:
+            path, value, depth = waiting.popleft()
             self._look_into(path, value, depth)
 
     def path_of(self, value: Any) -> str | None:  # any object
@@ -202,7 +206,8 @@ class Census:
     def _wait(self, path: str, value: Any, depth: int) -> None:  # any object
         if depth < _depth_max(type(value)) and id(value) not in self._seen:
             self._seen[id(value)] = path
-            self._waiting.append((path, value, depth + 1))
+            waiting = self._waiting_own if _is_own(type(value)) else self._waiting
+            waiting.append((path, value, depth + 1))
 
     def _look_into(self, path: str, value: Any, depth: int) -> None:  # an object, or a container
         if type(value) in _SEQUENCES or type(value) in _MAPPINGS:
@@ -379,7 +384,12 @@ def _kind_of(kind: type) -> _Kind:
 
 def _depth_max(kind: type) -> int:
     is_container = kind in _SEQUENCES or kind in _MAPPINGS or kind is GeneratorType
-    return OWN_DEPTH_MAX if is_container or is_of_the_job(_file_of(kind.__module__)) else DEPTH_MAX
+    return OWN_DEPTH_MAX if is_container or _is_own(kind) else DEPTH_MAX
+
+
+def _is_own(kind: type) -> bool:
+    """Return whether a class is one of the job's own."""
+    return is_of_the_job(_file_of(kind.__module__))
 
 
 @cache

@@ -39,7 +39,7 @@ from chaos.probe.cursor import Recorder
 from chaos.probe.job_code import loops_around, naming_line
 from chaos.probe.loaders import before_loaders
 from chaos.probe.state import components
-from chaos.probe.state.census import Census, Copied
+from chaos.probe.state.census import TIME_MAX_NS, Census, Copied
 from chaos.probe.state.give_back import LoopTrace, Orders, Reached, global_generators
 from chaos.probe.state.keras_parts import keras_parts
 from chaos.probe.state.part import UnreadPart
@@ -116,6 +116,8 @@ Moment: TypeAlias = Literal["entered", "step", "left"]
 PENDING_MAX = 64
 # Parameters whose names are recorded; above it none is (see `ParametersNamed`).
 NAMED_MAX = 1024
+# As long a census may take, in times of any other, where an order asks for values.
+ORDERED_TIMES = 20
 # Values whose lines are recorded, the nearest first.
 LINES_MAX = 256
 
@@ -185,7 +187,7 @@ class StateWatch:
         """Remember the data set as the processes of a persistent loader were given it."""
         try:
             dataset = iterator._dataset  # noqa: SLF001
-            copied = Copied.of(dataset, SystemClock().now_ns)
+            copied = Copied.of(dataset, SystemClock().thread_ns)
             self._copies = [one for one in self._copies if one[0]() is not None]
             self._copies.append((weakref.ref(iterator), weakref.ref(dataset), copied))
         except Exception:  # noqa: BLE001, S110 - nothing is judged by it
@@ -364,12 +366,15 @@ class StateWatch:
         orders = self.orders
         wanted = frozenset[str]() if orders is None else orders.wanted.union(orders.copied)
         is_first = not self._cursor.attempt and not self._cursor.rank and self._counted is None
+        # Beside other processes, a time by the clock would end the one census here and the other
+        # there. Where values are looked for, there is time for all that a library's objects hold.
         census = Census(
-            SystemClock().now_ns,
+            SystemClock().thread_ns,
             wanted,
             keeps_all=is_first,
             wants_all=orders is not None and orders.keeps,
             compared=self._compared(),
+            most_ns=TIME_MAX_NS * (1 if orders is None or orders.is_over else ORDERED_TIMES),
         )
         census.of_frames(frame)
         known = {kind: self.found.all(kind) for kind in ("optimizer", "schedule", "scaler")}
