@@ -16,6 +16,7 @@ from chaos.check.injections import Injection, injections
 from chaos.check.inputs import InputComparison, input_offsets
 from chaos.check.lineage import Lineage, lineage
 from chaos.check.numbers import NumberComparison, Sides
+from chaos.check.pending_gradients import complete_first_steps
 from chaos.check.placed import Found, placed
 from chaos.check.prediction_band import RUNS_MIN
 from chaos.check.regrid import relaid
@@ -128,6 +129,9 @@ class RunAnalysis:
             history, found = placed(self.history, self.reference.history)
             object.__setattr__(self, "history", history)
             object.__setattr__(self, "_found", found)
+        if self.reference is not None:
+            whole = complete_first_steps(self.history, self.reference.lineage)
+            object.__setattr__(self, "history", whole)
 
     @cached_property
     def drivers(self) -> TwoDrivers | None:

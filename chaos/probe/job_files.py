@@ -54,6 +54,9 @@ _EVENTS = "events.out."  # how TensorBoard's files of events begin
 class JobFiles:
     """The saves and loads of one rank, by which its cursor may move (see `GoingOn`)."""
 
+    #: called once the thread that trains has saved a file
+    on_save: Callable[[], None] = staticmethod(lambda: None)
+
     def __init__(
         self,
         record: Recorder,
@@ -126,6 +129,8 @@ class JobFiles:
         self.guarded(
             "save", lambda: self._saved(real, place, content_of(what), bytes_of(real), code)
         )
+        if not self.thread_places.is_beside():
+            self.on_save()
 
     def holds(self, path: Path, what: Any) -> None:  # whatever is pickled
         """Remember the content of a file that is not closed yet."""

@@ -164,10 +164,12 @@ class Probe:
             gradients_due=self._watchers.gradients_due,
         )
         self._watchers.losses = self._steps.open_losses
+        self._watchers.on_save(self._steps.saved)
         self._steps.has_gradients = self._watchers.has_gradients
         self._steps.versions = self._watchers.versions
         self._steps.gradient_mark = self._watchers.gradient_mark
         self._steps.drop_inputs = self._watchers.drop_inputs
+        self._steps.drop_gradients = self._watchers.drop_gradients
         self._steps.install()
         watch_loaders(self.loaders_changed, self._watchers.loader_started)
         keep_first_buckets(ranks)

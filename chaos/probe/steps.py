@@ -41,10 +41,11 @@ class StepHook:
     """The hooks in torch, installed once per worker process.
 
     `gradients_due` is called before the first `backward()` of an attempt, and before the
-    first one after a report that came while gradients were accumulated for a step.
-    Set later: `has_gradients` returns whether any gradient is left for a step, `versions`
-    how often parameters were changed, `gradient_mark` what differs once gradients were
-    cleared, and `drop_inputs` drops the inputs that were backpropagated.
+    first one after a report, or a save, that came while gradients were accumulated for a
+    step. Set later: `drop_gradients` is called at a second such place of one step, as an
+    attempt may resume from either; `has_gradients` returns whether any gradient is left for
+    a step, `versions` how often parameters were changed, `gradient_mark` what differs once
+    gradients were cleared, and `drop_inputs` drops the inputs that were backpropagated.
     """
 
     _installed: ClassVar["StepHook | None"] = None
@@ -69,9 +70,11 @@ class StepHook:
         self.versions: Callable[[], tuple[int, ...]] = tuple
         self.gradient_mark: Callable[[], tuple[int, ...] | None] = tuple
         self.drop_inputs: Callable[[], None] = lambda: None
+        self.drop_gradients: Callable[[], None] = lambda: None
         self._versions: tuple[int, ...] = ()
         self._mark: tuple[int, ...] | None = ()
         self._may_wait = gradients_due is not None
+        self._has_looked = False  # at the gradients of the open window
         self._is_empty = self._is_stepping = False
         self.has_trained = False
         self._since_step: list[Any] = []
@@ -175,6 +178,11 @@ class StepHook:
         watch_rounds(self._begins, self._stepped)
         watch_batches(self._begins, self._stepped)
 
+    def saved(self) -> None:
+        """Look at what is accumulated so far, before more is: the job has saved a file."""
+        if self._since_step and os.getpid() == self._pid:
+            self._may_wait = self._gradients_due is not None
+
     def open_losses(self) -> Losses:
         """Return the losses since the last step; waits for the accelerator."""
         return tuple(spell(loss.item()) for loss in self._since_step)
@@ -204,15 +212,17 @@ class StepHook:
         if self._since_step:
             self._may_wait = self._gradients_due is not None
         self._since_step.clear()
+        self._has_looked = False
         self.drop_inputs()
 
     def _backward_begins(self) -> None:
         """Look at the gradients before this `backward()` adds to them."""
         if os.getpid() != self._pid or self._gradients_due is None:
             return
-        self._may_wait = False
+        look = self.drop_gradients if self._has_looked else self._gradients_due
+        self._may_wait, self._has_looked = False, True
         try:
-            self._gradients_due()
+            look()
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
             self._failed("gradients", error)
 
@@ -259,6 +269,7 @@ class StepHook:
         # accelerator is read later and recorded as another event: a kill in between loses the
         # numbers of some steps, and not the steps.
         losses, self._since_step = tuple(self._since_step), []
+        self._has_looked = False
         given = None if self._given is None else self._given()
         losses_late = any(loss.device.type != "cpu" for loss in losses)
         given_late = given is not None and given.is_late

@@ -134,6 +134,16 @@ class Watchers:
             with self.cost.watching:
                 self._state.gradients_due()
 
+    def on_save(self, call: Callable[[], None]) -> None:
+        """Call this once the thread that trains has saved a file."""
+        if self._files is not None:
+            self._files.on_save = call
+
+    def drop_gradients(self) -> None:
+        """Forget the gradients that were accumulated at an earlier place."""
+        if self._state is not None:
+            self._state.drop_gradients()
+
     def has_gradients(self) -> bool:
         """Return whether any gradient is left for a step; True where state is not watched."""
         if self._state is None:

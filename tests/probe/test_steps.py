@@ -103,6 +103,35 @@ def test_gradients_are_looked_for_once_after_a_report_within_a_window(
     assert job.waited == waited
 
 
+def test_gradients_are_looked_for_after_a_save_within_a_window() -> None:
+    job = Job()
+    dropped: list[int] = []
+    job.hook.drop_gradients = lambda: dropped.append(len(job.waited))
+    job.backward(5.0)
+    job.optimizer.step()
+    job.optimizer.zero_grad()
+    job.hook.saved()  # no gradient is pending: of the next window nothing is saved
+    job.backward(2.0)
+    job.hook.saved()
+    job.backward(2.0)
+
+    assert (job.waited, dropped) == ([0, 1], [])
+
+
+def test_gradients_of_two_saves_within_a_window_are_those_of_neither() -> None:
+    job = Job()
+    dropped: list[int] = []
+    job.hook.drop_gradients = lambda: dropped.append(len(job.waited))
+    job.backward(5.0)
+    job.optimizer.step()
+    job.optimizer.zero_grad()
+    for _ in range(3):
+        job.backward(2.0)
+        job.hook.saved()
+
+    assert (job.waited, dropped) == ([0, 1], [2])
+
+
 def test_gradients_that_a_step_left_behind_wait_for_nothing() -> None:
     job = Job()
     job.backward(5.0)

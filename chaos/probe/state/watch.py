@@ -284,6 +284,10 @@ class StateWatch:
         with self._cost.on_state:
             self._gradients = components.gradient_part(self.optimizers())
 
+    def drop_gradients(self) -> None:
+        """Forget them: a step has several places at which some were pending."""
+        self._gradients = None
+
     def keys(self) -> tuple[str, str]:
         with self._cost.watching, self._cost.on_state:
             return state_keys(part.component() for part in self._take("step").parts)
