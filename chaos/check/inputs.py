@@ -15,6 +15,11 @@ from chaos.check.restarts import Restart
 from chaos.check.steps import Step, count_samples
 from chaos.model.places import RankEpoch
 
+# Of stretches without a repeated sample: how many show how data are drawn, and how long they are of
+# all samples where each is a pass. One that fills up its last batch begins two stretches a pass.
+PASSES_MIN = 3
+PASS_SHARE = 1 / 3
+
 
 @dataclass(frozen=True, slots=True)
 class InputsApart:
@@ -216,6 +221,22 @@ class InputComparison:
         """Return whether the baseline never saw these samples: augmented ones, or other ones."""
         mine = apart.first.samples
         return mine is not None and not self.known.issuperset(mine)
+
+    @cached_property
+    def is_with_replacement(self) -> bool:
+        """Whether the baseline draws samples that it has trained shortly before.
+
+        In a pass over the data no sample repeats before all others have come. Drawn with
+        replacement, one does after a small part of them.
+        """
+        passes, current = 1, set[str]()
+        in_order = sorted(self.theirs.all_steps(), key=lambda step: (step.epoch, step.step))
+        for sample in (one for step in in_order for one in step.samples or ()):
+            if sample in current:
+                passes, current = passes + 1, set()
+            current.add(sample)
+        total = sum(len(step.samples or ()) for step in in_order)
+        return passes > PASSES_MIN and total / passes < PASS_SHARE * len(self.known)
 
     @cached_property
     def _is_in_first_pass(self) -> bool:

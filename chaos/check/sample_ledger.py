@@ -1,15 +1,19 @@
 """The samples of each finished epoch, compared with the baseline's."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain, zip_longest
 from statistics import multimode
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.compare import Aligned
 from chaos.check.inputs import InputComparison
-from chaos.check.steps import Steps, count_samples
+from chaos.check.lineage import Lineage
+from chaos.check.steps import Step, Steps, count_samples
+from chaos.check.trained_again import describe_samples_trained_again
+from chaos.model.places import Place
 from chaos.model.severity import Severity
 from chaos.model.verdict import Anomaly
 from chaos.words import plural
@@ -147,11 +151,39 @@ class SampleLedger:
         message = (
             f"epoch {found.epoch}: of {plural(due.total(), 'sample')}, {(due - ours).total()} "
             f"were never trained, and {(ours - due).total()} once too often"
+            f"{self.describe_trained_again(found.epoch)}"
         )
         events = tuple(steps[0].number for steps in self.feeds.ours.of_ranks(found.epoch) if steps)
         is_meant = self.analysis.plan.expect.sampling == "resampled"
         severity: Severity = "not reproducible" if is_meant else "wrong result"
         return replace(found, anomaly=Anomaly(message=message, events=events, severity=severity))
+
+    def describe_trained_again(self, epoch: int) -> str:
+        """Return, as the end of a sentence, that a resume in the epoch went back in the data.
+
+        Its first steps count whose samples had all been trained before, on all ranks.
+        """
+        for restart in self.analysis.restarts:
+            place, index = restart.attempt.place, restart.attempt.index
+            if place is None or place.epoch != epoch or index in self.analysis.resized:
+                continue
+            passed = _pass_before(self.feeds.ours, place, index)
+            ranks = [s for (_, e), s in restart.attempt.steps.by_epoch.items() if e == epoch]
+            resumed: list[str] = []
+            count = 0
+            for samples in _samples_by_step(ranks):
+                if not samples or not passed.issuperset(samples):
+                    break
+                resumed += samples
+                count += 1
+            following = [s[place.step :][:count] for s in self.feeds.theirs.of_ranks(epoch)]
+            expected = list(chain.from_iterable(_samples_by_step(following)))
+            text = describe_samples_trained_again(
+                resumed, passed, expected, where="in the baseline"
+            )
+            if text is not None:
+                return f"; {text}"
+        return ""
 
     # -- what they are compared with ---------------------------------------------------------
 
@@ -192,6 +224,29 @@ class SampleLedger:
         for group in self.feeds.steps:
             found.setdefault(group.key.epoch, []).append(group)
         return found
+
+
+def _samples_by_step(ranks: Collection[Sequence[Step]]) -> Iterator[list[str]]:
+    """Yield the samples of each step over all ranks; none where some are not known."""
+    for steps in zip_longest(*ranks):
+        known = [None if step is None else step.samples for step in steps]
+        yield [] if None in known else [one for samples in known for one in samples or ()]
+
+
+def _pass_before(lineage: Lineage, place: Place, attempt: int) -> set[str]:
+    """Return what earlier attempts had trained before a place, as far back as no sample repeats."""
+    found: set[str] = set()
+    for epoch in sorted((e for e in lineage.by_epoch if e <= place.epoch), reverse=True):
+        until = place.step if epoch == place.epoch else None
+        ranks = [
+            [step for step in steps[:until] if step.attempt < attempt]
+            for steps in lineage.of_ranks(epoch)
+        ]
+        for samples in reversed(list(_samples_by_step(ranks))):
+            if not samples or not found.isdisjoint(samples):
+                return found
+            found.update(samples)
+    return found
 
 
 def _left(account: EpochSamples, why: str, *, is_doubt: bool = False) -> EpochSamples:

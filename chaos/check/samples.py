@@ -43,7 +43,8 @@ def check_batch(analysis: RunAnalysis) -> CheckResult:
 
     The promise of the effective batch. Gradients that were being accumulated when the checkpoint
     was taken are lost (huggingface/transformers#22143), or ranks that are missing make the batch
-    smaller (pytorch/torchtitan PR #4663). Sizes that differ already before any fault do not repeat
+    smaller (pytorch/torchtitan PR #4663). Of a step whose pending gradients came back with the
+    save, the micro-batches before it count as made. Sizes that differ already before any fault do not repeat
     and are not compared. Neither are the steps of an attempt that continued at another place, or
     with another number of workers. Where one of the two runs lacks a rank's numbers, the rank is
     counted in neither. Inconclusive where the size of no batch of a resumed attempt was seen,
@@ -321,7 +322,8 @@ def _order_anomalies(
         if words is not None:
             _, colon, why = words.partition(": ")
             yield Anomaly(
-                message=f"{words} ({ranks([apart.rank for apart in parted])})",
+                message=f"{words} ({ranks([apart.rank for apart in parted])})"
+                f"{told.describe_trained_again(epoch)}",
                 events=tuple(apart.first.number for apart in parted),
                 parts=("inputs", *suspects),
                 severity=_order_severity(analysis, feeds, epoch, parted),
@@ -451,6 +453,11 @@ def _samples_words(feeds: InputComparison, epoch: int, parted: Sequence[InputsAp
         return f"from step {first} of epoch {epoch} on, the inputs are not the baseline's"
     if ours == due:
         return f"epoch {epoch} was given the baseline's samples in another order, from step {first}"
+    if feeds.is_with_replacement and feeds.known.issuperset(ours):
+        return (
+            f"from step {first} of epoch {epoch} on, other samples are drawn than in the baseline, "
+            "where samples repeat before all have come"
+        )
     return None
 
 
@@ -513,6 +520,12 @@ def check_samples(analysis: RunAnalysis) -> CheckResult:
     anomalies = [] if why else [each.anomaly for each in accounts if each.anomaly]
     if not anomalies and any(e.open == NOT_REPEATED for e in accounts) and not why:
         anomalies += filter(None, [told.in_all()])
+    if anomalies and feeds.is_with_replacement:
+        return nothing_due(
+            SAMPLES,
+            "in the baseline samples repeat before all have come, so that none is due once: "
+            "`sample-order` compares them",
+        )
     again = frozenset() if why else _drawn_again(analysis, feeds)
     judged = [each for each in accounts if each.open is None]
     owed = [each for each in accounts if each.open != NOT_KNOWN or each.epoch not in again]

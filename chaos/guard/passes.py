@@ -9,8 +9,9 @@ pass, or data that are augmented at random show no such passes, and a stream sho
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from chaos.check.trained_again import SAMPLES_MIN
 from chaos.guard.records import Finding, Step
-from chaos.guard.steps import SAMPLES_MIN, samples_of
+from chaos.guard.steps import samples_of
 
 WHOLE_MIN = 2  # passes that have to be the same
 

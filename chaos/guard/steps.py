@@ -9,12 +9,11 @@ from statistics import fmean, quantiles
 
 import msgspec
 
+from chaos.check.trained_again import describe_samples_trained_again
 from chaos.guard.records import Finding, Step
 
 REPLAYED_MAX = 64  # steps after which a restart has been seen for long enough
 SHIFT_STEPS = 4  # in a row whose inputs are those of other steps
-SAMPLES_MIN = 8
-MOST = 0.9
 BLOCK = 8
 WINDOW_MIN = 128
 RARE = 1e-3
@@ -154,25 +153,15 @@ def _is_over(old: Sequence[Step], step: Step) -> bool:
 def _trained_before(old: Sequence[Step], new: Sequence[Step], first: int) -> Iterator[Finding]:
     """Yield that most samples of the first steps had been trained before the save.
 
-    Only where the earlier start went on with samples that it had not had in the pass: then no
-    pass was over, as far as passes can be seen, and samples are not drawn anew each time.
+    Not where a loader's pass begins with the first of them.
     """
-    passed = _pass_before(old, first)
     after = [step for step in old if step.number >= first][: len(new)]
     followed = [one for step in after for one in samples_of(step)]
-    ours = [one for step in new for one in samples_of(step)]
-    if len(ours) < SAMPLES_MIN or len(followed) < SAMPLES_MIN or not passed:
-        return
-    if after[0].begins or any(one in passed for one in followed):
-        return
-    again = sum(one in passed for one in ours)
-    if again >= MOST * len(ours):
-        yield Finding(
-            "mismatch",
-            "data",
-            f"data: {again} of {len(ours)} samples since the restart had been trained before the "
-            "save; before the restart, others followed",
-        )
+    resumed = [one for step in new for one in samples_of(step)]
+    passed = _pass_before(old, first)
+    text = describe_samples_trained_again(resumed, passed, followed, where="before the restart")
+    if text is not None and not after[0].begins:
+        yield Finding("mismatch", "data", f"data: {text}")
 
 
 def _pass_before(old: Sequence[Step], first: int) -> set[str]:

@@ -234,6 +234,31 @@ def test_samples_that_are_missing_and_repeated_are_counted() -> None:
     assert "epoch 2: of 24 samples, 4 were never trained, and 4 once too often" in verdict.headline
 
 
+def test_samples_that_were_trained_before_the_save_are_counted() -> None:
+    """A pass has four batches, and reports come after its second: the loader begins anew."""
+    half = "g s:abcd/efgh s:ijkl/mnop r c"
+    base = f"{half} s:qrst/uvwx s:yzAB/CDEF r c ."
+    broken = verdict(f"{half} s:qrst/uvwx x g<c0 s:abcd/efgh s:ijkl/mnop r c .", base)
+
+    assert (
+        "16 of 16 samples since the restart had been trained before the save; in the baseline, "
+        "others followed" in broken.headline
+    )
+
+
+def test_samples_drawn_with_replacement_are_not_due_once() -> None:
+    first, last = "g s:ab/ca s:da/be r c", "s:ia/jb s:ka/lc r c ."
+    base = f"{first} s:fa/gb s:ch/ad r c {last}"
+    run = f"{first} s:fa/gb x g<c0 s:cc/ah s:fb/ga r c {last}"
+    results = {result.check: result for result in verdict(run, base).results}
+
+    assert results["samples"].status != "fail"
+    assert (
+        "from step 1 of epoch 1 on, other samples are drawn than in the baseline, where samples "
+        "repeat before all have come (ranks 0 and 1)" in results["sample-order"].summary
+    )
+
+
 def test_where_no_epoch_was_finished_on_both_sides_samples_are_not_known_to_be_right() -> None:
     baseline = without(KILLED.baseline(), ev.Committed)
     hung = without(KILLED.history(), ev.FitReturned)
