@@ -15,11 +15,13 @@ from functools import cache
 from pathlib import Path
 from typing import TypeAlias
 
+from chaos.audit.files_put_back import describe_files_put_back, order_files, were_put_back
 from chaos.audit.folder import AuditFolder
 from chaos.check import census
 from chaos.check.analysis import RunAnalysis
 from chaos.check.census import Candidate
 from chaos.check.evidence import FAULTS_HAPPENED
+from chaos.check.files_ahead import files_ahead
 from chaos.check.trajectory import TRAJECTORY
 from chaos.model.history import Baseline
 from chaos.model.places import Place
@@ -57,6 +59,9 @@ class Explained:
     #: of the cause, what is a generator; without a cause the shared ones that were given in vain
     generators: tuple[str, ...] = ()
 
+    #: the cause is files that were put back
+    are_files: bool = False
+
     @property
     def is_drawn(self) -> bool:
         """Whether the cause is generators alone."""
@@ -65,6 +70,8 @@ class Explained:
     @property
     def sentence(self) -> str:
         """The outcome in words."""
+        if self.are_files and self.cause:
+            return describe_files_put_back([c.path for c in self.cause], is_exact=self.is_exact)
         if self.is_right_embedded:
             return (
                 "The same faults do no harm on the embedded backend, where values are given back: "
@@ -204,6 +211,8 @@ class GivingBack:
             analysis = embedded
         places, unread = census.resumes(analysis), census.left_out(analysis)
         self._loops = [(loop.file, loop.first, loop.last) for loop in census.loops(analysis)]
+        if (by_files := self._explained_by_files(analysis, places)) is not None:
+            return by_files
         shared, own = census.shared_generators(analysis), census.candidates(analysis)
         looked, kept = self._looked_at(analysis, (*own, *shared), places)
         if looked is not None:
@@ -271,6 +280,36 @@ class GivingBack:
     def _order(self, paths: Paths, places: Collection[Place]) -> Mapping[str, object]:
         return {"paths": paths, "places": sorted(places), "loops": self._loops}
 
+    def _explained_by_files(
+        self, analysis: RunAnalysis, places: Mapping[int, Place]
+    ) -> Explained | None:
+        """Return what putting files back has shown; None if none is the cause."""
+        files = files_ahead(analysis)
+        if not files or not places:
+            return None
+        clean = self._directory("clean-files", self.plan.baseline())
+        kept = order_files(clean, files, keep=sorted(set(places.values())))
+        self._execute(clean, None)
+
+        def is_right(paths: Paths) -> bool:
+            directory = self._directory(f"files-{self.runs}", self.plan)
+            folder = order_files(directory, paths, give=places, source=kept)
+            run = self._execute(directory, self.baseline)
+            is_right = were_put_back(folder, paths, places) and self._shows_baseline(run)
+            self.tell(f"{listed(paths)} put back: training {_is(is_right)} the baseline's")
+            return is_right
+
+        cause = fewest(files, is_right)
+        if cause is None:
+            return None
+        named = tuple(Candidate(path, "", "", is_first=False) for path in cause)
+        return Explained(named, named, self.plan.expect.is_exact, are_files=True)
+
+    def _shows_baseline(self, run: FinishedRun) -> bool:
+        """Return whether a run had its faults, and came out as the baseline."""
+        shown = {r.check for r in run.verdict.results if r.status == "pass" and r.evidence}
+        return {TRAJECTORY, self.check, FAULTS_HAPPENED} <= shown
+
     def _embedded(self) -> RunAnalysis | None:
         """Return the run as it is on the embedded backend; None if it is not wrong there."""
         clean = self._execute(self._directory("clean-embedded", self.plan.baseline()), None)
@@ -289,8 +328,7 @@ class GivingBack:
         }
         folder = _ordered(directory, GIVE, order)
         run = self._execute(directory, self.baseline)
-        # Only of a run that had its faults, and in which they were given.
-        shown = {r.check for r in run.verdict.results if r.status == "pass" and r.evidence}
+        # Only of a run in which they were given.
         lists = (json.loads(file.read_text("utf-8")) for file in folder.glob(f"{GIVEN}-*.json"))
         given = set[str]().union(*lists)
         drawn = (
@@ -299,13 +337,13 @@ class GivingBack:
         self._generators |= set[str]().union(*drawn)
         self._given |= given
         is_given = set(paths) <= given
-        is_right = is_given and {TRAJECTORY, self.check, FAULTS_HAPPENED} <= shown
+        is_right = is_given and self._shows_baseline(run)
         if is_right:
             parts = [part for resume in run.verdict.diagnosis for part in resume.parts]
             lost = (p.component for p in parts if p.standing not in ("restored", "not compared"))
             self._idle[paths] = tuple(dict.fromkeys(lost))
         named = listed([f"`{path}`" for path in paths])
-        self.tell(f"{named} given back: training {'is' if is_right else 'is not'} the baseline's")
+        self.tell(f"{named} given back: training {_is(is_right)} the baseline's")
         return is_right
 
     def _directory(self, name: str, plan: Plan) -> RunDirectory:
@@ -332,6 +370,10 @@ class GivingBack:
         run = self.folder.execute(self.backend, plan, directory, baseline, self.clock)
         directory.remove_storage()
         return run
+
+
+def _is(is_right: bool) -> str:  # noqa: FBT001 - its only argument
+    return "is" if is_right else "is not"
 
 
 def _ordered(directory: RunDirectory, name: str, order: Mapping[str, object]) -> Path:

@@ -24,6 +24,7 @@ from chaos.probe.cursor import Recorder
 from chaos.probe.job_files import JobFiles, Stops
 from chaos.probe.job_objects import JobObjects
 from chaos.probe.saves import Saves
+from chaos.probe.state.file_copies import FileCopies
 from chaos.probe.state.files import sharded_part, watch_files, watch_libraries
 from chaos.probe.state.give_back import FOLDER, Orders
 from chaos.probe.state.gradients import mark_of, versions_of, waiting
@@ -60,6 +61,7 @@ class Watchers:
         self._roots: Roots | None = None
         self._files: JobFiles | None = None
         self._saves: Saves | None = None
+        self._copies: FileCopies | None = None
         self.validates: Callable[[], None] | None = None
         #: the faults of the objects that the job puts into a store
         self.of_objects: StorageInjector | None = None
@@ -91,6 +93,7 @@ class Watchers:
         self._install_modules()
         if self._state is not None and (orders := saves.parent / FOLDER).is_dir():
             who = self._cursor
+            self._copies = FileCopies.of(orders, attempt=who.attempt, rank=who.rank)
             self._state.follow(Orders(orders, attempt=who.attempt, rank=who.rank))
         if self._watch.files or strike_in_load is not None or stops is not None:
             may_move = was_handed_none and self._cursor.attempt > 0
@@ -136,8 +139,16 @@ class Watchers:
 
     def on_save(self, call: Callable[[], None]) -> None:
         """Call this once the thread that trains has saved a file."""
-        if self._files is not None:
-            self._files.on_save = call
+        if self._files is None:
+            return
+        copies = self._copies
+
+        def saved() -> None:
+            call()
+            if copies is not None:
+                copies.saved()
+
+        self._files.on_save = saved
 
     def drop_gradients(self) -> None:
         """Forget the gradients that were accumulated at an earlier place."""
@@ -182,6 +193,8 @@ class Watchers:
                 if not self._has_reports and self._files.is_at_end(steps):
                     self._end_epoch()
                     self._cursor.epoch, self._cursor.step = self._cursor.epoch + 1, 0
+            if self._copies is not None:
+                self._copies.step_begins(self._now())
             if self._state is not None:
                 is_saved = self._files is not None and self._files.may_resume_here()
                 by_steps = self._watch.entries == "steps"

@@ -281,3 +281,55 @@ def test_a_part_that_is_lost_without_a_consequence_is_a_note(tmp_path: Path) -> 
     assert card["verdict"]["severity"] == "not reproducible"
     texts = [note["text"] for note in card["notes"]]
     assert any(text.startswith("`schedule` did not come back at 3 places") for text in texts)
+# What each item has cost so far is kept in a file of its own, and moves with every step.
+TABLE = """\
+import json
+import os
+import torch
+
+def read():
+    if not os.path.exists("costs.json"):
+        return [1.0] * 4
+    with open("costs.json") as file:
+        return json.load(file)
+
+def main():
+    torch.manual_seed(4)
+    net, begun, costs = torch.nn.Linear(3, 1), 0, read()
+    sgd = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
+    if os.path.exists("saved.pt"):
+        saved = torch.load("saved.pt")
+        net.load_state_dict(saved["net"])
+        sgd.load_state_dict(saved["sgd"])
+        begun = saved["step"]
+    for step in range(begun, 20):
+        costs, item = read(), step % 4
+        x = torch.randn(6, 3, generator=torch.Generator().manual_seed(step)) * costs[item]
+        loss = (net(x) - x[:, :1]).square().mean()
+        sgd.zero_grad()
+        loss.backward()
+        sgd.step()
+        costs[item] = 0.5 * costs[item] + loss.item()
+        with open("costs.json", "w") as file:
+            json.dump(costs, file)
+        if step % 4 == 3:
+            state = {"net": net.state_dict(), "sgd": sgd.state_dict(), "step": step + 1}
+            torch.save(state, "new.pt")
+            os.replace("new.pt", "saved.pt")
+
+main()
+"""
+
+
+def test_a_file_that_is_ahead_of_the_checkpoint_is_shown_to_be_the_cause(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TABLE, encoding="utf-8")
+    words = ("--launcher", "python", "--max-runs", "3", "--format", "json", "--no-confirm")
+
+    done = chaos("audit", "train.py", *words, folder=tmp_path)
+
+    assert done.code == 1, done.err
+    (finding, *_) = json.loads(done.out)["findings"]
+    assert finding["proof"] == (
+        "With `costs.json` put back as in a clean run at the place of the resume, training is the "
+        "baseline's to the last bit: it was ahead of what the job resumed from."
+    )
