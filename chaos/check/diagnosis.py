@@ -132,7 +132,7 @@ def _consequence(analysis: RunAnalysis, broken: CheckResult) -> str:
     if first is None:
         return ""
     place = f"epoch {first.epoch}" + ("" if first.step is None else f", step {first.step}")
-    what = "loss" if first.what == "loss" else f"`{first.what}`"
+    what = f"`{first.what}`" if first.step is None else first.what
     here = [r for r in analysis.restarts if r.attempt.index == first.attempt]
     # A schedule or a momentum cannot change the loss of the first forward call after a resume. If
     # that differs nevertheless, the sentence must not call the one the reason of the other.

@@ -194,7 +194,7 @@ def _bad(analysis: RunAnalysis, results: Sequence[CheckResult]) -> str:
     if broken[0].check != TRAJECTORY or first is None:
         return f"{broken[0].anomalies[0].message}{also}"
     place = f"epoch {first.epoch}" + ("" if first.step is None else f", step {first.step}")
-    what = "loss" if first.what == "loss" else f"`{first.what}`"
+    what = f"`{first.what}`" if first.step is None else first.what
     fell = f"from {place} on its {what} differs from the baseline's: {difference(first)}"
     held = census.in_words(census.candidates(analysis))
     went = "resumed, but" if analysis.restarts else "finished, but"

@@ -73,6 +73,14 @@ class Lineage:
         return self.steps.get(RankEpoch(rank, epoch), NO_STEPS)
 
     @cached_property
+    def optimizers(self) -> Mapping[int, Mapping[str, int]]:
+        """The number of steps of each rank's optimizers."""
+        found: dict[int, Counter[str]] = {}
+        for step in self.all_steps():
+            found.setdefault(step.rank, Counter())[step.done.optimizer] += 1
+        return found
+
+    @cached_property
     def by_epoch(self) -> Mapping[int, Mapping[int, Steps]]:
         """The steps of each epoch, rank by rank."""
         found: dict[int, dict[int, Steps]] = {}

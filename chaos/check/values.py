@@ -13,6 +13,8 @@ from chaos.model.places import FloatPlace
 
 Value: TypeAlias = float | str | bool | None
 
+PASSES = "number of backward passes before the step"
+
 
 @dataclass(frozen=True, slots=True)
 class NumberPair:
@@ -22,7 +24,7 @@ class NumberPair:
     #: None for a metric
     step: int | None
     rank: int
-    #: "loss", "number of losses", or a metric's dotted name
+    #: "loss", `PASSES`, or a metric's dotted name
     what: str
     #: None where it is not there
     ours: Value
@@ -62,7 +64,7 @@ class NumberPair:
     @property
     def relative(self) -> float | None:
         """The difference, relative to the baseline's value."""
-        due = as_number(self.baseline)
+        due = None if self.what == PASSES else as_number(self.baseline)
         return self.difference / abs(due) if due and self.difference is not None else None
 
     def agrees(self, tolerance: Tolerance | None) -> bool:
@@ -109,7 +111,7 @@ def loss_pairs(step: Step, theirs: Losses) -> Iterator[NumberPair]:
     ours = step.losses or ()
     at, seen = (step.epoch, step.step, step.rank), (step.number, step.attempt)
     if len(ours) != len(theirs):
-        yield NumberPair(*at, "number of losses", len(ours), len(theirs), *seen)
+        yield NumberPair(*at, PASSES, len(ours), len(theirs), *seen)
     for index, (mine, due) in enumerate(zip(ours, theirs, strict=False)):
         yield NumberPair(*at, "loss", as_number(mine), as_number(due), *seen, index)
 

@@ -93,6 +93,7 @@ class Probe:
             epoch_steps=plan.job.epoch_steps,
         )
         self._obedience = Obedience(controller.obeyed, SystemClock())
+        self._optimizer = ""
         self._reporting = 0
         self._beside = threading.local()
         self._early = 0
@@ -182,6 +183,7 @@ class Probe:
 
     def step_begins(self, optimizer: Any) -> None:  # see `kind_of`
         """Stop at an op of this attempt's first step; look at the state before the step."""
+        self._optimizer = self._watchers.describe_optimizer(optimizer)
         self._watchers.resumes(optimizer)
         for index in self._places.stages.pop("first_step", ()):
             self._look(partial(self._arrive, index))
@@ -198,7 +200,10 @@ class Probe:
         with self._watchers.cost.watching:
             cursor.step += 1
             place = Place(cursor.epoch, cursor.step)
-            self._journal.add(StepDone(**cursor.place(), losses=losses, inputs=inputs))
+            done = StepDone(
+                **cursor.place(), losses=losses, inputs=inputs, optimizer=self._optimizer
+            )
+            self._journal.add(done)
             self._watchers.step_done()
         self._obedience.step_done()
         for index in self._places.steps.get(place, ()):

@@ -13,6 +13,7 @@ import math
 import os
 import sys
 from collections.abc import Callable
+from types import CodeType, FrameType
 from typing import Any, ClassVar, Protocol, TypeAlias
 
 from chaos.errors import InjectedError, ResumeMismatchError
@@ -85,10 +86,6 @@ class StepHook:
         """Watch optimizer steps and `Tensor.backward` from now on, if torch is there."""
         try:
             import torch
-            from torch.optim.optimizer import (
-                register_optimizer_step_post_hook,
-                register_optimizer_step_pre_hook,
-            )
         except ImportError:  # a job that boosts trees needs no torch
             return
         # torch has no global hook for `backward()`, so the method itself is replaced. A loss
@@ -113,9 +110,26 @@ class StepHook:
         for owner in (torch.optim.Optimizer, torch.nn.Module):
             owner.zero_grad = self._dropping(owner.zero_grad)
         torch.nn.Module.load_state_dict = self._loading(torch.nn.Module.load_state_dict)
-        register_optimizer_step_pre_hook(lambda optimizer, *_: self._begins(optimizer))
-        register_optimizer_step_post_hook(lambda *_: self._stepped())
+        self._watch_steps()
         StepHook._installed = self
+
+    def _watch_steps(self) -> None:
+        from torch.optim import Optimizer, optimizer
+
+        # Every `step()` runs within this code, that of an optimizer within another's as well (torch
+        # 2.13): ZeRO and SAM have one inside.
+        step_code = Optimizer.profile_hook_step(lambda: None).__code__
+
+        def begins(optimizer: Any, *_: Any) -> None:
+            if not _is_within_step(step_code):
+                self._begins(optimizer)
+
+        def stepped(*_: Any) -> None:
+            if not _is_within_step(step_code):
+                self._stepped()
+
+        optimizer.register_optimizer_step_pre_hook(begins)
+        optimizer.register_optimizer_step_post_hook(stepped)
 
     def _dropping(self, zero_grad: Callable[..., None]) -> Callable[..., None]:
         """Return a `zero_grad` that drops an open window if no gradient of it is left.
@@ -281,6 +295,18 @@ class StepHook:
             self._pending.append((epoch, step, losses, given if given_late else None))
             if len(self._pending) >= PENDING_MAX:
                 self.read_pending()
+
+
+def _is_within_step(step_code: CodeType) -> bool:
+    """Return whether the step whose hook this is was called by another one."""
+    frame: FrameType | None = sys._getframe(2)  # noqa: SLF001 - as a debugger does
+    steps = 0
+    while frame is not None:
+        steps += frame.f_code is step_code
+        if steps > 1:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def spell(value: float) -> float | str:

@@ -170,6 +170,12 @@ class Watchers:
         """Return how often parameters were changed, see `versions_of`."""
         return versions_of([] if self._state is None else self._state.optimizers())
 
+    def describe_optimizer(self, optimizer: Any) -> str:  # see `kind_of`
+        """Return number and kind of an optimizer; empty for the first, and where it is unknown."""
+        known = [] if self._state is None else self._state.found.all("optimizer")
+        number = next((n for n, one in enumerate(known) if one is optimizer), 0)
+        return f"{number} ({type(optimizer).__name__})" if number else ""
+
     def resumes(self, optimizer: Any) -> None:  # see `kind_of`
         """Find out, before a step is looked at or stopped at, where the attempt resumed."""
         if self._files is not None:

@@ -275,7 +275,8 @@ def _watch(watch: Watch, folder: Path, costs: list[tuple[float, float]]) -> Call
     def step_done(losses: Any, inputs: Any) -> Place:
         with watchers.cost.watching:
             cursor.step += 1
-            journal.add(StepDone(**cursor.place(), losses=losses, inputs=inputs))
+            where: dict[str, Any] = cursor.place()
+            journal.add(StepDone(**where, losses=losses, inputs=inputs))
             watchers.step_done()
         return Place(cursor.epoch, cursor.step)
 

@@ -167,7 +167,7 @@ def test_another_number_of_micro_batches_differs() -> None:
     )
 
     assert (
-        "number of losses differs from the baseline's: 2 instead of 1"
+        "backward passes before the step differs from the baseline's: 2 instead of 1"
         in result_on("trajectory", KILLED, history).summary
     )
 

@@ -76,6 +76,27 @@ def test_each_micro_batch_of_a_step_is_seen() -> None:
     assert job.steps == [(1.0, 2.0)]
 
 
+def test_a_step_within_a_step_is_no_other_step() -> None:
+    class Wrapped(torch.optim.SGD):  # type: ignore[misc] # torch is not typed here
+        """An optimizer that leaves its step to one inside."""
+
+        def __init__(self, parameters: Any, **settings: Any) -> None:
+            super().__init__(parameters, **settings)
+            self.inside = torch.optim.Adam(parameters, **settings)
+
+        def step(self, closure: Any = None) -> None:
+            del closure
+            self.inside.step()
+
+    job = Job(Wrapped)
+    for factor in (1.0, 2.0):
+        job.backward(factor)
+        job.optimizer.step()
+    job.optimizer.inside.step()  # beside it, that is a step of its own
+
+    assert (job.steps, job.began) == ([(1.0,), (2.0,), ()], 3)
+
+
 def test_a_window_left_open_at_a_report_does_not_reach_into_the_next_epoch() -> None:
     job = Job()
     job.backward(5.0)

@@ -53,7 +53,7 @@ class LoaderProcesses(StepEvent, frozen=True, kw_only=True):
         return f"{self.who}: {self.count} loader processes since {self.place}"
 
 
-class StepDone(StepEvent, frozen=True, kw_only=True):
+class StepDone(StepEvent, frozen=True, kw_only=True, omit_defaults=True):
     """An optimizer step is finished."""
 
     #: the values on which `backward()` was called since the last step, one per micro-batch; numbers
@@ -63,6 +63,9 @@ class StepDone(StepEvent, frozen=True, kw_only=True):
     #: None where the job's inputs are not watched, where the model was called with no tensors, and
     #: where they are still on the accelerator
     inputs: Inputs | None = None
+    #: number and kind of the optimizer, as in `1 (SGD)`; empty for the job's first, each step of
+    #: which is a batch, and in a journal of an older chaos
+    optimizer: str = ""
 
     def _text(self) -> str:
         losses = "not yet known" if self.losses is None else numbers(self.losses)
