@@ -6,12 +6,14 @@ from pathlib import PurePath
 
 from chaos.check import census
 from chaos.check.analysis import RunAnalysis
+from chaos.check.children import describe_unseen_children
 from chaos.check.diagnosis import cause
 from chaos.check.divergence import difference, divergence
 from chaos.check.injections import Injection
 from chaos.check.restarts import Restart
 from chaos.check.resumes import in_words, is_resumed, nothing_was_left, untested
 from chaos.check.save_operations import file_at
+from chaos.check.state import STATE
 from chaos.check.trajectory import TRAJECTORY
 from chaos.model.history import History
 from chaos.model.scenario import VerdictStatus
@@ -189,7 +191,7 @@ def _bad(analysis: RunAnalysis, results: Sequence[CheckResult]) -> str:
     also = f" (also broken: {', '.join(others)})" if others else ""
     named = cause(analysis, results)
     if named is not None:
-        return f"{named}{also}"
+        return f"{named}{_unseen(analysis, results)}{also}"
     first = divergence(analysis)
     if broken[0].check != TRAJECTORY or first is None:
         return f"{broken[0].anomalies[0].message}{also}"
@@ -198,7 +200,14 @@ def _bad(analysis: RunAnalysis, results: Sequence[CheckResult]) -> str:
     fell = f"from {place} on its {what} differs from the baseline's: {difference(first)}"
     held = census.in_words(census.candidates(analysis))
     went = "resumed, but" if analysis.restarts else "finished, but"
-    return f"the job {went} {fell}{_right(analysis, results)}{held}"
+    unseen = _unseen(analysis, results)
+    return f"the job {went} {fell}{_right(analysis, results)}{held}{unseen}"
+
+
+def _unseen(analysis: RunAnalysis, results: Sequence[CheckResult]) -> str:
+    """Return in words what no check sees, where no part of the state is known to be the cause."""
+    is_known = any(result.status == "fail" and result.check == STATE for result in results)
+    return "" if is_known else describe_unseen_children(analysis)
 
 
 def _right(analysis: RunAnalysis, results: Sequence[CheckResult]) -> str:

@@ -403,6 +403,8 @@ class ProcessSeen(WorkerEvent, frozen=True, kw_only=True):
     children: int
     #: the names in its working directory
     entries: int
+    #: the children without helpers that Python and torch start by themselves; a loader's count
+    job_children: int = 0
 
     def _text(self) -> str:
         size = f"{self.open_files} open files, {self.memory_bytes / 2**20:.0f} MiB"
