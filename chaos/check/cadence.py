@@ -14,46 +14,37 @@ from chaos.check.steps import Step
 NAMED_MAX = 3
 
 
-def count_batches(
-    steps: Sequence[Step], expected: Sequence[Step], optimizers: Mapping[str, int]
-) -> tuple[int, int]:
-    """Return the batches of a run's steps, and of the baseline's: the steps of one optimizer.
-
-    `optimizers` are the baseline's, each with the number of its steps in the whole run. All steps
-    are counted where it has one alone, or the run has another: an optimizer's number may be another
-    in another attempt.
-    """
-    main = _main_optimizer(steps, optimizers)
-    if main is None:
-        return len(steps), len(expected)
-    made, due = (sum(step.done.optimizer == main for step in of) for of in (steps, expected))
-    return made, due
-
-
 def describe_other_cadences(
     steps: Sequence[Step],
     expected: Sequence[Step],
     optimizers: Mapping[str, int],
-    *,
     earlier: Iterable[Step],
-    is_whole: bool,
 ) -> Iterator[str]:
     """Yield in words that an optimizer stepped after other batches than in the baseline.
 
-    `earlier` are the baseline's steps before these. Not `is_whole`: more steps were to come.
+    `steps` are those of an attempt, `expected` the baseline's from the place of its resume on and
+    `earlier` those before it, `optimizers` the baseline's with the number of their steps. Nothing
+    is said where the batches themselves are others, or an optimizer is not the baseline's: its
+    number may be another in another attempt.
     """
     main = _main_optimizer(steps, optimizers)
     if main is None:
         return
     before = sum(step.done.optimizer == main for step in earlier)
-    made, due = (_batches_by_optimizer(of, main, before) for of in (steps, expected))
-    for name in sorted(made.keys() | due.keys()):
-        here, there = made.get(name, []), due.get(name, [])
-        if here != (there if is_whole else there[: len(here)]):
-            yield (
-                f"optimizer {name or 0} stepped after {_batch_words(here)}, and in the baseline "
-                f"after {_batch_words(there)}"
-            )
+    batches, due = ([s.inputs for s in of if s.done.optimizer == main] for of in (steps, expected))
+    last = before + min(len(batches), len(due))
+    positions = [_batches_by_optimizer(of, main, before) for of in (steps, expected)]
+    for name in sorted(positions[0].keys() | positions[1].keys()):
+        here, there = ([at for at in of.get(name, ()) if at < last] for of in positions)
+        if here == there:
+            continue
+        first = max(1, min(set(here) ^ set(there), default=last) - before)
+        if None in batches[:first] or batches[:first] != due[:first]:
+            continue
+        yield (
+            f"optimizer {name or 0} stepped after {_batch_words(here)}, and in the baseline after "
+            f"{_batch_words(there)}"
+        )
 
 
 def _main_optimizer(steps: Sequence[Step], optimizers: Mapping[str, int]) -> str | None:

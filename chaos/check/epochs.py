@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from chaos.check.analysis import RunAnalysis, RunTables
 from chaos.check.attempt import Commit, Start
-from chaos.check.cadence import count_batches, describe_other_cadences
+from chaos.check.cadence import describe_other_cadences
 from chaos.check.restarts import RepeatedSteps, Restart
 from chaos.check.result import conclude, inconclusive, nothing_due, own_check, without_restart
 from chaos.model.event import DependentSeen
@@ -124,24 +124,12 @@ def _wrong_first_epochs(
     for start in _starts(restart):
         rank, epoch = start.rank, start.epoch
         steps = restart.attempt.steps_of(rank, epoch)
-        theirs = reference.lineage
-        expected = theirs.steps_of(rank, epoch)[start.step :]
-        optimizers = theirs.optimizers.get(rank, {})
-        made, due = count_batches(steps, expected, optimizers)
-        more = made - due
-        if more == 0:
-            earlier = (s for e in theirs.epochs.get(rank, ()) for s in theirs.steps_of(rank, e))
-            for text in describe_other_cadences(
-                steps,
-                expected,
-                optimizers,
-                earlier=(s for s in earlier if (s.epoch, s.step) <= start.place),
-                is_whole=_is_whole(restart, start, analysis),
-            ):
-                yield Anomaly(
-                    message=f"rank {rank}: {text}, after the restart at {start.place}",
-                    events=(start.number,),
-                )
+        cadences = list(_other_cadences(restart, start, reference))
+        if cadences:
+            yield from cadences
+            continue
+        due = reference.lineage.count(rank, epoch) - start.step
+        more = len(steps) - due
         if more == 0 or (more < 0 and not _is_whole(restart, start, analysis)):
             continue
         lost = restart.lost_steps.get(rank, 0)
@@ -152,9 +140,23 @@ def _wrong_first_epochs(
         allowed = f"; it threw away {lost}" if is_lax and more > 0 else ""
         yield Anomaly(
             message=f"rank {rank} {did} {plural(abs(more), 'step')} of epoch {epoch} after "
-            f"the restart: {made} instead of {due}{allowed}{_resumed(restart)}",
+            f"the restart: {len(steps)} instead of {due}{allowed}{_resumed(restart)}",
             events=(start.number, *(s.number for s in steps[due:])),
         )
+
+
+def _other_cadences(restart: Restart, start: Start, reference: RunTables) -> Iterator[Anomaly]:
+    """Yield each optimizer that stepped after other batches than in the baseline."""
+    lineage, rank = reference.lineage, start.rank
+    optimizers = lineage.optimizers.get(rank, {})
+    if len(optimizers) == 1:
+        return
+    due = [step for e in lineage.epochs.get(rank, ()) for step in lineage.steps_of(rank, e)]
+    split = sum((step.epoch, step.step) <= start.place for step in due)
+    made = restart.attempt.steps.by_rank.get(rank, ())
+    for text in describe_other_cadences(made, due[split:], optimizers, due[:split]):
+        message = f"on rank {rank} {text}, after the restart at {start.place}"
+        yield Anomaly(message=message, events=(start.number,))
 
 
 def _resumed(restart: Restart) -> str:
@@ -339,9 +341,7 @@ def _wrong_lengths(analysis: RunAnalysis, reference: RunTables) -> Iterator[Anom
             last = {max(committed, default=-1)}
             committed, epochs = committed - last, epochs - last
     for rank, epoch in sorted(set(ours.steps) | set(theirs.steps), key=lambda key: key[::-1]):
-        both = ours.steps_of(rank, epoch), theirs.steps_of(rank, epoch)
-        made, due = count_batches(*both, theirs.optimizers.get(rank, {}))
-        surplus = made - due
+        surplus = ours.count(rank, epoch) - theirs.count(rank, epoch)
         # Each length is judged once: a surplus or missing epoch by its number, one that was resumed
         # in by `cursor`, and the others here.
         if surplus == 0 or (rank, epoch) in ours.resumed or epoch in epochs ^ committed:
@@ -354,8 +354,8 @@ def _wrong_lengths(analysis: RunAnalysis, reference: RunTables) -> Iterator[Anom
         if surplus > 0 or is_whole:
             steps = ours.steps_of(rank, epoch)
             yield Anomaly(
-                message=f"rank {rank} made {plural(made, 'step')} in epoch {epoch}, "
-                f"the baseline {due}",
+                message=f"rank {rank} made {plural(len(steps), 'step')} in epoch {epoch}, "
+                f"the baseline {theirs.count(rank, epoch)}",
                 events=tuple(s.number for s in steps[-1:]),
                 is_result=False,  # a count: what was trained in these steps is the result
             )
