@@ -75,7 +75,8 @@ class RunTables:
     @cached_property
     def files(self) -> Files:
         """The files that the job itself wrote and read."""
-        return Files(self.history, self.attempts)
+        like = None if self.like is None else self.like.files
+        return Files(self.history, self.attempts, like)
 
     @property
     def keeps_own_files(self) -> bool:

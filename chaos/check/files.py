@@ -2,12 +2,14 @@
 
 import math
 import re
+from bisect import bisect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import PurePath
 
 from chaos.check.attempt import Attempt
+from chaos.check.resume_place import place_of as place_of_state
 from chaos.model.event import (
     FileLoaded,
     FileRenamed,
@@ -16,12 +18,15 @@ from chaos.model.event import (
     FilesSeen,
     FitCalled,
     ReportBegun,
+    SavedPart,
     SeenFile,
+    StateSeen,
 )
+from chaos.model.events.state import group_of
 from chaos.model.history import History
 from chaos.model.objects import is_object
 from chaos.model.paths import SESSION, is_below, without_node
-from chaos.model.places import AttemptRank, Place
+from chaos.model.places import START, AttemptRank, Place
 
 SAVERS = ("torch", "shards", "safetensors", "pkl", "pickle")  # of files that are mostly checkpoints
 
@@ -45,6 +50,8 @@ class Save:
     saver: str = "torch"
     #: those that it had before that one
     former: tuple[str, ...] = ()
+    #: the place at which the model in it was trained; None where no model was recognized
+    model_place: Place | None = None
 
     @property
     def series(self) -> str:
@@ -53,7 +60,13 @@ class Save:
 
     @property
     def place(self) -> Place:
+        """The place at which it was written."""
         return Place(self.epoch, self.step)
+
+    @property
+    def age(self) -> Place:
+        """The place of its model: to write a file again, as with a mark, makes no newer save."""
+        return self.model_place or self.place
 
 
 @dataclass(frozen=True)
@@ -62,6 +75,8 @@ class Files:
 
     history: History
     attempts: Sequence[Attempt]
+    #: the files of the baseline
+    like: "Files | None" = None
 
     @cached_property
     def saves(self) -> tuple[Save, ...]:
@@ -77,9 +92,43 @@ class Files:
             end = over.pop(0) if over else None
             at = number if end is None else end[0]
             digest = end[1].digest if end else self._read_whole(e)
-            place = e.epoch, e.step
-            found.append(Save(at, e.attempt, e.rank, *place, e.path, digest, e.path, e.saver))
+            place = Place(e.epoch, e.step)
+            save = Save(at, e.attempt, e.rank, *place, e.path, digest, e.path, e.saver)
+            parts = end[1].parts if end else ()
+            found.append(replace(save, model_place=self._model_place(parts, place)))
         return self._named(sorted(found, key=lambda save: save.number))
+
+    def _model_place(self, parts: Sequence[SavedPart], written: Place) -> Place | None:
+        """Return the place at which a model in a file was trained, up to that of the writing."""
+        digests = {digest for part in parts for digest in (part.tensors, part.widened) if digest}
+        # One that is seen at several places does not change, as a frozen one, and has no age.
+        places = [of for digest in digests if len(of := self._models.get(digest, set())) == 1]
+        return max((p for p in set().union(*places) if START < p <= written), default=None)
+
+    @cached_property
+    def _models(self) -> Mapping[str, set[Place]]:
+        """The steps after which each model was seen, here and in the baseline, by its digest."""
+        found: dict[str, set[Place]] = {}
+        for files in (self, self.like):
+            for _, seen in () if files is None else files.history.of(StateSeen):
+                for part in seen.components:
+                    if part.digest and group_of(part.name) == "model":
+                        place = self.last_step(place_of_state(seen))
+                        found.setdefault(part.digest, set()).add(place)
+        return found
+
+    def last_step(self, place: Place) -> Place:
+        """Return the place of the last step before one: an epoch's end is the next one's head."""
+        at = bisect(self.step_places, place)
+        return self.step_places[at - 1] if at else START
+
+    @cached_property
+    def step_places(self) -> Sequence[Place]:
+        """The places of all steps of this run and its baseline, in the order of training."""
+        places = {Place(s.epoch, s.step) for attempt in self.attempts for s in attempt.steps}
+        if self.like is not None:
+            places.update(self.like.step_places)
+        return sorted(places)
 
     def _named(self, saves: Sequence[Save]) -> tuple[Save, ...]:
         """Return the saves with the names that they had in the end."""
@@ -235,7 +284,18 @@ class Files:
         # A file that did not change from save to save has the age of each. With the last alone, a
         # fault between the ranks' saves made them read "files of different ages" from one whole
         # checkpoint, where a generator that nothing draws from was the same at two saves.
-        return {place_of(load)} | {s.place for s in self.saves if s.digest == load.digest}
+        alike = [save for save in self.saves if save.digest == load.digest]
+        return {place_of(load)} | {s.place for s in alike} | {s.age for s in alike}
+
+    def age(self, load: FileLoaded) -> Place:
+        """Return the place of the model in a file that was read, or that of its writing."""
+        origin = self.origin(load)
+        return place_of(load) if origin is None else origin.age
+
+    def holds_model_of(self, load: FileLoaded, place: Place) -> bool:
+        """Return whether a file that was read holds the model of a place."""
+        origin = self.origin(load)
+        return origin is not None and origin.model_place == self.last_step(place)
 
     def read_since(self, attempt: int) -> Iterator[FileLoaded]:
         """Yield the files of this run that later attempts read before their first steps."""
@@ -245,14 +305,14 @@ class Files:
     def newest_loaded(self, attempt: int, rank: int) -> tuple[int, FileLoaded] | None:
         """Return the youngest file of this run that a rank read before its first step."""
         read = self.newest_of_series(attempt, rank).values()
-        return max(read, key=lambda item: place_of(item[1]), default=None)
+        return max(read, key=lambda item: self.age(item[1]), default=None)
 
     def newest_of_series(self, attempt: int, rank: int) -> dict[str, tuple[int, FileLoaded]]:
         """Return the youngest file of each series that a rank read before its first step."""
         found: dict[str, tuple[int, FileLoaded]] = {}
         for number, load in self.loads_of(attempt, rank):
             known = found.get(series_of(load.path))
-            if is_own(load) and (known is None or place_of(load) > place_of(known[1])):
+            if is_own(load) and (known is None or self.age(load) > self.age(known[1])):
                 found[series_of(load.path)] = number, load
         return found
 

@@ -1,37 +1,32 @@
 """The saves of a job's own that an attempt could resume from, and whether it took the newest."""
 
-import math
-import re
-from bisect import bisect
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
-from operator import itemgetter
 from pathlib import PurePath
 
 from chaos.check.analysis import RunAnalysis, RunTables
 from chaos.check.attempt import Attempt
 from chaos.check.files import SAVERS, Save, is_own, place_of, series_of
+from chaos.check.model_files import files_with_model
 from chaos.check.restarts import Restart
 from chaos.check.save_operations import left_by
 from chaos.model.event import (
     FileCopied,
     FileLoaded,
     FileRenamed,
-    FileSaved,
-    StateSeen,
     WroteOutside,
 )
 from chaos.model.paths import DRAWN_NAME
-from chaos.model.places import START, AttemptRank, Place, RankName
+from chaos.model.places import START, Place, RankName
 from chaos.model.tiers import Tiers
 from chaos.model.trigger import IN_A_SAVE, AtMoment
 from chaos.model.verdict import Anomaly
 from chaos.words import plural
 
 FIRST_SAVES = 2
-ROUNDING = 5e-7  # of a norm in 32 bits: some units in its last place
+_BY_STATE = ("state and inputs", "state")
 
 
 def own_files(analysis: RunAnalysis, restart: Restart) -> Iterator[Anomaly]:
@@ -129,26 +124,43 @@ class _Sources:
             # there, a part for each rank. To take the newest of each series would invent a save
             # that no rank could load; so the files that were read for one place are one save, and a
             # newer one must be whole in all of their series.
-            of_one_place = (
-                other
+            age = self.files.age(load)
+            of_one_place = {
+                series_of(other.path): other
                 for of in self.loads
                 for _, other in self.files.newest_of_series(self._index, of).values()
-                if place_of(other) == place_of(load)
-            )
+                if self.files.age(other) == age
+            }
+            of_one_place[series_of(load.path)] = load
             beside = self._beside[_folder_of(load.path)]
             pools = [
                 [save for save in pool if self._is_filled(save, beside)]
-                for other in of_one_place
+                for other in of_one_place.values()
                 if not _is_constant(pool := self._like(other))
             ]
             newest = self._newest(pools, load)
-            if newest is None or newest.place <= place_of(load) or newest.digest == load.digest:
+            if newest is None or newest.digest == load.digest:
+                continue
+            if self.files.last_step(newest.age) <= self.files.last_step(self._resumed(rank, load)):
                 continue
             yield Anomaly(
-                message=f"rank {rank} resumed from {load.path}, saved at {_at(place_of(load))}; "
-                f"{newest.name} of {_at(newest.place)} was there{self._again(newest)}",
+                message=f"rank {rank} resumed from {load.path}, {self._age_in_words(rank, load)}; "
+                f"{newest.name} of {_at(newest.age)} was there{self._again(newest)}",
                 events=(newest.number, number),
             )
+
+    def _resumed(self, rank: int, load: FileLoaded) -> Place:
+        """Return the place of a rank's resume: as its state shows it, else as its file does."""
+        shown = _place_by_state(self.restart.attempt, rank)
+        return self.files.age(load) if shown is None else shown
+
+    def _age_in_words(self, rank: int, load: FileLoaded) -> str:
+        written, age, resumed = place_of(load), self.files.age(load), self._resumed(rank, load)
+        if age < written:
+            return f"written at {_at(written)} with the model of {_at(age)}"
+        said = f"saved at {_at(written)}"
+        is_earlier = self.files.last_step(resumed) < self.files.last_step(written)
+        return f"{said}, and trained on from {_at(resumed)}" if is_earlier else said
 
     def _like(self, load: FileLoaded) -> list[Save]:
         """Return the saves of the series of a file that was read.
@@ -166,7 +178,7 @@ class _Sources:
         """Return the newest save that is whole in all series: of its files, the one like `load`."""
         whole = [self._whole_places(pool) for pool in pools]
         newest = max(set[Place].intersection(*whole), default=None) if whole else None
-        at = [save for pool in pools for save in pool if save.place == newest]
+        at = [save for pool in pools for save in pool if save.age == newest]
         series = series_of(load.path)
         alike = sorted(at, key=lambda s: (s.rank == load.saved_rank, series_of(s.name) == series))
         return alike[-1] if alike else None
@@ -174,8 +186,8 @@ class _Sources:
     def _whole_places(self, pool: list[Save]) -> set[Place]:
         """Return the places of a series at which each rank that has saves has one."""
         ranks = {save.rank for save in pool}
-        places = {save.place for save in pool}
-        return {p for p in places if {save.rank for save in pool if save.place == p} == ranks}
+        places = {save.age for save in pool}
+        return {p for p in places if {save.rank for save in pool if save.age == p} == ranks}
 
     # -- none at all ---------------------------------------------------------------------------
 
@@ -193,7 +205,7 @@ class _Sources:
         head = f"attempt {attempt.index} started from scratch"
         events = tuple(start.number for start in starts)
         if newest is not None:
-            was = f"{newest.name} of {_at(newest.place)} was there: no rank read it"
+            was = f"{newest.name} of {_at(newest.age)} was there: no rank read it"
             message = f"{head}, although {was}{self._again(newest)}"
             return Anomaly(message=message, events=(newest.number, *events))
         if self._index not in self.files.seen:
@@ -202,17 +214,17 @@ class _Sources:
         newest = self._newest_of(lost, whole=False)
         if newest is None or "there" in self._states(newest):
             return None  # nothing was kept, or a part of a save that never became whole
-        message = f"{head}: {newest.name} of {_at(newest.place)} {self._lack(newest)}"
+        message = f"{head}: {newest.name} of {_at(newest.age)} {self._lack(newest)}"
         return Anomaly(message=f"{message}{self._again(None)}", events=(newest.number, *events))
 
     def _newest_of(self, saves: list[Save], *, whole: bool = True) -> Save | None:
         """Return the newest save from which training may resume: as all ranks have it."""
         may = [save for save in saves if self._may_be_read(save)]
         newest: dict[int, Save] = {}
-        for save in sorted(may, key=lambda save: save.place):
+        for save in sorted(may, key=lambda save: save.age):
             if not whole or self._is_whole(save, may):
                 newest[save.rank] = save
-        return min(newest.values(), key=lambda save: save.place, default=None)
+        return min(newest.values(), key=lambda save: save.age, default=None)
 
     def _may_be_read(self, save: Save) -> bool:
         """Return whether a file may be one from which training resumes.
@@ -252,7 +264,7 @@ class _Sources:
         Where some hold more than it, the others are for use elsewhere: no training goes on from
         a model alone, if it is kept with its optimizer as well.
         """
-        found = {one for tables in self._compared for one in _files_with_model(tables)}
+        found = {one for tables in self._compared for one in files_with_model(tables)}
         more = {name for name, is_alone in found if not is_alone}
         return frozenset(more or {name for name, _ in found})
 
@@ -409,69 +421,34 @@ class _Sources:
         """Return the number of a rank's steps from a save to the end of the attempt before."""
         done = [s for a in self.analysis.run.attempts if a.index < self._index for s in a.steps]
         places = [Place(s.epoch, s.step) for s in done if s.rank == rank]
-        return len({place for place in places if save.place < place <= places[-1]})
-
-
-def _files_with_model(tables: RunTables) -> Iterator[tuple[str, bool]]:
-    """Yield the names of files in which the model is, and whether it is all that is in it."""
-    models = _Models(tables)
-    names = {save.number: save.name for save in tables.files.saves}
-    for number, saved in tables.history.of(FileSaved):
-        groups = _numbers_of(saved)
-        if number in names and any(models.are_in(of, number, saved) for of in groups.values()):
-            is_alone = models.are_in(groups[""], number, saved)
-            yield series_of(PurePath(names[number]).name), is_alone
-
-
-class _Models:
-    """The norms of a job's models, as they were seen at places between its steps."""
-
-    def __init__(self, tables: RunTables) -> None:
-        self._norms = set[str]()
-        self._seen = defaultdict[AttemptRank, list[tuple[int, list[float]]]](list)
-        for number, seen in tables.history.of(StateSeen):
-            models = (p for p in seen.components if p.name.startswith("model"))
-            sizes = [float(part.size) for part in models if part.size]
-            self._norms |= set(map(_rounded, sizes))
-            self._seen[AttemptRank(seen.attempt, seen.rank)].append((number, sizes))
-
-    def are_in(self, sizes: list[float], number: int, saved: FileSaved) -> bool:
-        """Return whether numbers of a file, by the norms of their parts, are a model's."""
-        norm = math.hypot(*sizes)
-        if _rounded(norm) in self._norms:
-            return True
-        # That of several parts is rounded elsewhere than the model's own. So near, only the states
-        # just before and after the save are compared: a run has many.
-        seen = self._seen[AttemptRank(saved.attempt, saved.rank)]
-        at = bisect(seen, number, key=itemgetter(0))
-        near = (size for _, of in seen[max(0, at - 1) : at + 1] for size in of)
-        return len(sizes) > 1 and any(math.isclose(norm, size, rel_tol=ROUNDING) for size in near)
-
-
-def _numbers_of(saved: FileSaved) -> dict[str, list[float]]:
-    """Return the norms of a file's parts: each, those whose names begin alike, and all, as ``."""
-    # A file of arrays alone has the model's and the optimizer's side by side, as `net/0.weight`.
-    groups = defaultdict[str, list[float]](list)
-    for part in saved.parts:
-        if part.kind == "numbers" and part.size is not None:
-            for name in {"", re.split(r"[./]", part.name)[0] + "/", part.name}:
-                groups[name].append(float(part.size))
-    return groups
-
-
-def _rounded(norm: float) -> str:
-    return f"{norm:.9g}"
+        return len({place for place in places if save.age < place <= places[-1]})
 
 
 def _loads(analysis: RunAnalysis, attempt: Attempt) -> Mapping[int, tuple[int, FileLoaded]]:
-    """Return the youngest file of this run that each rank read, if its save is known."""
+    """Return the file of this run from which each rank resumed, if its save is known.
+
+    Of several that it read, the one with the model of the place where it trains; else the youngest.
+    """
     files = analysis.run.files
-    read = {rank: files.newest_loaded(attempt.index, rank) for rank in sorted(attempt.starts)}
-    return {
-        rank: load
-        for rank, load in read.items()
-        if load is not None and files.origin(load[1]) is not None
-    }
+    found = {}
+    for rank in sorted(attempt.starts):
+        shown = _place_by_state(attempt, rank)
+        of_model = [
+            (number, load)
+            for number, load in files.loads_of(attempt.index, rank)
+            if shown is not None and is_own(load) and files.holds_model_of(load, shown)
+        ]
+        load = of_model[-1] if of_model else files.newest_loaded(attempt.index, rank)
+        if load is not None and files.origin(load[1]) is not None:
+            found[rank] = load
+    return found
+
+
+def _place_by_state(attempt: Attempt, rank: int) -> Place | None:
+    """Return the place of a rank's resume, if its state shows one and no other."""
+    start = attempt.starts.get(rank)
+    is_shown = start is not None and start.by in _BY_STATE and not start.others
+    return start.place if start is not None and is_shown else None
 
 
 def _copies(tables: RunTables) -> Iterator[tuple[Save, str]]:
