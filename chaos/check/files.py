@@ -52,6 +52,18 @@ class Save:
     former: tuple[str, ...] = ()
     #: the place at which the model in it was trained; None where no model was recognized
     model_place: Place | None = None
+    #: its numbers for each one that is trained; None where that is not known
+    share: float | None = None
+
+    @property
+    def is_sharded(self) -> bool:
+        """Whether it is the index that torch writes once all shards of a checkpoint are whole."""
+        return PurePath(self.name).name == ".metadata"
+
+    @property
+    def title(self) -> str:
+        """The name by which a reader knows it: of a sharded checkpoint, its folder."""
+        return str(PurePath(self.name).parent) if self.is_sharded else self.name
 
     @property
     def series(self) -> str:
@@ -94,8 +106,10 @@ class Files:
             digest = end[1].digest if end else self._read_whole(e)
             place = Place(e.epoch, e.step)
             save = Save(at, e.attempt, e.rank, *place, e.path, digest, e.path, e.saver)
-            parts = end[1].parts if end else ()
-            found.append(replace(save, model_place=self._model_place(parts, place)))
+            if end is not None:
+                model_place = self._model_place(end[1].parts, place)
+                save = replace(save, model_place=model_place, share=end[1].share)
+            found.append(save)
         return self._named(sorted(found, key=lambda save: save.number))
 
     def _model_place(self, parts: Sequence[SavedPart], written: Place) -> Place | None:

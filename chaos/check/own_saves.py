@@ -16,16 +16,18 @@ from chaos.model.event import (
     FileCopied,
     FileLoaded,
     FileRenamed,
+    FileTouched,
     WroteOutside,
 )
 from chaos.model.paths import DRAWN_NAME
 from chaos.model.places import START, Place, RankName
 from chaos.model.tiers import Tiers
-from chaos.model.trigger import IN_A_SAVE, AtMoment
+from chaos.model.trigger import IN_A_SAVE, PARTS_MAX, AtMoment, path_pattern
 from chaos.model.verdict import Anomaly
 from chaos.words import plural
 
 FIRST_SAVES = 2
+HALF = 0.5  # of the numbers that are trained
 _BY_STATE = ("state and inputs", "state")
 
 
@@ -38,7 +40,9 @@ def own_files(analysis: RunAnalysis, restart: Restart) -> Iterator[Anomaly]:
         sources = _Sources(analysis, restart)
         found = next(sources.older(), None) if sources.loads else sources.from_scratch()
         if found is not None:
-            why = _how_it_stopped(analysis, restart, has_read=bool(sources.loads))
+            why = ""
+            if sources.removal is None:
+                why = _how_it_stopped(analysis, restart, has_read=bool(sources.loads))
             yield found.model_copy(update={"message": f"{found.message}{why}"})
 
 
@@ -110,6 +114,8 @@ class _Sources:
         self.since = min((start.number for start in starts), default=0)
         self.there = self.files.there(attempt.index, before=self.since)
         self.loads = _loads(analysis, attempt)
+        #: how the job itself lost the newest save, once that is known
+        self.removal: FileTouched | None = None
 
     # -- an older one than there was -----------------------------------------------------------
 
@@ -145,7 +151,7 @@ class _Sources:
                 continue
             yield Anomaly(
                 message=f"rank {rank} resumed from {load.path}, {self._age_in_words(rank, load)}; "
-                f"{newest.name} of {_at(newest.age)} was there{self._again(newest)}",
+                f"{newest.title} of {_at(newest.age)} was there{self._again(newest)}",
                 events=(newest.number, number),
             )
 
@@ -205,7 +211,7 @@ class _Sources:
         head = f"attempt {attempt.index} started from scratch"
         events = tuple(start.number for start in starts)
         if newest is not None:
-            was = f"{newest.name} of {_at(newest.age)} was there: no rank read it"
+            was = f"{newest.title} of {_at(newest.age)} was there: no rank read it"
             message = f"{head}, although {was}{self._again(newest)}"
             return Anomaly(message=message, events=(newest.number, *events))
         if self._index not in self.files.seen:
@@ -214,7 +220,7 @@ class _Sources:
         newest = self._newest_of(lost, whole=False)
         if newest is None or "there" in self._states(newest):
             return None  # nothing was kept, or a part of a save that never became whole
-        message = f"{head}: {newest.name} of {_at(newest.age)} {self._lack(newest)}"
+        message = f"{head}: {newest.title} of {_at(newest.age)} {self._lack(newest)}"
         return Anomaly(message=f"{message}{self._again(None)}", events=(newest.number, *events))
 
     def _newest_of(self, saves: list[Save], *, whole: bool = True) -> Save | None:
@@ -231,7 +237,8 @@ class _Sources:
 
         Once anything is read, it is one of a series that was read, or a copy of such a file on a
         disk that outlives its node. Before that, left out are files under a drawn name, those that
-        only wait to be copied elsewhere, and those without the model, if other files have it.
+        only wait to be copied elsewhere, those without the model, if other files have it, and those
+        with less than half as many numbers as are trained, as a schedule's.
         """
         # A job writes many files that are no checkpoint: logs, tables, pictures, caches. What it
         # reads after a restart is one by definition; before anything was read, the signs below must
@@ -241,14 +248,27 @@ class _Sources:
             # One that was set aside was in use: a job that begins anew beside it has lost it.
             names = {series_of(name) for name in (save.path, *save.former, save.name)}
             return not read.isdisjoint(names) or self._is_copy_of(read, save)
-        if not self._with_model and save.saver not in SAVERS:
+        if not self._with_model and save.saver not in SAVERS and not save.is_sharded:
             return False  # nothing shows that it is a checkpoint, and no picture or table
+        if self._holds_too_little(save):
+            return False
         is_staged = series_of(save.name) in self._staged | self._drafts
         names = {_file_of(other).name for other in self.files.saves if other.digest == save.digest}
         is_other = self._with_model and names.isdisjoint(self._with_model)
         # The working directory may lie in a folder with such a name, as that of a test does.
         below = save.name.removeprefix(str(self.analysis.plan.cwd))
         return not is_staged and not is_other and DRAWN_NAME.search(below) is None
+
+    def _holds_too_little(self, save: Save) -> bool:
+        """Return whether the files of a save have too few numbers to go on from, all together."""
+        folder = PurePath(save.name).parent
+        shares = [
+            other.share
+            for other in self.files.saves
+            if (other.attempt, other.place) == (save.attempt, save.place)
+            and PurePath(other.name).parent == folder
+        ]
+        return None not in shares and sum(filter(None, shares)) < HALF and not save.is_sharded
 
     def _is_copy_of(self, series: Collection[str], save: Save) -> bool:
         """Return whether a save outlives the node on which one of a series has its bytes."""
@@ -266,7 +286,10 @@ class _Sources:
         """
         found = {one for tables in self._compared for one in files_with_model(tables)}
         more = {name for name, is_alone in found if not is_alone}
-        return frozenset(more or {name for name, _ in found})
+        saves = (save for tables in self._compared for save in tables.files.saves)
+        # What is in shards is not seen. Where a model that is seen stands alone, they have more.
+        sharded = {_name_of(save.name) for save in saves if save.is_sharded and found}
+        return frozenset(more or sharded or {name for name, _ in found})
 
     @cached_property
     def _compared(self) -> tuple[RunTables, ...]:
@@ -395,7 +418,23 @@ class _Sources:
             return "lay in the temporary folder of another node, on which no rank runs now"
         if "gone" in states and not self._nodes_of(save).isdisjoint(self._lost_nodes()):
             return "lay on the disk of the node that was lost"
-        return "was not there any more, and nothing else was"
+        self.removal = self._removal_of(save)
+        if self.removal is None:
+            return "was not there any more, and nothing else was"
+        at = _at(Place(self.removal.epoch, self.removal.step))
+        saves = (other for other in self.files.saves if save.number < other.number < self.since)
+        if any(other.place > save.place for other in saves):
+            return f"was removed at {at}, before the next one was whole: remove it only then"
+        return f"was removed at {at}, and no other one was there"
+
+    def _removal_of(self, save: Save) -> FileTouched | None:
+        """Return the removal of a save's file, or of one in its folder, by the job itself."""
+        patterns = {path_pattern(name, PARTS_MAX) for name in (save.name, save.title)}
+        for number, touched in self.analysis.run.history.of(FileTouched):
+            is_later = save.number < number < self.since and touched.how == "removing"
+            if is_later and path_pattern(touched.path, PARTS_MAX) in patterns:
+                return touched
+        return None
 
     def _nodes_of(self, save: Save) -> set[str]:
         """Return the nodes of the ranks that wrote a file of these bytes."""

@@ -2,18 +2,27 @@
 
 import itertools
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias
 
 from chaos.model.event import SavedPart
-from chaos.probe.state.content import counts_of, parts_of
+from chaos.probe.state.content import counts_of, elements_of, parts_of
 from chaos.run.file_digest import file_digest
 
-Content: TypeAlias = tuple[tuple[SavedPart, ...], dict[str, int]]
 Stored: TypeAlias = tuple[str, int]  # the digest of a file, and its bytes
 # Files of a folder that are looked at: a job may keep a checkpoint for every step in it.
 BESIDE_MAX = 256
+
+
+class Content(NamedTuple):
+    """The entries of a file, and what is counted in it."""
+
+    parts: tuple[SavedPart, ...] = ()
+    counts: Mapping[str, int] = MappingProxyType({})
+    #: None: not known
+    elements: int | None = None
 
 
 def real_path(path: Path | str) -> Path:
@@ -49,4 +58,6 @@ def bytes_of(path: Path) -> Stored:
 
 def content_of(what: Any) -> Content:  # whatever is saved
     """Return the entries of what is saved, and the counts in it."""
-    return (parts_of(what), counts_of(what)) if what is not None else ((), {})
+    if what is None:
+        return Content()
+    return Content(parts_of(what), counts_of(what), elements_of(what))

@@ -89,15 +89,21 @@ class JobFiles:
         self._contents: dict[str, Content] = {}  # by path, or by the digest of the bytes
         self._texts: dict[str, FileWritten] = {}
         self._folders: dict[str, Place] = {}  # that are written beside training
+        self._set_hooks()
         self._has_saved = self._has_stepped = False
         self._tmp = os.path.realpath(tempfile.gettempdir())
         self.reported: int | None = None
-        self.settle: Callable[[], object] | None = None
         self._touched: tuple[Place, set[tuple[str, str]]] = START, set()
+
+    def _set_hooks(self) -> None:
+        """Set what the watch may replace by functions of its own."""
+        self.settle: Callable[[], object] | None = None
         self.stops: Stops = lambda *_: None
         #: whether a fault hides an object from all that list the store
         self.hides: Callable[[str], bool] = lambda _: False
         self.unhook: Callable[[Callable[[], Any]], Any] = lambda save: save()
+        #: the number of the numbers that this rank trains
+        self.trained: Callable[[], int] = lambda: 0
 
     def watch_opened(self) -> None:
         """Follow, from now on, files that are written and read by other means than torch's."""
@@ -436,10 +442,15 @@ class JobFiles:
     ) -> None:
         digest, size = stored
         what: dict[str, Any] = {"path": str(path), "digest": digest, "bytes": size, "code": code}
-        self._write(FileSaved(**self._at(place), **what, parts=content[0], counts=content[1]))
+        what |= {"parts": content.parts, "counts": dict(content.counts)}
+        self._write(FileSaved(**self._at(place), **what, share=self._share(content)))
         self._keep(path, place, digest, size=size)
         self.saves.mark("place", self._cursor.attempt, *place)
         self._has_saved = True
+
+    def _share(self, content: Content) -> float | None:
+        trained = self.trained()
+        return content.elements / trained if trained and content.elements is not None else None
 
     def _keep(
         self, path: Path | str, place: Place, digest: str, *, size: int, is_log: bool = False
@@ -554,9 +565,9 @@ class JobFiles:
             self._saved(name, opening.place, content, (digest, size), opening.code)
             return
         self._keep(name, opening.place, digest, size=size, is_log=True)
-        if content[0]:
+        if content.parts:
             what: dict[str, Any] = {"path": opening.path, "digest": digest, "bytes": size}
-            text = FileWritten(**self._at(opening.place), **what, parts=content[0])
+            text = FileWritten(**self._at(opening.place), **what, parts=content.parts)
             self._texts[opening.path] = text
 
     def _is_copy(self, known: SaveRecord, opening: Opening, name: str) -> bool:

@@ -324,6 +324,7 @@ class Watchers:
             files.unhook = self._roots.without_hooks
         if self._state is not None:
             files.settle = self._state.settle if self._cursor.attempt == 0 else None
+            files.trained = self._state.count_trained
         if self.of_objects is not None:
             files.hides = self.of_objects.hides
         watch_files(files)

@@ -13,6 +13,7 @@
     w write      w:f  w:f=3        a file is written; `ship` in it is 3
     v begin      v:f               its writing begins and does not end
     m rename     m:f>g             it is renamed
+    remove       remove:f          it is removed by the job
     k copy       k:f>g             it is copied
     h held       h:f>g             likewise, written as a save is, where a copy is held
     q find       q:f,g-,h~  q      what a rank finds as it begins: `-` is gone, `~` lies elsewhere
@@ -221,6 +222,9 @@ class _Telling(Scribe):
         path, _, to = of.partition(">")
         self.origins[to] = self.origins.get(path, path)
         self.each(ev.FileRenamed, **self.place, path=path, to=to)
+
+    def on_remove(self, of: str, number: int | None) -> None:
+        self.each(ev.FileTouched, **self.place, how="removing", path=of)
 
     def on_copy(self, of: str, number: int | None) -> None:
         path, _, to = of.partition(">")

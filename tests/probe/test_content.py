@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from chaos.model.event import SavedPart
-from chaos.probe.state.content import BYTES_MAX, PARTS_MAX, parts_of
+from chaos.probe.state.content import BYTES_MAX, PARTS_MAX, elements_of, parts_of
 from chaos.probe.state.part import UnreadPart
 
 
@@ -121,3 +121,17 @@ def test_the_parts_are_bounded_by_number_and_by_bytes() -> None:
 
     assert set(named(many)) == {"many", "epoch"}
     assert named({"huge": huge})["huge"].digest == ""
+
+
+def test_the_numbers_in_a_file_are_counted_without_those_of_generators() -> None:
+    net = torch.nn.Linear(3, 2)
+    sgd = torch.optim.SGD(net.parameters(), lr=0.1)
+    state = {"net": net.state_dict(), "sgd": sgd.state_dict(), "rng": torch.get_rng_state()}
+
+    assert elements_of({"net": net.state_dict(), "rng": torch.get_rng_state()}) == 8
+    assert (elements_of(state) or 0) < 30
+    assert elements_of({"step": 3, "name": "a", "rows": np.zeros((2, 5))}) == 11
+
+
+def test_of_an_object_that_is_no_collection_nothing_is_counted() -> None:
+    assert elements_of({"net": torch.nn.Linear(3, 2)}) is None

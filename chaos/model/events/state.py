@@ -253,6 +253,9 @@ class FileSaved(StepEvent, frozen=True, kw_only=True):
     parts: tuple[SavedPart, ...] = ()
     #: where the job saved it
     code: CodeLine | None = None
+    #: the numbers in it, without generators' states, for each one that the rank trains; None where
+    #: either is not known
+    share: float | None = None
 
     def _text(self) -> str:
         return f"{self.who}: saved {self.path}, {self.bytes} bytes"

@@ -140,6 +140,36 @@ def _bytes_in(value: Any, depth: int = 0) -> int:
     return 0
 
 
+def elements_of(saved: Any) -> int | None:  # whatever is saved
+    """Return the numbers in a saved object, without generators' states; None: unknown.
+
+    Of an object that is no collection, such as a whole module, nothing is known.
+    """
+    found, waiting, looked = 0, [saved], 0
+    while waiting:
+        value = waiting.pop()
+        looked += 1
+        if looked > LOOKED_AT_MAX:
+            return None
+        if value is None or isinstance(value, str | bytes | bool) or _is_random(value):
+            continue
+        if isinstance(value, Mapping):
+            waiting.extend(value.values())
+        elif isinstance(value, list | tuple | set | frozenset):
+            waiting.extend(value)
+        elif isinstance(value, int | float | complex):
+            found += 1
+        elif isinstance(elements := _elements(value), int):
+            found += elements
+        else:
+            return None
+    return found
+
+
+def _elements(value: Any) -> int | None:  # a tensor or an array
+    return value.numel() if _is_tensor(value) else getattr(value, "size", None)
+
+
 def _count(value: Any) -> int:
     return len(value) if isinstance(value, Mapping | list | tuple) else 1
 

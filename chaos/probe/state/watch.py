@@ -365,6 +365,12 @@ class StateWatch:
     def optimizers(self) -> list[Any]:
         return self.found.optimizers(self._cursor.epoch)
 
+    def count_trained(self) -> int:
+        """Return the number of the numbers in all parameters of the optimizers that train."""
+        groups = (group for optimizer in self.optimizers() for group in optimizer.param_groups)
+        trained = {id(p): p for group in groups for p in group["params"]}
+        return sum(parameter.numel() for parameter in trained.values())
+
     def _taken_census(self, frame: FrameType) -> Census:
         """Take a census from a frame outwards."""
         orders = self.orders

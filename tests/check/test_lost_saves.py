@@ -1,0 +1,106 @@
+"""Saves that are known before any was read: shards, and files with enough of what is trained."""
+
+from functools import partial
+
+import pytest
+
+from chaos.check.judge import judge
+from chaos.model import event as ev
+from chaos.model.history import History
+from chaos.model.verdict import CheckResult
+from tests.check.shorthand import plan_of, told_in
+from tests.check.tamper import changed
+
+SHARDS = "w:a_{0}/__0.distcp w:a_{0}/.metadata"
+CLEAN = f"g s {SHARDS.format(1)} s r c- s {SHARDS.format(2)} s r c- s s r c- ."
+ANEW = "s s r c- s s r c- s s r c- ."
+
+
+def with_shares(history: History, shares: dict[str, float | None]) -> History:
+    """Put a share of what is trained into files; those of shards are of no known saver."""
+    for name, share in shares.items():
+        history = changed(history, ev.FileSaved, partial(_is_of, name), share=share)
+    return changed(history, ev.FileSaveBegun, partial(_is_of, "a_"), saver="distcp")
+
+
+def _is_of(name: str, event: ev.FileSaved | ev.FileSaveBegun) -> bool:
+    return event.path.startswith(name)
+
+
+def resume_point(line: str, clean: str = CLEAN, **shares: float | None) -> CheckResult:
+    run, baseline = (with_shares(told_in(one), shares) for one in (line, clean))
+    found = judge(plan_of(line), run, baseline)
+    return next(result for result in found.results if result.check == "resume-point")
+
+
+@pytest.mark.parametrize(
+    ("next_save", "found", "words"),
+    [
+        ("w:a_2/__0.distcp ", "q:a_2/__0.distcp", "before the next one was whole: remove it only"),
+        ("", "q", "and no other one was there"),
+    ],
+)
+def test_a_sharded_save_that_is_removed_too_early_is_lost(
+    next_save: str, found: str, words: str
+) -> None:
+    first = f"g s {SHARDS.format(1)} s r c- s s remove:a_1/.metadata {next_save}"
+
+    result = resume_point(f"{first}x g {found} {ANEW}")
+
+    assert result.status == "fail"
+    assert result.summary.startswith(
+        "attempt 1 started from scratch: a_1 of epoch 0, step 1 was removed at epoch 1, step 2, "
+        f"{words}"
+    )
+
+
+def test_a_sharded_save_that_nobody_read_is_named_by_its_folder() -> None:
+    line = f"g s {SHARDS.format(1)} s r c- s x g q:a_1/__0.distcp,a_1/.metadata {ANEW}"
+
+    assert "although a_1 of epoch 0, step 1 was there: no rank" in resume_point(line).summary
+
+
+def test_shards_without_their_index_are_no_save() -> None:
+    line = f"g s w:a_1/__0.distcp s x g q:a_1/__0.distcp {ANEW}"
+
+    assert resume_point(line).status == "pass"
+
+
+@pytest.mark.parametrize(
+    ("shares", "status"),
+    [({"sched": 0.01}, "pass"), ({"sched": 0.5}, "fail"), ({"sched": None}, "fail")],
+)
+def test_a_file_with_a_few_numbers_is_no_save(shares: dict[str, float | None], status: str) -> None:
+    line = f"g s w:sched w:a_1/__0.distcp s r c- s x g q:sched,a_1/__0.distcp {ANEW}"
+    clean = f"g s w:sched {SHARDS.format(1)} s r c- s s r c- s s r c- ."
+
+    assert resume_point(line, clean, **shares).status == status
+
+
+def test_a_save_of_several_small_files_is_one() -> None:
+    line = f"g s w:half_1 w:half_2 s r c- s x g q:half_1,half_2 {ANEW}"
+    clean = "g s w:half_1 w:half_2 s r c- s s r c- s s r c- ."
+
+    assert resume_point(line, clean, half_1=0.3, half_2=0.3).status == "fail"
+    assert resume_point(line, clean, half_1=0.1, half_2=0.1).status == "pass"
+
+
+def test_an_export_beside_shards_is_no_save() -> None:
+    """The model is seen in it alone: the rest of what is trained is in the shards."""
+    model = ev.Component(name="model", digest="m", size=5.000001, count=2)
+    part = ev.SavedPart(name="net", digest="n", kind="numbers", size=5.000001)
+    line = f"g @model=m s w:ship s r c- x g q:ship {ANEW}"
+    clean = f"g @model=m s w:ship {SHARDS.format(1)} s r c- s s r c- s s r c- ."
+    run, baseline = (
+        changed(
+            changed(told_in(one), ev.StateSeen, components=(model,)),
+            ev.FileSaved,
+            lambda e: e.path == "ship",
+            parts=(part,),
+        )
+        for one in (line, clean)
+    )
+
+    found = judge(plan_of(line), run, baseline)
+
+    assert next(r for r in found.results if r.check == "resume-point").status == "pass"
