@@ -165,13 +165,13 @@ class Card(Record):
 
     @property
     def right(self) -> int:
-        """The places after which the job resumed from a checkpoint, and reached a right result."""
-        return sum(run.is_right and run.resumed > 0 for run in self.runs)
+        """The places after which the job reached a right result, and had not begun anew."""
+        return sum(run.is_right and not run.is_anew for run in self.runs)
 
     @property
     def from_scratch(self) -> int:
         """The places after which the job began anew, with a right result: no resume was tested."""
-        return sum(run.is_right and run.resumed == 0 for run in self.runs)
+        return sum(run.is_anew for run in self.runs)
 
     @property
     def wrong(self) -> tuple[RunRow, ...]:

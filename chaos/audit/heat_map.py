@@ -124,7 +124,7 @@ def _in_words(card: Card, rows: tuple[Cell, ...]) -> str:
     lost = [row for row in rows if row.tally.fate in ("some wrong", "all wrong")]
     runs = plural(len(card.runs), "place")
     if not lost:
-        return f"{runs}, none wrong; {card.right} resumed with the same result"
+        return f"{runs}, none wrong; {card.right} with the same result"
     worst = ", ".join(
         f"{row.group} in epoch {row.epochs}: {row.tally.wrong} of {row.tally.total} wrong"
         for row in lost[:12]

@@ -129,6 +129,14 @@ class RunRow(Record):
         return self.status == "fail"
 
     @property
+    def is_anew(self) -> bool:
+        """Whether the job came out right, and its restarts tested no resume: they began anew.
+
+        Those that found that nothing was left to do began nothing.
+        """
+        return self.is_right and not self.resumed and self.from_scratch > 0
+
+    @property
     def is_tried(self) -> bool:
         """Whether it is of one place, and the place was tried."""
         return self.happened and not self.is_combined

@@ -192,8 +192,8 @@ def wrong_rows(card: Card) -> tuple[RunRow, ...]:
 def tally(runs: Sequence[RunRow]) -> RunTally:
     """Count runs by the job's result."""
     return RunTally(
-        right=sum(run.is_right and run.resumed > 0 for run in runs),
-        from_scratch=sum(run.is_right and run.resumed == 0 for run in runs),
+        right=sum(run.is_right and not run.is_anew for run in runs),
+        from_scratch=sum(run.is_anew for run in runs),
         wrong=sum(run.is_wrong for run in runs),
         inconclusive=sum(run.status == "inconclusive" for run in runs),
     )

@@ -230,6 +230,6 @@ def note_line(note: Note) -> Text:
 
 def _last(run: RunRow) -> Text:
     mark, style = _LAMPS[run.status]
-    if run.is_right and not run.resumed:
-        mark, style = "o", "dim"  # it began anew, which tests no resume
+    if run.is_anew:
+        mark, style = "o", "dim"  # which tests no resume
     return Text.assemble((mark, style), f" {run.group}: {run.name}")

@@ -11,7 +11,7 @@ from chaos.check.file_contents import EntryPair, WrittenFile, contents_of
 from chaos.check.files import outside_storage
 from chaos.check.result import conclude, inconclusive, nothing_due, own_check
 from chaos.check.values import is_below
-from chaos.model.event import FileSaved, SavedPart
+from chaos.model.event import FileSaved, FileTouched, SavedPart
 from chaos.model.places import FloatPlace
 from chaos.model.severity import Severity
 from chaos.model.verdict import Anomaly, CheckResult
@@ -181,8 +181,21 @@ def _lacks_saves(analysis: RunAnalysis, reference: RunTables) -> bool:
     if analysis.resized or any(number >= analysis.began and saved.parts for number, saved in saves):
         return False
     since = [r.attempt.place for r in analysis.restarts if r.attempt.steps and r.attempt.place]
-    due = [(saved.epoch, saved.step) for _, saved in reference.history.of(FileSaved) if saved.parts]
+    # A file that is there already, by a name that stands for its content, is not written again.
+    kept = _left_before(analysis)
+    due = [
+        (saved.epoch, saved.step)
+        for _, saved in reference.history.of(FileSaved)
+        if saved.parts and saved.digest not in kept
+    ]
     return analysis.run.ending.is_finished and any(place > at for place in due for at in since)
+
+
+def _left_before(analysis: RunAnalysis) -> set[str]:
+    """Return the contents of files that were written whole, and were not seen to be removed."""
+    removed = {e.path for _, e in analysis.history.of(FileTouched) if e.how == "removing"}
+    saves = (save for save in analysis.run.files.saves if save.name not in removed)
+    return {save.digest for save in saves if save.digest is not None}
 
 
 def _severity(pair: EntryPair) -> Severity | None:

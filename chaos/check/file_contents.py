@@ -11,7 +11,7 @@ from pathlib import PurePath
 from typing import TypeAlias
 
 from chaos.check.analysis import RunAnalysis, RunTables
-from chaos.check.files import series_of
+from chaos.check.files import without_numbers
 from chaos.check.storage import stored_checkpoints
 from chaos.check.values import is_below
 from chaos.model.event import FileRenamed, FileSaved, FileWritten, SavedPart
@@ -63,7 +63,7 @@ class WrittenFile:
         A temporary name that is another one each time makes them incomparable: such a file is a
         framework's, which may count anew in each process.
         """
-        named = RankName(self.what.rank, series_of(PurePath(self.what.path).name))
+        named = RankName(self.what.rank, without_numbers(PurePath(self.what.path).name))
         counts = self.what.counts if isinstance(self.what, FileSaved) else {}
         return {(named, name): value for name, value in counts.items()}
 
@@ -269,7 +269,7 @@ class FileContents:
                     continue
                 others = due[part.rank].files
                 for path in sorted(set(part.files) & set(others)):
-                    file = RankName(part.rank, series_of(path))
+                    file = RankName(part.rank, without_numbers(path))
                     yield commit.number, file, commit.epoch, part.files[path] == others[path]
 
     # -- what is compared ----------------------------------------------------------------------
@@ -335,7 +335,7 @@ def written(tables: RunTables) -> Iterator[WrittenFile]:
 
 
 def _file(rank: int, path: str) -> RankName:
-    return RankName(rank, _TEMPORARY.sub("tmp#", series_of(PurePath(path).name)))
+    return RankName(rank, _TEMPORARY.sub("tmp#", without_numbers(PurePath(path).name)))
 
 
 def surviving(tables: RunTables) -> Iterator[WrittenFile]:

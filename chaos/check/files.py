@@ -25,7 +25,7 @@ from chaos.model.event import (
 from chaos.model.events.state import group_of
 from chaos.model.history import History
 from chaos.model.objects import is_object
-from chaos.model.paths import SESSION, is_below, without_node
+from chaos.model.paths import NAME_BY_CONTENT, SESSION, is_below, without_node
 from chaos.model.places import START, AttemptRank, Place
 
 SAVERS = ("torch", "shards", "safetensors", "pkl", "pickle")  # of files that are mostly checkpoints
@@ -356,8 +356,14 @@ def outside_storage(files: Files) -> Iterator[str]:
 def series_of(path: str) -> str:
     """Return a path without the numbers in it, the same for all files of one kind.
 
-    So it is for those in the temporary folders of the nodes of any run.
+    So it is for those in the temporary folders of the nodes of any run. Names that stand for a
+    content are of one kind.
     """
+    return without_numbers(NAME_BY_CONTENT.sub("#", path))
+
+
+def without_numbers(path: str) -> str:
+    """Return a path without its numbers; in a name that stands for a content, it keeps the rest."""
     return re.sub(r"\d+", "#", without_node(path))
 
 

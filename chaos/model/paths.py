@@ -9,6 +9,9 @@ _NODES = re.compile(rf"/nodes/[^/]+/tmp/|/chaos-[^/]+\.held/[^/]+/|/storage/{re.
 # A name that Python's `tempfile` draws: no later process can find such a file by it.
 DRAWN_NAME = re.compile(r"/tmp[a-z0-9_]{8}(?=[/.]|$)")  # noqa: S108 - a pattern
 
+# The name of a file that is called after a digest of its content, or after an id.
+NAME_BY_CONTENT = re.compile(r"(?<![0-9a-fA-F])[0-9a-fA-F]{32,}(?![0-9a-fA-F])")
+
 
 def is_of_a_node(path: str) -> bool:
     """Return whether a path is a folder that each emulated node has of its own, or lies in it."""

@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar, Literal, TypeAlias, get_args
 
 from pydantic import Discriminator, Field, NonNegativeInt, PositiveInt, Tag, model_validator
 
-from chaos.model.paths import DRAWN_NAME
+from chaos.model.paths import DRAWN_NAME, NAME_BY_CONTENT
 from chaos.record import Record
 
 Moment: TypeAlias = Literal[
@@ -216,7 +216,8 @@ def path_pattern(path: str, parts: int = 2) -> str:
     Its numbers, and a name that was drawn, are `*`. By itself it is the name in its folder.
     """
     name = DRAWN_NAME.sub("/tmp*", f"/{path_end(path, parts)}")  # noqa: S108 - a pattern
-    return re.sub(r"\d+", "*", re.sub(r"[][?]", "?", name)).lstrip("/")
+    name = NAME_BY_CONTENT.sub("*", re.sub(r"[][?]", "?", name))
+    return re.sub(r"\d+", "*", name).lstrip("/")
 
 
 def path_patterns(runs: Sequence[Collection[str]]) -> dict[str, str]:

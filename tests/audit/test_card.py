@@ -24,6 +24,7 @@ from chaos.audit.table import (
     group_rows,
     kind_rows,
     part_rows,
+    tally,
 )
 from chaos.audit.terminal import AuditDisplay, print_card
 from chaos.errors import UsageError
@@ -481,6 +482,14 @@ def test_the_headline_says_how_bad_it_is(card: Card) -> None:
 
 def anew(number: int) -> RunRow:
     return run_of(number).model_copy(update={"resumed": 0, "from_scratch": 1})
+
+
+def test_a_start_that_finds_nothing_left_to_do_begins_nothing_anew(card: Card) -> None:
+    idle = run_of(1).model_copy(update={"resumed": 0, "from_scratch": 0})
+    two = card.model_copy(update={"runs": (idle, anew(2))})
+
+    assert (two.right, two.from_scratch) == (1, 1)
+    assert (tally(two.runs).right, tally(two.runs).from_scratch) == (1, 1)
 
 
 def untold(number: int, *, landed: int) -> RunRow:

@@ -132,6 +132,8 @@ def test_a_file_comes_into_a_bucket_as_a_whole() -> None:
         ("/exp/tmpab12cd_9", "exp/tmp*"),
         ("/model.pt", "model.pt"),
         ("/exp/a[1]?.pt", "exp/a?*??.pt"),
+        (f"/exp/blobs/{'9f' * 32}.417", "blobs/*.*"),
+        (f"/exp/blobs/part-{'0a' * 16}.pt", "blobs/part-*.pt"),
     ],
 )
 def test_files_are_known_by_the_end_of_their_path_without_numbers(path: str, pattern: str) -> None:

@@ -236,6 +236,21 @@ def test_where_no_save_was_seen_nothing_is_known_of_files() -> None:
     assert result(judge(plan_of(STRUCK), run, clean)).status == "inconclusive"
 
 
+def test_a_file_that_is_there_already_is_not_written_again() -> None:
+    """It has a name by its content; the restart finds it, and rightly writes none."""
+    whole = holding(told_in(f"g {EPOCH} {EPOCH} s s w:m.pt w:n.pt x g<c1 s s u r c ."), right)
+    plain = holding(told_in(f"g {EPOCH} {EPOCH} s s w:m.pt w:n.pt u r c ."), right)
+    line = f"g {EPOCH} {EPOCH} s s w:m.pt w:n.pt x g<c1 s s u r c ."
+    removed = ev.FileTouched(attempt=0, rank=0, epoch=2, step=2, how="removing", path="n.pt")
+
+    def status(run: History) -> str:
+        return str(result(judge(plan_of(line), run, Baseline([plain] * 2))).status)
+
+    assert status(whole) != "inconclusive"
+    assert status(told(whole, removed)) == "inconclusive"
+    assert status(without(whole, ev.FileSaved, lambda e: e.path == "n.pt")) == "inconclusive"
+
+
 def renamed(history: History, name: str) -> History:
     """Return that each file was written under a name of its own, then put into its place."""
     found: list[Entry] = []
