@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from math import inf
+from pathlib import PurePath
 from typing import Any, Self, TypeAlias
 
 from chaos.check.save_operations import operation_in_words, operations_of
@@ -27,6 +28,7 @@ from chaos.model.event import (
     UploadEnded,
     ValidationBegun,
     WorkerGroupStarted,
+    WroteOutside,
 )
 from chaos.model.history import History
 from chaos.model.launcher import (
@@ -147,6 +149,8 @@ class JobProfile:
     #: the places at which rank 0, or the lowest that does, wrote a file with
     #: `torch.save`
     own_saves: tuple[Place, ...] = ()
+    #: files that were saved in training, and in no process that is watched
+    unwatched_saves: tuple[str, ...] = ()
     #: whether a rank asked for its checkpoint
     asks: bool = True
     #: the evidence that a fault can change
@@ -304,12 +308,20 @@ def job_profile(
         away=() if facts.has_spare_nodes else _away(history),
         replaced=called.replaced if called else {},
         own_saves=_own_saves(saves),
+        unwatched_saves=_unwatched_saves(history),
         loaders=_loaders(history, steps),
         operations=_operations(history, again, tiers),
         restart=None if plan is None else plan.job.restart,
         asks=any(history.of(CheckpointRead)),
         sees=tuple(seen_in(history, ignore=ignore)),
     )
+
+
+def _unwatched_saves(history: History) -> tuple[str, ...]:
+    """Return the files that only a process of the job's own can have saved, as a forked child."""
+    watched = {PurePath(e.path).name for _, e in history.of(FileSaveBegun)}
+    saved = (e for _, e in history.of(WroteOutside) if e.is_save and e.removed and not e.after_fit)
+    return tuple(e.path for e in saved if PurePath(e.path).name not in watched)
 
 
 def shared(runs: Sequence[JobProfile]) -> JobProfile:

@@ -86,7 +86,7 @@ def resuming_option(source: str, place: str, given: Iterable[object]) -> Note | 
 
 
 def _warnings(profile: JobProfile) -> Iterator[str]:
-    if not profile.has_saves:
+    if not profile.has_saves and not profile.unwatched_saves:
         seen = ", for Ray or with `torch.save`" if "reports" in profile.facts.has else ""
         yield (
             f"the job saves no checkpoint that could be seen{seen}: unless it keeps "
@@ -116,6 +116,11 @@ def _remarks(profile: JobProfile, names: Sequence[str], paths: Sequence[str]) ->
         yield (
             "the job reports no checkpoint to Ray, and keeps files of its own: what a fault costs "
             "depends on what it reads back from them"
+        )
+    if profile.unwatched_saves:
+        yield (
+            f"saved by a process that the job starts itself: {_some(profile.unwatched_saves)}. "
+            "No fault is injected in the middle of such a save"
         )
     yield from _left_out(profile)
     yield from _tiers(profile)

@@ -72,7 +72,10 @@ def files_outside(
     `after_fit` are the paths that the script's own process has written.
     """
     by_path: dict[str, list[Written]] = {}
+    saved = set[str]()
     for line in lines:
+        if line.how == "saved":
+            saved.add(line.path)
         if line.how in _TOLD and not is_below(line.path, str(folder)) and not is_spared(line.path):
             by_path.setdefault(line.path, []).append(line)
     for path, of_path in sorted(by_path.items()):
@@ -80,7 +83,11 @@ def files_outside(
         made = any(line.how == "created" for line in of_path)
         is_output = any(line.is_output for line in of_path)
         yield WroteOutside(
-            path=path, how=worst, removed=made and is_output, after_fit=path in after_fit
+            path=path,
+            how=worst,
+            removed=made and is_output,
+            after_fit=path in after_fit,
+            is_save=path in saved,
         )
 
 

@@ -16,6 +16,7 @@ of all processes:
     remote    likewise, an object in a store that is not on this machine
     begun     an upload of an object in parts, by its id
     synced    on its disk for certain, as it was then: each time
+    saved     also, by a function that saves models
 
 Every path is absolute, or an object's name (`s3://bucket/key`); a process records each (path, how)
 once, and once more if it does so as it trains.
@@ -53,6 +54,7 @@ How: TypeAlias = Literal[
     "remote",
     "begun",
     "synced",
+    "saved",
 ]
 FileState: TypeAlias = tuple[int, int, int]  # inode, time of its content (unix, ns), bytes
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -425,6 +427,9 @@ def _write_down(
 def _told_by_native(path: Any, flags: int) -> None:  # whatever a library is given
     if isinstance(path, str | bytes | os.PathLike):
         _on_audit_event("open", (path, None, flags), is_output=True)
+        if _ledger is not None:
+            with suppress(OSError):
+                _ledger.note(absolute(path), "saved", is_output=True)
 
 
 def _wrap_syncs() -> None:

@@ -10,14 +10,15 @@ import pytest
 from chaos.audit.audit import Choice
 from chaos.audit.budget import Budget
 from chaos.audit.card import Card
-from chaos.audit.notes import in_passing
+from chaos.audit.job_profile import job_profile
+from chaos.audit.notes import in_passing, notes
 from chaos.errors import JobError
 from chaos.model import event as ev
 from chaos.model.history import Entry, History
 from chaos.model.plan import Plan
 from tests.audit.backend import FakeBackend, audit_of
 from tests.check.parts import KILLED
-from tests.check.tamper import changed, told
+from tests.check.tamper import changed, told, without
 
 FEW = Choice(limit=20)
 HASHES = 100  # the number of a start with another hash seed; the others count from 1
@@ -163,6 +164,23 @@ def test_a_name_that_a_file_had_until_it_was_whole_is_not_what_the_job_saves() -
     [found] = in_passing(told(KILLED.baseline(), renamed, *wrote))
 
     assert "the job saves by absolute paths: /d/last.pt. What" in found.text
+
+
+def test_a_job_whose_child_saves_is_not_said_to_save_nothing() -> None:
+    history = told(
+        without(without(KILLED.baseline(), ev.Committed), ev.FileSaveBegun),
+        ev.WroteOutside(
+            path="/d/snapshot.pt", how="created", removed=True, after_fit=False, is_save=True
+        ),
+    )
+
+    found = [note.text for note in notes(job_profile(history), names=())]
+
+    assert not any("saves no checkpoint" in text for text in found)
+    assert any(
+        text.startswith("saved by a process that the job starts itself: /d/snapshot.pt. No fault")
+        for text in found
+    )
 
 
 CACHE = ev.WroteOutside(path="/d/cache.npy", how="created", removed=False, after_fit=False)

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from chaos.errors import ForeignFileError
+from chaos.launch.files_outside import files_outside
 from chaos.probe.written import (
     Confines,
     WriteLedger,
@@ -32,8 +33,8 @@ def theirs(tmp_path: Path) -> Iterator[Path]:
 
 
 def noted(theirs: Path, name: str) -> list[str]:
-    path = str(theirs / name)
-    return [line.how for line in read_ledger(theirs.parent / "ledger") if line.path == path]
+    path, lines = str(theirs / name), read_ledger(theirs.parent / "ledger")
+    return [line.how for line in lines if line.path == path and line.how != "saved"]
 
 
 @pytest.mark.parametrize("way", ["open", "torch.save", "replace", "remove", "rmtree", "truncate"])
@@ -68,6 +69,24 @@ def test_a_file_of_h5py_is_written_by_its_mode(theirs: Path) -> None:
         h5py.File(theirs / "model.pt", "w")
     with pytest.raises(OSError, match="Unable"):
         h5py.File(theirs / "model.pt")
+
+
+def test_what_a_forked_child_saves_as_a_model_is_known(theirs: Path) -> None:
+    if (child := os.fork()) == 0:
+        torch.save({}, theirs / "snapshot.pt")
+        (theirs / "log.txt").write_text("saved")
+        os._exit(0)
+    os.waitpid(child, 0)
+
+    lines = read_ledger(theirs.parent / "ledger")
+    assert {(line.path, line.pid) for line in lines if line.how == "saved"} == {
+        (str(theirs / "snapshot.pt"), child)
+    }
+    made = files_outside(lines, theirs.parent / "audit")
+    assert {(Path(e.path).name, e.is_save) for e in made} == {
+        ("snapshot.pt", True),
+        ("log.txt", False),
+    }
 
 
 def test_what_an_audit_has_made_it_may_replace_and_remove(theirs: Path) -> None:

@@ -241,6 +241,8 @@ class WroteOutside(Event, frozen=True, kw_only=True):
     removed: bool
     #: it was the script itself, and not a worker
     after_fit: bool
+    #: a function that saves models has written it
+    is_save: bool = False
 
     def _text(self) -> str:
         then = "; it is removed" if self.removed else ""
