@@ -11,7 +11,7 @@ from chaos.model.event import EpochEnded, FailureDecided, StepDone, WroteOutside
 from chaos.model.fault_entry import FaultEntry
 from chaos.model.trigger import AtMoment, AtRecovery, AtStart, AtStep, AtTime
 from chaos.preflight.load import measured
-from tests.torchrun.conftest import RunJob
+from tests.torchrun.conftest import JOBS, RunJob
 
 pytestmark = [pytest.mark.embedded, pytest.mark.timeout(600)]
 
@@ -158,3 +158,33 @@ def test_a_job_that_never_saves_is_one_epoch_and_begins_anew(run: RunJob, tmp_pa
 
     assert {event.epoch for _, event in done.history.of(StepDone)} == {0}
     assert done.verdict.restarts.from_scratch == 1
+
+
+def test_a_save_that_was_written_again_is_as_old_as_its_model(run: RunJob) -> None:
+    """The newest by its time is the best one, which is written again at each save."""
+    done = run("scored", killed(4, 2, rank=1), backend="fork")
+
+    found = next(result for result in done.verdict.results if result.check == "resume-point")
+    assert found.status == "fail", done.verdict.headline
+    assert (
+        "saves/0008/weights.pt, written at epoch 3, step 4 with the model of epoch 1, step 4"
+        in (found.summary)
+    )
+    assert "saves/0016/weights.pt of epoch 3, step 4 was there" in found.summary
+    assert "it cost 10 finished steps, and would have cost 2 from that save" in found.summary
+
+
+@pytest.mark.nightly
+def test_the_newest_by_its_name_is_the_newest_whatever_was_written_again(
+    run: RunJob, scratch: Path
+) -> None:
+    text = (JOBS / "scored.py").read_text(encoding="utf-8")
+    by_time = "max(weights, key=lambda path: path.stat().st_mtime_ns).parent"
+    assert by_time in text
+    right = scratch / "by_name.py"
+    right.write_text(text.replace(by_time, "weights[-1].parent"), encoding="utf-8")
+
+    done = run(right, killed(4, 2, rank=1), backend="fork")
+
+    assert done.verdict.status == "pass", done.verdict.headline
+    assert done.verdict.restarts.resumed == 1
