@@ -130,12 +130,12 @@ class _Sources:
             # there, a part for each rank. To take the newest of each series would invent a save
             # that no rank could load; so the files that were read for one place are one save, and a
             # newer one must be whole in all of their series.
-            age = self.files.age(load)
+            age = self._moment(self.files.age(load))
             of_one_place = {
                 series_of(other.path): other
                 for of in self.loads
                 for _, other in self.files.newest_of_series(self._index, of).values()
-                if self.files.age(other) == age
+                if self._moment(self.files.age(other)) == age
             }
             of_one_place[series_of(load.path)] = load
             beside = self._beside[_folder_of(load.path)]
@@ -147,13 +147,17 @@ class _Sources:
             newest = self._newest(pools, load)
             if newest is None or newest.digest == load.digest:
                 continue
-            if self.files.last_step(newest.age) <= self.files.last_step(self._resumed(rank, load)):
+            if self._moment(newest.age) <= self._moment(self._resumed(rank, load)):
                 continue
             yield Anomaly(
                 message=f"rank {rank} resumed from {load.path}, {self._age_in_words(rank, load)}; "
                 f"{newest.title} of {_at(newest.age)} was there{self._again(newest)}",
                 events=(newest.number, number),
             )
+
+    def _moment(self, place: Place) -> Place:
+        """Return one place for all between which no step lies, as an epoch's end and a head."""
+        return self.files.last_step(place)
 
     def _resumed(self, rank: int, load: FileLoaded) -> Place:
         """Return the place of a rank's resume: as its state shows it, else as its file does."""
@@ -165,7 +169,7 @@ class _Sources:
         if age < written:
             return f"written at {_at(written)} with the model of {_at(age)}"
         said = f"saved at {_at(written)}"
-        is_earlier = self.files.last_step(resumed) < self.files.last_step(written)
+        is_earlier = self._moment(resumed) < self._moment(written)
         return f"{said}, and trained on from {_at(resumed)}" if is_earlier else said
 
     def _like(self, load: FileLoaded) -> list[Save]:
@@ -184,16 +188,18 @@ class _Sources:
         """Return the newest save that is whole in all series: of its files, the one like `load`."""
         whole = [self._whole_places(pool) for pool in pools]
         newest = max(set[Place].intersection(*whole), default=None) if whole else None
-        at = [save for pool in pools for save in pool if save.age == newest]
+        at = [save for pool in pools for save in pool if self._moment(save.age) == newest]
         series = series_of(load.path)
         alike = sorted(at, key=lambda s: (s.rank == load.saved_rank, series_of(s.name) == series))
         return alike[-1] if alike else None
 
     def _whole_places(self, pool: list[Save]) -> set[Place]:
         """Return the places of a series at which each rank that has saves has one."""
-        ranks = {save.rank for save in pool}
-        places = {save.age for save in pool}
-        return {p for p in places if {save.rank for save in pool if save.age == p} == ranks}
+        writers: dict[Place, set[int]] = {}
+        for save in pool:
+            writers.setdefault(self._moment(save.age), set()).add(save.rank)
+        ranks = set().union(*writers.values())
+        return {place for place, of in writers.items() if of == ranks}
 
     # -- none at all ---------------------------------------------------------------------------
 

@@ -338,7 +338,8 @@ def check_resume_point(analysis: RunAnalysis) -> CheckResult:
     2.60 a report that returned is no commit yet: the controller records it at its next poll. A job
     that keeps files of its own continues from the newest save that was there as the attempt began,
     whole and with the part of every rank, of the series that it reads (latest by name:
-    allenai/open-instruct#542). What a process writes before its first step is data, and no save; a
+    allenai/open-instruct#542). A save is as old as the model in it: one that is written again, as
+    with a mark, is no newer. What a process writes before its first step is data, and no save; a
     whole copy of a save is one more. Of an attempt that began anew the finding says what became of
     the saves: no rank read them, they were removed, or they lay on the disk of a node. Where all is
     the baseline's in the end, the severity is work lost.

@@ -100,3 +100,22 @@ def test_a_model_that_does_not_change_gives_a_file_no_age() -> None:
     found = judge(plan_of(line), run, clean)
 
     assert next(r for r in found.results if r.check == "resume-point").status == "pass"
+
+
+@pytest.mark.parametrize(("last", "status"), [("", "pass"), (" w:o_2", "fail")])
+def test_files_of_one_save_count_together_where_the_model_of_one_is_seen(
+    last: str, status: str
+) -> None:
+    """They are written at the head of an epoch; the model is that of the end of the one before."""
+    head = (
+        "g @model=0 s r c- w:f_0 w:o_0 @model=1 s r c- w:f_1 w:o_1 @model=2 s r c- w:f_2{} @model=3"
+    )
+    found = ",o_2" if last else ""
+    line = f"{head.format(last)} s x g q:f_0,o_0,f_1,o_1,f_2{found} l:f_1 l:o_1 @model=2 s r c- "
+    line += "s r c- ."
+    clean = f"{head.format(' w:o_2')} s r c- ."
+
+    found_in = judge(plan_of(line), with_models(told_in(line)), with_models(told_in(clean)))
+
+    point = next(each for each in found_in.results if each.check == "resume-point")
+    assert point.status == status, point.summary

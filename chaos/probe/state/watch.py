@@ -369,7 +369,7 @@ class StateWatch:
         """Return the number of the numbers in all parameters of the optimizers that train."""
         groups = (group for optimizer in self.optimizers() for group in optimizer.param_groups)
         trained = {id(p): p for group in groups for p in group["params"]}
-        return sum(parameter.numel() for parameter in trained.values())
+        return sum(parameter.numel() for parameter in trained.values() if parameter.requires_grad)
 
     def _taken_census(self, frame: FrameType) -> Census:
         """Take a census from a frame outwards."""
