@@ -117,9 +117,9 @@ def _remarks(profile: JobProfile, names: Sequence[str], paths: Sequence[str]) ->
             "the job reports no checkpoint to Ray, and keeps files of its own: what a fault costs "
             "depends on what it reads back from them"
         )
-    if profile.unwatched_saves:
+    if unwatched := dict.fromkeys(map(path_pattern, profile.unwatched_saves)):
         yield (
-            f"saved by a process that the job starts itself: {_some(profile.unwatched_saves)}. "
+            f"saved by a process that the job starts itself: {_some([*unwatched])}. "
             "No fault is injected in the middle of such a save"
         )
     yield from _left_out(profile)
