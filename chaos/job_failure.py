@@ -20,6 +20,7 @@ from chaos.model.causes import causes
 from chaos.model.event import (
     NO_FIT,
     UNCALLED,
+    ChildTrained,
     CommandEnded,
     DeadlinePassed,
     Disturbed,
@@ -41,7 +42,7 @@ from chaos.model.scenario import SOURCES
 from chaos.plan.extent import steps_by_epoch
 from chaos.report.outcome import FinishedRun
 from chaos.run.machine import has_ray
-from chaos.words import shortened, unpainted
+from chaos.words import plural, shortened, unpainted
 
 # The packages of our extras, by the name for their import. Any other module that is missing is the
 # job's own.
@@ -249,11 +250,32 @@ def _lack(plan: Plan, history: History, reason: str, log: Path) -> tuple[str, st
         return f"{failed}; its log has: {misses}", hint
     if not returned or history.count(StepDone) or _found_its_own(history) is not None:
         return None
+    if (apart := _trained_by_children(plan, history)) is not None:
+        return apart
     problem = (
         f"the job {Path(plan.job.source).name} ended without an error, and called no optimizer's "
         f"step() in its workers{_said_last(log)}"
     )
     return problem, f"Its output is in {log}"
+
+
+def _trained_by_children(plan: Plan, history: History) -> tuple[str, str] | None:
+    """Return problem and hint where processes train that the job has started; None if none does."""
+    children = [event for _, event in history.of(ChildTrained)]
+    if not children:
+        return None
+    starts = " and ".join(sorted({child.start for child in children}))
+    problem = (
+        f"the job {Path(plan.job.source).name} trains in "
+        f"{plural(len(children), 'process', 'processes')} that it starts itself, and none of them "
+        f"joins a process group of its ranks: its children are started by {starts} and are not "
+        "watched"
+    )
+    hint = (
+        "Audit the script that trains, under the launcher of its ranks (--launcher torchrun or "
+        f"python). A child was: {children[0].command}"
+    )
+    return problem, hint
 
 
 def _misses_gpu(reason: str, log: Path) -> str | None:

@@ -11,7 +11,7 @@ from chaos.cli.documents import Document, Format, Output
 from chaos.declared import GUARD_ENV
 from chaos.errors import UsageError
 from chaos.guard.process import ACCEPTABLE, FOLDER, Use
-from chaos.launch.python import SITE
+from chaos.launch.environment import with_watched_children
 
 
 class OnMismatch(StrEnum):
@@ -97,9 +97,8 @@ def guard(  # noqa: PLR0913 - one parameter per option
     if form is not None or output is not None:
         raise UsageError("--format and --output are of `chaos guard report`", "Leave them out.")
     place = folder if "://" in folder else str(Path(folder).absolute())
-    path = os.pathsep.join(filter(None, (SITE, os.environ.get("PYTHONPATH"))))
     use = Use(on_mismatch is OnMismatch.STOP, frozenset(accept or ()))
-    env = os.environ | {"PYTHONPATH": path, GUARD_ENV: place} | use.variables()
+    env = with_watched_children(os.environ) | {GUARD_ENV: place} | use.variables()
     try:
         # This process becomes the command, so that signals of a platform reach it as without.
         os.execvpe(words[0], words, env)  # noqa: S606 - the user's own command

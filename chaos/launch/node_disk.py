@@ -69,8 +69,8 @@ class NodeDisk:
     def written(self) -> list[Written]:
         return read_ledger(self.ledger)
 
-    def use(self) -> None:
-        """Let this process, and all forked from it, use this node's disk."""
+    def use(self) -> WriteLedger:
+        """Let this process, and all forked from it, use this node's disk; return its writes."""
         # Three things remember the temporary folder: the environment, for processes that are
         # started; `tempfile`, once it was asked; and multiprocessing, for its sockets. In a fork
         # all of them have the parent's.
@@ -84,7 +84,9 @@ class NodeDisk:
         process.current_process()._config.pop("tempdir", None)  # type: ignore[attr-defined]  # noqa: SLF001
         ours = [self.run.directory / name for name in OURS]
         keep = self._keep_object if "bucket" in self.tiers.named.values() else None
-        record(WriteLedger(self.ledger, [*ours, self.tmp], self.confines, keep))
+        ledger = WriteLedger(self.ledger, [*ours, self.tmp], self.confines, keep)
+        record(ledger)
+        return ledger
 
     def _keep_object(self, path: str) -> None:
         """Keep what a bucket has under a name, before a file is written there."""

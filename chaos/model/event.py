@@ -62,6 +62,7 @@ from chaos.model.events.observer import (
 )
 from chaos.model.events.probe import (
     CheckpointRead,
+    ChildTrained,
     EpochEnded,
     GroupJoined,
     LoaderProcesses,

@@ -129,7 +129,9 @@ class WriteLedger:
     confines: Confines | None = None
     #: called with each file before it is opened to be written
     keep: Callable[[str], None] | None = None
-    is_training: bool = False
+    #: of a process that a rank has started: it trains when the rank does
+    is_child: bool = False
+    _training: bool = field(default=False, init=False)
     _fd: int = field(default=-1, init=False)
     _seen: set[tuple[str, How, bool]] = field(default_factory=set, init=False)
     outputs: set[str] = field(default_factory=set, init=False)
@@ -138,6 +140,19 @@ class WriteLedger:
         left_out = [*self.left_out, self.file.with_name(TRAINS)]
         left_out += [self.confines.created] if self.confines else []
         self._left_out = tuple(str(path) for path in left_out)
+
+    @property
+    def is_training(self) -> bool:
+        """Whether what is written now is the job's output, and not its data."""
+        if self.is_child and not self._training:
+            self._training = self.file.with_name(TRAINS).exists()
+        return self._training
+
+    def training_begins(self) -> None:
+        """Count as output what this process, and each child on its node, writes from now on."""
+        self._training = True
+        with suppress(OSError):  # another process of the node has made it
+            self.file.with_name(TRAINS).touch(exist_ok=False)
 
     def open(self) -> None:
         self._fd = os.open(self.file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
@@ -240,9 +255,15 @@ def _hook() -> None:
     if not _is_hooked:
         _is_hooked = True
         sys.addaudithook(_on_audit_event)
+        os.register_at_fork(after_in_child=_be_a_child)
         wrap_native(_told_by_native)
         wrap_stores(lambda call: recorded(call, _ledger, next(iter(_around), plainly)))
         _wrap_syncs()
+
+
+def _be_a_child() -> None:
+    if _ledger is not None:
+        _ledger.is_child = True
 
 
 def training_has_begun() -> None:
@@ -251,9 +272,7 @@ def training_has_begun() -> None:
     So is a file that was made before and is still open for writing, as a log is.
     """
     if _ledger is not None and not _ledger.is_training:
-        _ledger.is_training = True
-        with suppress(OSError):  # another process of the node has made it
-            _ledger.file.with_name(TRAINS).touch(exist_ok=False)
+        _ledger.training_begins()
         held = open_files(for_writing=True)
         for path in _ledger.made():
             if os.path.realpath(path) in held:

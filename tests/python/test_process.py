@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch.distributed as dist
 
-from chaos.launch.python import SITE
+from chaos.launch.environment import SITE
 from chaos.launch.python.process import Seat, said
 
 

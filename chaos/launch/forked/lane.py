@@ -19,6 +19,7 @@ import socket
 import sys
 from pathlib import Path
 
+from chaos.launch.child import watch_children
 from chaos.launch.forked import compat, core
 from chaos.launch.forked.cluster import ForkCluster
 from chaos.launch.forked.messages import Spawn, StartRun, Stuck, WorkerEnding, WorkerKilled
@@ -128,7 +129,7 @@ class Lane:
             os.setpgid(0, 0)
             die_with_parent(lane)
             write_to(Path(spawn.log))
-            spawn.disk.use()
+            watch_children(spawn.disk.use())
             core.Context.node_id = spawn.disk.node_id
             core.Context.session = spawn.session
             live_as_worker(spawn, end, compat.worker_class()())

@@ -8,8 +8,3 @@ A process is a worker from where it joins a process group, and has the rank that
 script that joins none is rank 0 of one. Each start of the command is an attempt: chaos starts it
 again, as a person or a scheduler does. No module in here imports Ray.
 """
-
-from pathlib import Path
-
-#: in PYTHONPATH: a process that python starts with it watches itself
-SITE = str(Path(__file__).with_name("site"))

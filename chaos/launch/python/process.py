@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from chaos.faults.world import Target
+from chaos.launch.child import record_training
 from chaos.launch.commands.worker import complain, opened
 from chaos.launch.environment import (
     NODE_ENV,
@@ -71,6 +72,8 @@ class Process:
         if self._is_alone:
             once_imported({"torch.optim.optimizer"}, lambda _: self._follow_optimizers())
         self._follow_ends()
+        journals = RunDirectory(self._address.directory).journals
+        record_training(journals, is_rank=lambda: self._pid == os.getpid())
 
     def take(self, seat: Seat) -> None:
         """Be a rank from now on; stop at an op of its attempt's start."""

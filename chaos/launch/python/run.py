@@ -1,17 +1,15 @@
 """One run of a command, from the harness's side."""
 
-import os
 import re
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from chaos.launch.commands.groups import GroupServer
-from chaos.launch.environment import NODE_ENV, command_env
+from chaos.launch.environment import NODE_ENV, command_env, with_watched_children
 from chaos.launch.job import words_at
 from chaos.launch.local_run import POLL_S, LocalRun
 from chaos.launch.node_disk import NodeDisk
-from chaos.launch.python import SITE
 from chaos.launch.python.world import CommandWorld
 from chaos.model.event import (
     CommandEnded,
@@ -72,7 +70,7 @@ class PythonRun(LocalRun[Command, CommandWorld]):
             **self.start_env,
             NODE_ENV: node,
         }
-        env["PYTHONPATH"] = os.pathsep.join(filter(None, [SITE, env.get("PYTHONPATH")]))
+        env = with_watched_children(env)
         command = Command(self.starter(ProcessStart(words, env, plan.cwd, log, log)), start, node)
         self.journal.add(self._called())  # embedded, the imports are over: no other run has them
         self.world.started(node, command.process.pid)

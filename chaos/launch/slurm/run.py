@@ -11,11 +11,10 @@ from typing import Literal
 
 from chaos.errors import UsageError
 from chaos.launch.commands.groups import GroupServer
-from chaos.launch.environment import SLURM_ENV
+from chaos.launch.environment import SLURM_ENV, with_watched_children
 from chaos.launch.job import words_at
 from chaos.launch.local_run import LocalRun
 from chaos.launch.node_disk import NodeDisk
-from chaos.launch.python import SITE
 from chaos.launch.slurm.client import JobState, Slurm
 from chaos.launch.slurm.cluster import SlurmCluster
 from chaos.launch.slurm.existing import ExistingSlurm
@@ -109,12 +108,9 @@ class SlurmRun(LocalRun[int, SlurmWorld]):
 
     def start_driver(self) -> int:
         plan = self.plan
-        env = {
-            # That of torchrun, which the script may start.
-            **environment_of(plan, self.address, hash_seed=self.hash_seed),
-            SLURM_ENV: "1",
-        }
-        env["PYTHONPATH"] = os.pathsep.join(filter(None, [SITE, env.get("PYTHONPATH")]))
+        # That of torchrun, which the script may start.
+        env = environment_of(plan, self.address, hash_seed=self.hash_seed)
+        env = with_watched_children({**env, SLURM_ENV: "1"})
         # `python` of a script that activates nothing: it has to be one that has chaos.
         own = str(Path(sys.executable).parent)
         env["PATH"] = os.pathsep.join([own, env.get("PATH", os.defpath)])

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 if __name__ == "__main__":
     sys.path.pop(0)  # this file's folder: modules of the script's may have the names of these here
 
+from chaos.launch.child import record_training, watch_children
 from chaos.launch.commands.worker import complain, opened, run_watched
 from chaos.launch.environment import NODE_ENV
 from chaos.launch.job import run_script
@@ -39,7 +40,10 @@ def main(words: Sequence[str]) -> None:
 
 def _probe(address: RunAddress) -> Probe:
     plan, node = RunDirectory(address.directory).load_plan(), os.environ[NODE_ENV]
-    disk_in(plan, address, node).use()
+    watch_children(disk_in(plan, address, node).use())
+    pid = os.getpid()
+    journals = RunDirectory(address.directory).journals
+    record_training(journals, is_rank=lambda: os.getpid() == pid)
     worker = Worker(
         attempt=int(os.environ[ATTEMPT_ENV]),
         rank=int(os.environ["RANK"]),

@@ -1,6 +1,8 @@
 """Events inside a worker. `epoch` and `step` count as in `model.trigger`."""
 
-from chaos.model.events.base import StepEvent, WorkerEvent, numbers
+from typing import Literal
+
+from chaos.model.events.base import Event, StepEvent, WorkerEvent, numbers
 from chaos.model.events.state import Inputs
 
 
@@ -32,6 +34,18 @@ class CheckpointRead(WorkerEvent, frozen=True, kw_only=True):
 
     def _text(self) -> str:
         return f"{self.who}: asked for its checkpoint, got {self.checkpoint or 'none'}"
+
+
+class ChildTrained(Event, frozen=True, kw_only=True):
+    """An optimizer stepped in a process that the job has started, and that is no rank."""
+
+    pid: int
+    #: without the folders of its files
+    command: str
+    start: Literal["subprocess", "multiprocessing", "fork"]
+
+    def _text(self) -> str:
+        return f"pid {self.pid}, started by {self.start}, trains and is no rank: {self.command}"
 
 
 class GroupJoined(WorkerEvent, frozen=True, kw_only=True):

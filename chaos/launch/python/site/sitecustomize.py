@@ -14,8 +14,10 @@ _here = str(Path(__file__).parent)
 _name = Path(__file__).stem
 # Processes that Python and torch start for themselves, and that run no line of the job's.
 _HELPERS = ("multiprocessing.resource_tracker", "torch._inductor.compile_worker")
-# The modules that watch a process, each by the variable that asks for it, a run's first.
+# The modules that watch a process, each by the variable that asks for it, a run's first. What a
+# rank has started is no rank; where no launcher names the ranks, it may be one.
 _WATCHERS = {
+    "CHAOS_CHILD": "chaos.launch.child",
     "CHAOS_RUN_DIRECTORY": "chaos.launch.python.process",
     "CHAOS_GUARD": "chaos.guard.process",
 }
