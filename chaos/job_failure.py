@@ -1,7 +1,7 @@
 """Reasons why a job cannot be tested: it fails even without a fault."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from chaos.model.event import (
     FitCalled,
     FitRaised,
     FitReturned,
+    FolderCompared,
     GroupJoined,
     StepDone,
     WorkerStarted,
@@ -191,6 +192,28 @@ def refuse_jobs_apart(run: FinishedRun) -> None:
         launcher="python",
         evidence=evidence,
     )
+
+
+def refuse_unwatched_files(plan: Plan, first: History, later: Iterable[History]) -> None:
+    """Raise `JobError` for a file that each clean run left otherwise, by no watched process.
+
+    It may be the job's, written by a program or in native code; then each run goes on from what the
+    one before has left. It may be another program's as well: so nothing removes it.
+    """
+    made = dict[str, str]()
+    for _, event in first.of(FolderCompared):
+        made |= event.new
+    changed = (event.changed for history in later for _, event in history.of(FolderCompared))
+    for path, digest in ((path, digest) for each in changed for path, digest in each.items()):
+        if made.get(path, digest) != digest:
+            raise JobError(
+                f"{path} appeared in a clean run, and was another one after the next. No process "
+                "that is watched wrote it, so it was left there, and a run may go on from what the "
+                "one before it has left",
+                "Remove it. Have the job write it by Python, or elsewhere; if no start of the job "
+                f"reads it, add --allow-writes {path}.",
+                place=_place(plan),
+            )
 
 
 def _is_before_fit(plan: Plan, history: History) -> bool:

@@ -1,6 +1,6 @@
 """The runs without faults: the baseline of every run with one, and the source of the places."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -19,15 +19,23 @@ from chaos.audit.notes import (
     notes,
     resuming_option,
     starts_apart,
+    uncompared,
     warning,
 )
 from chaos.audit.plans import with_own_workers
 from chaos.check.analysis import RunTables
 from chaos.check.data_warnings import data_warnings
+from chaos.check.file_contents import unequal_files
 from chaos.check.prediction_band import RUNS_MIN
 from chaos.check.regrid import relaid
 from chaos.errors import ClusterError, JobError, UsageError
-from chaos.job_failure import refuse_jobs_apart, stood_still, too_long, why_the_job_failed
+from chaos.job_failure import (
+    refuse_jobs_apart,
+    refuse_unwatched_files,
+    stood_still,
+    too_long,
+    why_the_job_failed,
+)
 from chaos.model.arguments import command_line
 from chaos.model.event import DeadlinePassed, FileWritten, FitCalled, WroteOutside
 from chaos.model.history import Baseline, History
@@ -226,6 +234,12 @@ class CleanRuns:
             )
 
     def _compare(self, seen: "_Starts") -> None:
+        """Compare two starts, and refuse a job of which a run may go on from the one before."""
+        first, other = seen.first.history, [seen.other] if seen.other else []
+        self._compare_starts(seen)
+        refuse_unwatched_files(seen.plan, first, [*seen.clean, *other])
+
+    def _compare_starts(self, seen: "_Starts") -> None:
         """Compare two starts; if they differ, run the first start once more, and compare those.
 
         If these differ as well, and the first run of all made files that all others find, it is
@@ -252,7 +266,7 @@ class CleanRuns:
         made = made_by_the_first(seen.first.history, once_more.history)
         if made and not within.is_settled:
             seen.first, seen.alike = once_more, [once_more.history]
-            self._compare(seen)
+            self._compare_starts(seen)
             seen.remarks += [made_once(made)] if seen.repetition.is_alike else []
             return
         seen.alike.append(once_more.history)
@@ -313,6 +327,7 @@ class CleanRuns:
             ),
             *seen.remarks,
             *seen.passing,
+            *(uncompared(seen.unequal) if compared.is_deterministic else []),
             *apart,
             *([resumes] if resumes else []),
         )
@@ -374,6 +389,12 @@ class _Starts:
     def counts_steps(self) -> bool:
         """Whether no report ends an epoch, so that steps are counted where saves do not fit."""
         return self.plan.job.facts.lacks_part("reports")
+
+    @property
+    def unequal(self) -> Mapping[str, Sequence[str]]:
+        """The files that two of these runs left in other states."""
+        runs = self.clean
+        return unequal_files(RunTables(runs[0]), RunTables(runs[-1])) if len(runs) > 1 else {}
 
     def counted(self) -> Job:
         """Return the job, with a number of steps as its epoch if its saves end epochs elsewhere."""

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from chaos.audit.determinism import Repetition
@@ -10,7 +10,15 @@ from chaos.audit.group import GROUPS, OF_ERRORS, groups_of, needs, needs_nodes
 from chaos.audit.job_profile import JobProfile
 from chaos.check.ending import ending
 from chaos.check.save_operations import operations_of
-from chaos.model.event import FileRenamed, FilesUnsynced, FitCalled, WroteOutside
+from chaos.model.event import (
+    ChildTrained,
+    FileRenamed,
+    FilesUnsynced,
+    FitCalled,
+    FolderCompared,
+    StepDone,
+    WroteOutside,
+)
 from chaos.model.events.harness import REFUSED
 from chaos.model.history import History
 from chaos.model.launcher import FACTS, launcher_named
@@ -279,7 +287,39 @@ def in_passing(history: History) -> list[Note]:
         found.append(warning(text))
     if kept:
         found.append(note(f"the job also wrote, and it was left: {_some(kept)}"))
-    return found + [note(text) for text in _unsynced(history)]
+    return found + [note(text) for text in (*_unwatched(history), *_unsynced(history))]
+
+
+def _unwatched(history: History) -> Iterator[str]:
+    """Yield in words what no watched process was seen to do."""
+    for _, event in history.of(FolderCompared):
+        kinds = (("appeared", event.new), ("changed", event.changed), ("went", event.gone))
+        for verb, paths in kinds:
+            if paths:
+                yield (
+                    f"in the working folder {_some([*paths])} {verb} while the job trained, and no "
+                    "process that is watched was seen to do it: it was left so"
+                )
+        if event.cut:
+            yield (
+                "the working folder was looked at in part, as it has so many files: what the job's "
+                f"programs leave in {event.cut}, and in folders after it, is not seen"
+            )
+    children = dict.fromkeys(f"{e.command} ({e.start})" for _, e in history.of(ChildTrained))
+    if children and history.count(StepDone):
+        yield (
+            f"a process that the job starts trains, and is no rank: {_some([*children])}. What it "
+            "keeps and saves itself is not compared"
+        )
+
+
+def uncompared(unequal: Mapping[str, Sequence[str]]) -> list[Note]:
+    """Return the note on files that two clean runs left in other states."""
+    whole = [name for name, entries in unequal.items() if not entries]
+    parts = [f"{_some(entries)} in {name}" for name, entries in unequal.items() if entries]
+    if not unequal:
+        return []
+    return [note(f"not compared: two clean runs left another {_some([*whole, *parts])}")]
 
 
 def one_at_a_time(why: str) -> Note:

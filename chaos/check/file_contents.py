@@ -313,6 +313,22 @@ class FileContents:
         return frozenset(same - other)
 
 
+def unequal_files(first: RunTables, other: RunTables) -> Mapping[str, Sequence[str]]:
+    """Return the files that two clean runs left in other states, each with the entries that differ.
+
+    No entries: nothing in the file is equal. What differs without a fault is compared with nothing.
+    """
+    mine, due = _last_of(surviving(first)), _last_of(surviving(other))
+    found: dict[str, Sequence[str]] = {}
+    for file in sorted(mine.keys() & due.keys()):
+        parts, theirs = mine[file].parts, due[file].parts
+        both = sorted(parts.keys() & theirs.keys())
+        unequal = [name for name in both if parts[name].digest != theirs[name].digest]
+        if unequal:
+            found[mine[file].name] = unequal if len(unequal) < len(both) else ()
+    return found
+
+
 @lru_cache(maxsize=2)  # three checks of the run that is being judged use it
 def contents_of(analysis: RunAnalysis) -> FileContents:
     """Return the files of a run that has a whole baseline, beside the baseline's."""

@@ -6,6 +6,7 @@ so does everything that was there before.
 """
 
 import contextlib
+import hashlib
 import os
 from collections.abc import Collection, Iterable, Iterator
 from math import inf
@@ -14,54 +15,179 @@ from typing import Literal, TypeAlias, get_args
 
 import msgspec
 
+from chaos.errors import HarnessError
+from chaos.launch.folder_look import FolderChange, FolderLook
 from chaos.launch.node_disk import HEAD, NodeDisk, disks
 from chaos.launch.objects_outside import remove_objects
-from chaos.model.event import Disturbed, WroteOutside
+from chaos.model.event import AnyEvent, Disturbed, FolderCompared, WroteOutside
 from chaos.model.objects import is_object
 from chaos.model.paths import is_below, is_of_a_node
 from chaos.probe.address import RunAddress
 from chaos.probe.written import TRAINS, Confines, How, Written, is_spared
-from chaos.run.journal import Journal
 from chaos.run.ports import View, seen_in
 
 _Told: TypeAlias = Literal["remote", "refused", "created", "replaced", "extended", "opened"]
 _TOLD: tuple[_Told, ...] = get_args(_Told)  # worst first
+_DATABASE = ("-wal", "-shm", "-journal")  # SQLite's own files beside a database, in native code
+_READ_MAX = 64 << 20
 
 
-def settle(run: RunAddress, confines: Confines, journal: Journal, view: View | None = None) -> None:
-    """Record what a run's processes wrote outside, in their view, and remove their output.
+def settle(
+    run: RunAddress,
+    confines: Confines,
+    view: View | None = None,
+    *,
+    before: FolderLook | None = None,
+) -> list[AnyEvent]:
+    """Remove the output that a run's processes left outside, in their view; return what was seen.
 
-    A run that wrote beyond its view is disturbed: runs beside it may have seen that.
+    `before` is the look at the working folder as the run began. Nothing is recorded in here: a
+    disk that is full has no room for that until the files are gone. A run that wrote beyond its
+    view is disturbed, since runs beside it may have seen that. Raises `HarnessError` for output
+    that cannot be removed: the next run would go on from it.
     """
     lines = [line for disk in disks(run) for line in disk.written()]
-    events, real = seen_in(view, _removed, run, confines, lines)
+    change = None
+    if before is not None:
+        change = seen_in(view, _unwatched, before, confines, lines)
+    in_view = {p for p in change.new if _is_in_view_alone(view, p)} if change else set()
+    events, real, stuck = seen_in(view, _removed, run, confines, lines, change, in_view)
     gone = remove_objects(run, lines, (event.path for event in events if event.removed))
-    for event in events:
-        is_gone = event.path in gone if is_object(event.path) else event.removed
-        journal.add(msgspec.structs.replace(event, removed=is_gone))
+    told: list[AnyEvent] = [
+        msgspec.structs.replace(event, removed=event.path in gone)
+        if is_object(event.path)
+        else event
+        for event in events
+    ]
     beyond = [path for path in real if view is not None and not view.covers(path)]
     if beyond:
-        journal.add(Disturbed(why=f"it wrote beyond the view of its lane: {min(beyond)}"))
+        told.append(Disturbed(why=f"it wrote beyond the view of its lane: {min(beyond)}"))
+    if stuck:
+        raise HarnessError(
+            f"{stuck[0]}: the job made this file in a run, and it cannot be removed. Remove it: "
+            "the next run would go on from it"
+        )
+    if change is not None:
+        removed = {event.path for event in events}
+        told += _compared(change, removed, since_ns=_trains_since_ns(run))
+    return told
+
+
+def _is_in_view_alone(view: View | None, path: str) -> bool:
+    """Return whether a file that is seen in a view is none of this machine's: its run made it."""
+    return view is not None and view.covers(path) and not os.path.lexists(path)
+
+
+def _unwatched(
+    before: FolderLook, confines: Confines, lines: Iterable[Written]
+) -> FolderChange | None:
+    """Return what changed in the working folder, and no process that is watched has written."""
+    change = before.compared_with_now()
+    if change.is_none:
+        return None
+    watched = (line.path for line in lines if line.how != "named")
+    known = {_real(path) for path in (*confines.made(), *watched)}
+    allowed = [os.path.realpath(path) for path in confines.allowed]
+    return change.without(lambda at: at in known or any(is_below(at, path) for path in allowed))
+
+
+def _real(path: str) -> str:
+    """Return a path with the links of its folder resolved, as a walk has it."""
+    folder, name = os.path.split(path)
+    return path if is_object(path) else f"{os.path.realpath(folder)}/{name}"
 
 
 def _removed(
-    run: RunAddress, confines: Confines, lines: list[Written]
-) -> tuple[list[WroteOutside], set[str]]:
-    """Remove a run's output outside, but for objects; return the events, and all paths written."""
-    lines = [*lines, *_unseen(lines, confines, since_ns=_trains_since_ns(run))]
+    run: RunAddress,
+    confines: Confines,
+    lines: list[Written],
+    change: FolderChange | None,
+    in_view: Collection[str],
+) -> tuple[list[WroteOutside], set[str], list[str]]:
+    """Remove a run's output outside, but for objects; return events, paths written, what stays."""
+    since_ns = _trains_since_ns(run)
+    lines = [*lines, *_unseen(lines, confines, since_ns=since_ns)]
+    if change is not None:
+        lines += _shown(change, lines, in_view, since_ns=since_ns)
     after_fit = {line.path for line in NodeDisk(run, HEAD).written()}
     events = list(files_outside(lines, confines.folder, after_fit=after_fit))
     folders = _folders(lines, confines.folder)
     paths = (*folders, *(event.path for event in events))  # a link is gone afterwards
     real = {path if is_object(path) else os.path.realpath(path) for path in paths}
+    stuck = []
     for event in events:
         if event.removed and not is_object(event.path):
             with contextlib.suppress(OSError):  # gone, or not removable any more
                 Path(event.path).unlink()
+            if os.path.lexists(event.path):
+                stuck.append(event.path)
     for folder in folders:
         with contextlib.suppress(OSError):  # something else is in it
             Path(folder).rmdir()
-    return events, real
+    return events, real, stuck
+
+
+def _shown(
+    change: FolderChange,
+    lines: Iterable[Written],
+    in_view: Collection[str],
+    *,
+    since_ns: float,
+) -> Iterator[Written]:
+    """Yield the new files in the working folder that a program of this run has surely made.
+
+    They are seen in the run's view alone; or a program that the job started was given their name,
+    or that of a folder or a file beside which they lie (`cp a.pt b.pt`, `gzip a.pt`); or they are
+    a database's own. Any other may be another program's, which no run has started.
+    """
+    named = {_real(line.path) for line in lines if line.how == "named"}
+    made = {_real(line.path) for line in lines if line.how in ("created", "folder")}
+    for path in change.new:
+        stem = next((s for s in _DATABASE if path.endswith(s)), "")
+        is_shown = (
+            path in in_view
+            or path in named
+            or not named.isdisjoint(change.folders_above(path))
+            or any(path.startswith(f"{one}.") for one in named & made)
+            or bool(stem and path.removesuffix(stem) in made)
+        )
+        if is_shown and _changed_ns(path) >= since_ns:
+            yield from (
+                Written(folder, "folder", 0, is_output=True)
+                for folder in change.folders_above(path)
+            )
+            yield Written(path, "created", 0, is_output=True)
+    for path in change.new_folders & named:
+        if _changed_ns(path) >= since_ns:
+            yield Written(path, "folder", 0, is_output=True)
+
+
+def _compared(
+    change: FolderChange, removed: Collection[str], *, since_ns: float
+) -> Iterator[FolderCompared]:
+    """Yield what is left of a change that no process of the run was seen to make in training."""
+    new = {p: _digest(p) for p in change.new if p not in removed and _changed_ns(p) >= since_ns}
+    changed = {p: _digest(p) for p in change.changed if _changed_ns(p) >= since_ns}
+    if new or changed or change.gone or change.cut:
+        yield FolderCompared(new=new, changed=changed, gone=change.gone, cut=change.cut)
+
+
+def _changed_ns(path: str) -> float:
+    """Return when a file was made or changed last, as its file system has it; 0: it is gone."""
+    try:
+        return os.lstat(path).st_ctime_ns
+    except OSError:
+        return 0
+
+
+def _digest(path: str) -> str:
+    """Return what tells a file's content from another one's; of a large one, of its beginning."""
+    try:
+        with Path(path).open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            return f"{size}-{hashlib.blake2b(file.read(_READ_MAX), digest_size=16).hexdigest()}"
+    except OSError:
+        return ""
 
 
 def files_outside(

@@ -12,12 +12,14 @@ import psutil
 
 from chaos.declared import TOKEN_ENV
 from chaos.launch.files_outside import settle
+from chaos.launch.folder_look import FolderLook
 from chaos.launch.frame import Driver, LaunchedRun
 from chaos.launch.gate_server import GateServer
 from chaos.launch.node_disk import NodeDisk, confines_in, disks, make_room, remove_disks
 from chaos.launch.process_world import ProcessWorld
 from chaos.launch.world import metadata_of
 from chaos.model.event import (
+    AnyEvent,
     FaultInvoked,
     FilesUnsynced,
     Leftover,
@@ -60,6 +62,7 @@ class LocalRun(LaunchedRun[Driver], Generic[Driver, World]):
         self.tiers = Tiers.of(self.plan, str(self.directory.path), real=os.path.realpath)
         self.world = self.make_world(armed, partial(NodeDisk, self.address, tiers=self.tiers))
         self.world.view = self.view
+        self._folder = self._look_at_folder()
 
     @contextlib.contextmanager
     def controller(self) -> Iterator[None]:
@@ -110,29 +113,40 @@ class LocalRun(LaunchedRun[Driver], Generic[Driver, World]):
             closing.callback(remove_disks, self.address, self.view)
             for end in self.ends_after():
                 closing.callback(end)
-            self._search_leftovers()
+            leftovers, files = self._end_leftovers(), list[AnyEvent]()
             if (confines := self.confines) is not None:  # no process is left that could write
-                if not self.plan.ops:
-                    self._tell_unsynced()
-                settle(self.address, confines, self.journal, self.view)
+                files += [] if self.plan.ops else self._unsynced()
+                # Before anything is recorded, which a full disk may have no room for.
+                files += settle(self.address, confines, self.view, before=self._folder)
+            for leftover in leftovers:
+                self.journal.add(leftover)
+            places = ("processes", *self.search_storage())
+            for event in (LeftoversSearched(places=places), *files):
+                self.journal.add(event)
 
-    def _tell_unsynced(self) -> None:
+    def _look_at_folder(self) -> FolderLook | None:
+        """Look at the working folder, as far as a run may leave files there."""
+        if self.confines is None:
+            return None
+        folder, left_out = os.path.realpath(self.plan.cwd), os.path.realpath(self.confines.folder)
+        return seen_in(self.view, FolderLook.at, folder, left_out=left_out)
+
+    def _unsynced(self) -> list[FilesUnsynced]:
         each = disks(self.address, self.tiers)
         found = {path for disk in each for path in seen_in(self.view, disk.unsynced)}
-        if found:
-            self.journal.add(FilesUnsynced(paths=tuple(sorted(found))))
+        return [FilesUnsynced(paths=tuple(sorted(found)))] if found else []
 
-    def _search_leftovers(self) -> None:
-        """Wait a little for the run's processes to end, record those that do not, end them."""
-        start = self.clock.now_ns()
+    def _end_leftovers(self) -> list[Leftover]:
+        """Wait a little for the run's processes to end; end, and return, those that do not."""
+        start, leftovers = self.clock.now_ns(), list[Leftover]()
         while (left := self.descendants()) and seconds_since(start, self.clock) < END_S:
             self.clock.sleep(POLL_S)
         for process in left:
             with contextlib.suppress(psutil.Error):  # it may end with another of its group
                 what = f"pid {process.pid}: {command_of(process)}"
-                self.journal.add(Leftover(kind="process", what=what))
+                leftovers.append(Leftover(kind="process", what=what))
                 kill(process)
-        self.journal.add(LeftoversSearched(places=("processes", *self.search_storage())))
+        return leftovers
 
     def errors_of(self, attempt: int) -> dict[int, str]:
         """Return what ended each rank of an attempt, where that was seen."""

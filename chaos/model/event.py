@@ -39,6 +39,7 @@ from chaos.model.events.harness import (
     Disturbed,
     DriverExited,
     FilesUnsynced,
+    FolderCompared,
     JobAccounted,
     JournalCut,
     JournalOpened,

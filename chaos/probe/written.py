@@ -15,6 +15,7 @@ of all processes:
     refused   a file of the user that would have been replaced or removed
     remote    likewise, an object in a store that is not on this machine
     begun     an upload of an object in parts, by its id
+    named     given to a program that the process started, as a path
     synced    on its disk for certain, as it was then: each time
     saved     also, by a function that saves models
 
@@ -22,9 +23,11 @@ Every path is absolute, or an object's name (`s3://bucket/key`); a process recor
 once, and once more if it does so as it trains.
 """
 
+import errno
 import functools
 import json
 import os
+import re
 import stat
 import sys
 import threading
@@ -55,9 +58,13 @@ How: TypeAlias = Literal[
     "begun",
     "synced",
     "saved",
+    "named",
 ]
 FileState: TypeAlias = tuple[int, int, int]  # inode, time of its content (unix, ns), bytes
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_WORDS = re.compile(r"""[^\s'"`<>|;&()=]{1,1024}""")  # of a command of a shell, what may be a path
+_WORDS_MAX = 200
+_LINE = '{"pid": '  # a line of a ledger begins so
 _NO_FILES = ("/dev/", "/proc/", "/sys/")  # below these are devices and pipes
 TRAINS = "trains"  # beside a ledger: an empty file, as old as the training
 _HERE = -1  # the dir_fd of a path that is relative to the working directory
@@ -183,9 +190,9 @@ class WriteLedger:
         # A file that was opened before training, and is opened again in it, becomes output.
         if self._is_left_out(path) or {(path, how, is_output), (path, how, True)} & self._seen:
             return
+        self._write(path, how, is_output=is_output)
         if how in ("created", "folder") and self.confines is not None:
             _append(self.confines.created, f"{path}\n")
-        self._write(path, how, is_output=is_output)
         if is_output:
             self.outputs.add(path)
 
@@ -210,7 +217,9 @@ class WriteLedger:
 
     def _append(self, **fields: Any) -> None:  # those of a line
         # One write to O_APPEND: the lines of several processes stay whole.
-        os.write(self._fd, f"{json.dumps({'pid': os.getpid(), **fields})}\n".encode())
+        line = f"{json.dumps({'pid': os.getpid(), **fields})}\n".encode()
+        if os.write(self._fd, line) < len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.file))
 
     def _is_left_out(self, path: str) -> bool:
         return path.startswith(_NO_FILES) or any(is_below(path, own) for own in self._left_out)
@@ -297,7 +306,14 @@ def read_ledger(path: Path) -> list[Written]:
         lines = path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
         return []
-    return [Written(**json.loads(line)) for line in lines if line.endswith("}")]
+    return [_parsed(line) for line in lines if line.endswith("}")]
+
+
+def _parsed(line: str) -> Written:
+    try:
+        return Written(**json.loads(line))
+    except ValueError:  # it follows a line that a full disk took a part of
+        return Written(**json.loads(line[line.rfind(_LINE) :]))
 
 
 def is_spared(path: str) -> bool:
@@ -378,6 +394,16 @@ def _connected(database: Any) -> _Touched:
         yield target, "opened" if _stat(target) else "created", False
 
 
+def _started(program: Any, words: Any = (), cwd: Any = None, *_: Any) -> _Touched:
+    """Yield the paths that a program is given, which it may write: it is not watched itself."""
+    given = (program, *words) if isinstance(words, list | tuple) else (program, words)
+    texts = (os.fsdecode(word) for word in given if isinstance(word, str | bytes | os.PathLike))
+    at = os.getcwd() if cwd is None else os.path.abspath(os.fsdecode(cwd))  # noqa: PTH100, PTH109
+    tokens = dict.fromkeys(token for text in texts for token in _WORDS.findall(text))
+    for token in list(tokens)[:_WORDS_MAX]:
+        yield os.path.normpath(os.path.join(at, token)), "named", False  # noqa: PTH118
+
+
 _EVENTS: dict[str, Callable[..., _Touched]] = {
     "open": _opened,
     "os.rename": _renamed,
@@ -388,6 +414,10 @@ _EVENTS: dict[str, Callable[..., _Touched]] = {
     "os.truncate": _truncated,
     "os.mkdir": _made,
     "sqlite3.connect": _connected,
+    "subprocess.Popen": _started,
+    "os.system": _started,
+    "os.posix_spawn": lambda program, words, _: _started(program, words),
+    "os.exec": lambda program, words, _: _started(program, words),
 }
 
 
@@ -439,8 +469,11 @@ def _write_down(
                 ledger.synced(path, ())
     except ForeignFileError:
         raise
-    except Exception:  # noqa: BLE001 - the job's own call is to fail by itself, if it does
-        return
+    except Exception as error:
+        # A disk without room for the line: the job makes no file then that nobody would remove. Its
+        # own call fails, as it does on a full disk.
+        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+            raise
 
 
 def _told_by_native(path: Any, flags: int) -> None:  # whatever a library is given

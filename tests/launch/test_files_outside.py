@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from chaos.launch.files_outside import settle
+from chaos.launch.folder_look import FolderLook
 from chaos.model.event import Disturbed, WroteOutside
 from chaos.model.paths import is_below
 from chaos.probe.address import RunAddress
@@ -26,14 +27,17 @@ def run(tmp_path: Path) -> RunAddress:
     return RunAddress(directory, "0123abcd", "unix:x")
 
 
-def settled(run: RunAddress, *made: Path, view: View | None = None) -> dict[str, bool]:
+def settled(
+    run: RunAddress, *made: Path, view: View | None = None, before: FolderLook | None = None
+) -> dict[str, bool]:
     """Settle a run whose audit has made these files and folders; return what was told of each."""
     confines = Confines(run.directory.parents[1])
     confines.created.write_text("".join(f"{path}\n" for path in made))
     journals = run.directory / "journals"
     journals.mkdir()
     journal = Journal(journals, "harness", role="harness", clock=SystemClock())
-    settle(run, confines, journal, view)
+    for event in settle(run, confines, view, before=before):
+        journal.add(event)
     journal.close()
     return {Path(e.path).name: e.removed for _, e in read_history(journals).of(WroteOutside)}
 

@@ -249,6 +249,26 @@ class WroteOutside(Event, frozen=True, kw_only=True):
         return f"the job wrote outside the audit's folder: {self.path} ({self.how}){then}"
 
 
+class FolderCompared(Event, frozen=True, kw_only=True):
+    """The working folder changed while a job trained, and no watched process was seen to write it.
+
+    Another program may have; so it is left.
+    """
+
+    #: files that were not there before, and files that were, each with a digest of its content
+    new: dict[str, str]
+    changed: dict[str, str]
+    gone: tuple[str, ...] = ()
+    #: the first folder that was not looked into, as there are too many files; none: ""
+    cut: str = ""
+
+    def _text(self) -> str:
+        what = (("new", self.new), ("changed", self.changed), ("gone", self.gone))
+        parts = [f"{word}: {', '.join(paths)}" for word, paths in what if paths]
+        parts += [f"not looked into: {self.cut} and more"] if self.cut else []
+        return f"in the working folder, by no watched process: {'; '.join(parts)}"
+
+
 class FilesUnsynced(Event, frozen=True, kw_only=True):
     """Files that the loss of a node's power may empty, as they were at the end of a clean run.
 
