@@ -117,9 +117,11 @@ def _removed(
     stuck = []
     for event in events:
         if event.removed and not is_object(event.path):
-            with contextlib.suppress(OSError):  # gone, or not removable any more
+            try:
                 Path(event.path).unlink()
-            if os.path.lexists(event.path):
+            except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                continue  # it is no file any more
+            except OSError:
                 stuck.append(event.path)
     for folder in folders:
         with contextlib.suppress(OSError):  # something else is in it

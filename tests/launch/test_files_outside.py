@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from chaos.errors import HarnessError
 from chaos.launch.files_outside import settle
 from chaos.launch.folder_look import FolderLook
-from chaos.model.event import Disturbed, WroteOutside
+from chaos.model.event import Disturbed, FolderCompared, WroteOutside
 from chaos.model.paths import is_below
 from chaos.probe.address import RunAddress
 from chaos.probe.written import TRAINS, Confines
@@ -159,3 +160,123 @@ def test_a_run_that_wrote_in_its_view_is_not_disturbed(run: RunAddress, tmp_path
 
     assert settled(run, view=Covering(tmp_path)) == {"own.pt": True}
     assert not any(read_history(run.directory / "journals").of(Disturbed))
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Path:
+    (tmp_path / "desk").mkdir()
+    return tmp_path / "desk"
+
+
+def look(desk: Path) -> FolderLook:
+    return FolderLook.at(str(desk), left_out=str(desk.parent / "audit"))
+
+
+def writes(run: RunAddress, *lines: tuple[Path, str]) -> None:
+    """Write the list of writes of a node of the run."""
+    fields = [{"path": str(p), "how": how, "pid": 1, "is_output": True} for p, how in lines]
+    text = "".join(f"{json.dumps(line)}\n" for line in fields)
+    (run.directory / "nodes/node-0/written.jsonl").write_text(text)
+
+
+def compared(run: RunAddress) -> list[FolderCompared]:
+    return [event for _, event in read_history(run.directory / "journals").of(FolderCompared)]
+
+
+def test_what_no_watched_process_wrote_stays_in_the_working_folder_and_is_named(
+    run: RunAddress, desk: Path
+) -> None:
+    (desk / "log.txt").touch()
+    before = look(desk)
+    trains(run)
+    (desk / "tally.txt").write_text("7")
+    (desk / "log.txt").write_text("more")
+
+    assert settled(run, before=before) == {}
+
+    (event,) = compared(run)
+    assert (list(event.new), list(event.changed)) == (
+        [str(desk / "tally.txt")],
+        [str(desk / "log.txt")],
+    )
+    assert (desk / "tally.txt").exists()
+
+
+def test_what_came_before_training_is_data_whoever_made_it(run: RunAddress, desk: Path) -> None:
+    before = look(desk)
+    (desk / "data.bin").touch()
+    trains(run)
+
+    assert settled(run, before=before) == {}
+    assert compared(run) == []
+
+
+@pytest.mark.parametrize("name", ["best.pt", "copy/best.pt", "net.pt.gz", "runs.db-wal"])
+def test_what_the_jobs_own_programs_made_is_removed(run: RunAddress, desk: Path, name: str) -> None:
+    before = look(desk)
+    trains(run)
+    for each in (name, "net.pt", "runs.db"):
+        (desk / each).parent.mkdir(exist_ok=True)
+        (desk / each).touch()
+    writes(
+        run,
+        (desk / "net.pt", "created"),
+        (desk / "runs.db", "created"),
+        *((desk / each, "named") for each in ("best.pt", "copy", "net.pt")),
+    )
+
+    assert settled(run, before=before)[Path(name).name]
+    assert list(desk.iterdir()) == []
+    assert compared(run) == []
+
+
+def test_in_a_view_all_that_is_new_is_the_runs(run: RunAddress, desk: Path) -> None:
+    before = look(desk)
+    trains(run)
+    (desk / "tally.txt").write_text("7")
+
+    class Apart(Covering):
+        """A view of the desk, whose files are seen in calls alone."""
+
+        def call(self, function: Callable[..., Any], *words: Any, **named: Any) -> Any:
+            hidden = desk.with_name("hidden")
+            if hidden.exists():
+                desk.rmdir()
+                hidden.rename(desk)
+            try:
+                return function(*words, **named)
+            finally:
+                desk.rename(hidden)
+                desk.mkdir()
+
+    assert settled(run, view=Apart(desk), before=before) == {"tally.txt": True}
+    assert list(desk.with_name("hidden").iterdir()) == []
+
+
+def test_output_that_cannot_be_removed_ends_the_audit_by_name(
+    run: RunAddress, desk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("net.pt", "other.pt"):
+        (desk / name).touch()
+    writes(run, (desk / "net.pt", "created"), (desk / "other.pt", "created"))
+    unlink = Path.unlink
+
+    def refused(path: Path, missing_ok: bool = False) -> None:
+        if path.name == "net.pt":
+            raise PermissionError
+        unlink(path, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", refused)
+
+    with pytest.raises(HarnessError, match=r"net.pt: the job made this file .* cannot be removed"):
+        settled(run)
+    assert [path.name for path in desk.iterdir()] == ["net.pt"]
+
+
+def test_a_line_that_a_full_disk_took_a_part_of_hides_no_other(run: RunAddress, desk: Path) -> None:
+    (desk / "net.pt").touch()
+    line = {"pid": 1, "path": str(desk / "net.pt"), "how": "created", "is_output": True}
+    text = '{"pid": 1, "path": "/half' + json.dumps(line)
+    (run.directory / "nodes/node-0/written.jsonl").write_text(f"{text}\n")
+
+    assert settled(run) == {"net.pt": True}
