@@ -30,6 +30,7 @@ _Told: TypeAlias = Literal["remote", "refused", "created", "replaced", "extended
 _TOLD: tuple[_Told, ...] = get_args(_Told)  # worst first
 _DATABASE = ("-wal", "-shm", "-journal")  # SQLite's own files beside a database, in native code
 _READ_MAX = 64 << 20
+_FILES_MAX = 100  # of one kind, that are told
 
 
 def settle(
@@ -168,10 +169,13 @@ def _compared(
     change: FolderChange, removed: Collection[str], *, since_ns: float
 ) -> Iterator[FolderCompared]:
     """Yield what is left of a change that no process of the run was seen to make in training."""
-    new = {p: _digest(p) for p in change.new if p not in removed and _changed_ns(p) >= since_ns}
-    changed = {p: _digest(p) for p in change.changed if _changed_ns(p) >= since_ns}
+    left = [path for path in change.new if path not in removed and _changed_ns(path) >= since_ns]
+    new = {path: _digest(path) for path in left[:_FILES_MAX]}
+    others = [path for path in change.changed if _changed_ns(path) >= since_ns]
+    changed = {path: _digest(path) for path in others[:_FILES_MAX]}
     if new or changed or change.gone or change.cut:
-        yield FolderCompared(new=new, changed=changed, gone=change.gone, cut=change.cut)
+        gone = change.gone[:_FILES_MAX]
+        yield FolderCompared(new=new, changed=changed, gone=gone, cut=change.cut)
 
 
 def _changed_ns(path: str) -> float:

@@ -47,7 +47,7 @@ class FolderLook:
                 return cls(folder, left_out, marks, frozenset(folders), at)
             for entry in _entries(at):
                 count += 1
-                if is_below(entry.path, left_out) or is_spared(entry.path):
+                if is_below(entry.path, left_out) or _is_none_of_a_job(entry.path):
                     continue
                 if entry.is_dir(follow_symlinks=False):
                     if entry.name not in TOOL_FOLDERS and not _is_environment(entry.path):
@@ -117,6 +117,10 @@ def _mark(entry: os.DirEntry[str]) -> FileMark | None:
     except OSError:
         return None
     return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def _is_none_of_a_job(path: str) -> bool:
+    return path.startswith(("/proc", "/sys", "/dev")) or is_spared(path)
 
 
 def _is_environment(folder: str) -> bool:

@@ -213,7 +213,7 @@ def watch_child() -> None:
     if DIRECTORY_ENV not in os.environ or str(COMMAND) in sys.orig_argv:
         return
     try:
-        process = _watched(RunAddress.from_env(), is_in_slurm=know_place_in_slurm())
+        process = _watched(RunAddress.from_env(), is_in_slurm=know_place_in_slurm(), is_child=True)
     except Exception as error:  # noqa: BLE001 - likewise
         complain(error)
         return
@@ -221,9 +221,9 @@ def watch_child() -> None:
     atexit.register(lambda: process.ended(getattr(sys, "last_value", None)))
 
 
-def _watched(address: RunAddress, *, is_in_slurm: bool = False) -> Process:
+def _watched(address: RunAddress, *, is_in_slurm: bool = False, is_child: bool = False) -> Process:
     plan, node = RunDirectory(address.directory).load_plan(), os.environ[NODE_ENV]
-    disk_in(plan, address, node).use()
+    disk_in(plan, address, node).use().is_child = is_child
     is_alone = is_in_slurm and (plan.job.workers == 1 or plan.follows_script) and not _has_peers()
     process = Process(address, is_in_slurm=is_in_slurm, is_alone=is_alone)
     process.watch()
