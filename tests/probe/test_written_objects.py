@@ -56,7 +56,8 @@ def settled(tmp_path: Path) -> History:
     (tmp_path / "audit/runs/1/journals").mkdir()
     run = RunAddress(tmp_path / "audit/runs/1", "0" * 8, "none:")
     journal = Journal(run.directory / "journals", "harness", role="harness", clock=SystemClock())
-    settle(run, Confines(tmp_path / "audit", stays_here=True), journal)
+    for event in settle(run, Confines(tmp_path / "audit", stays_here=True)):
+        journal.add(event)
     journal.close()
     return read_history(run.directory / "journals")
 
