@@ -6,6 +6,8 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
+from chaos.check.analysis import RunTables
+from chaos.check.file_contents import unequal_files
 from chaos.check.judge import judge
 from chaos.model import event as ev
 from chaos.model.history import Baseline, Entry, History
@@ -311,3 +313,17 @@ def test_an_entry_whose_names_alone_differ_is_told_by_them() -> None:
 
     assert result(found).status == "fail"
     assert "its names begin with `_orig_mod.0.weight` instead of `0.weight`" in found.headline
+
+
+def test_files_that_two_clean_runs_left_otherwise_are_named_with_their_entries() -> None:
+    def holds(*values: object) -> History:
+        parts = [part(value, name=name) for name, value in zip("abc", values, strict=False)]
+        return holding(told_in(PLAIN), lambda _: parts)
+
+    def unequal(first: History, other: History) -> dict[str, list[str]]:
+        found = unequal_files(RunTables(first), RunTables(other))
+        return {name: list(entries) for name, entries in found.items()}
+
+    assert unequal(holds(1, 2), holds(1, 2)) == {}
+    assert unequal(holds(1, 2), holds(1, 3)) == {"m.pt": ["b"]}
+    assert unequal(holds(1, 2), holds(0, 3)) == {"m.pt": []}
