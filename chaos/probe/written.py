@@ -470,7 +470,7 @@ def _write_down(
     except ForeignFileError:
         raise
     except Exception as error:
-        # A disk without room for the line: the job makes no file then that nobody would remove. Its
+        # A disk without room for the line: the job then makes no file that no run would remove. Its
         # own call fails, as it does on a full disk.
         if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
             raise

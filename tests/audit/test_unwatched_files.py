@@ -1,5 +1,7 @@
 """Files that no watched process wrote: what the card says of them, and which jobs are refused."""
 
+from typing import Any
+
 import pytest
 
 from chaos.audit.notes import in_passing, uncompared
@@ -14,8 +16,8 @@ from tests.check.tamper import told
 LINE = "g s w:m.pt u r c ."
 
 
-def history(**what: object) -> History:
-    fields = {"new": {}, "changed": {}, **what}
+def history(**what: Any) -> History:  # the fields of the event
+    fields: dict[str, Any] = {"new": {}, "changed": {}, **what}
     return told(told_in(LINE), ev.FolderCompared(**fields))
 
 
@@ -37,7 +39,7 @@ def test_a_file_that_each_clean_run_leaves_otherwise_is_refused(plan: Plan) -> N
     ids=["never again", "with the same content", "another file"],
 )
 def test_a_file_that_says_nothing_of_the_run_before_is_not_refused(
-    plan: Plan, later: dict[str, object]
+    plan: Plan, later: dict[str, Any]
 ) -> None:
     refuse_unwatched_files(plan, history(new={"/desk/tally.txt": "1-a"}), [history(**later)])
 
