@@ -30,7 +30,7 @@ _Told: TypeAlias = Literal["remote", "refused", "created", "replaced", "extended
 _TOLD: tuple[_Told, ...] = get_args(_Told)  # worst first
 _DATABASE = ("-wal", "-shm", "-journal")  # SQLite's own files beside a database, in native code
 _READ_MAX = 64 << 20
-_FILES_MAX = 100  # of one kind, that are told
+_FILES_MAX = 100  # of one kind, in one event
 
 
 def settle(

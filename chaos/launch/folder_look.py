@@ -63,7 +63,7 @@ class FolderLook:
 
 @dataclass(frozen=True)
 class FolderChange:
-    """What two looks at a folder tell apart, by absolute paths."""
+    """The differences between two looks at a folder, by absolute paths."""
 
     new: tuple[str, ...]
     changed: tuple[str, ...]
