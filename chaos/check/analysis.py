@@ -208,6 +208,20 @@ class RunAnalysis:
         return found
 
     @cached_property
+    def doubtful(self) -> frozenset[int]:
+        """The attempts that a fault was injected into of which it is not known what it did."""
+        struck = (s.invoked[0][1].attempt for s in self.injections if s.is_in_doubt and s.invoked)
+        return frozenset(struck)
+
+    def is_cut_short(self, attempt: Attempt) -> bool:
+        """Return whether chaos ended the run, at its limit, within an attempt.
+
+        What is missing of such an attempt may still have come.
+        """
+        is_last = attempt is self.run.attempts[-1]
+        return self.run.ending.deadline is not None and is_last and not attempt.decisions
+
+    @cached_property
     def joined(self) -> frozenset[int]:
         """The attempts that torchrun ended for nodes that waited to join, without a charge."""
         return frozenset(event.attempt for _, event in self.history.of(MembershipChanged))

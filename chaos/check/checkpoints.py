@@ -216,7 +216,8 @@ def _unreadable(analysis: RunAnalysis) -> Iterator[Anomaly]:
         moved = analysis.history.of(FileRenamed)
         names = {load.path} | {e.path for _, e in moved if e.to == load.path}
         was_saved = any(s.path in names and s.number < number for s in files.saves)
-        if made_good or index in analysis.hits or not was_saved or load.path in named:
+        is_struck = index in analysis.hits or index in analysis.doubtful
+        if made_good or is_struck or not was_saved or load.path in named:
             continue
         named.add(load.path)
         why = _why_unreadable(analysis, load, torn, before=number)
@@ -260,7 +261,7 @@ def _raised_after_a_load(analysis: RunAnalysis) -> Iterator[Anomaly]:
         return
     for restart in analysis.restarts:
         attempt, files = restart.attempt, analysis.run.files
-        is_struck = attempt.index in analysis.hits or attempt.index in analysis.joined
+        is_struck = attempt.index in {*analysis.hits, *analysis.joined, *analysis.doubtful}
         read = [files.newest_loaded(attempt.index, rank) for rank in sorted(attempt.starts)]
         loads = [load for load in read if load is not None]
         errors = {r: e for d in attempt.decisions for r, e in d.event.errors.items()}
@@ -327,7 +328,9 @@ def _removed_too_early(
 ) -> Iterator[Anomaly]:
     for at, deleted in gone:
         there = [c for c in commits if c.number < at]
-        followed = _is_followed(analysis.history, at, is_over=analysis.run.ending.is_over)
+        ended = analysis.run.ending
+        is_over = ended.is_over and ended.deadline is None  # else the commit may still have come
+        followed = _is_followed(analysis.history, at, is_over=is_over)
         if settings.get("num_to_keep", 0) is None:
             yield Anomaly(
                 message=f"{deleted.checkpoint} was removed, although all are to be kept",
@@ -439,7 +442,7 @@ def check_ack(analysis: RunAnalysis) -> CheckResult:
 
 
 def _ended_by_itself(analysis: RunAnalysis, attempt: Attempt) -> bool:
-    if attempt.index in analysis.hits or attempt.decisions:
+    if attempt.index in analysis.hits or attempt.decisions or analysis.is_cut_short(attempt):
         return False
     if attempt is analysis.run.attempts[-1] and analysis.run.ending.is_finished:
         return True

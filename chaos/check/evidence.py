@@ -78,7 +78,7 @@ def check_faults_happened(analysis: RunAnalysis) -> CheckResult:
     found = [_doubt(s, analysis.history) for s in analysis.injections]
     found += [_attempts_missing(op, analysis.injections) for op in analysis.plan.ops]
     landed = _landed(analysis)
-    details = "; ".join(injection.ended[0][1].detail for injection in landed)
+    details = "; ".join(injection.detail for injection in landed)
     return conclude(
         FAULTS_HAPPENED, doubts=[*filter(None, found)], evidence=len(landed), summary=details
     )
@@ -123,17 +123,17 @@ def _attempts_missing(op: Op, injections: Sequence[Injection]) -> str | None:
 
 
 def _no_harm(injection: Injection) -> str | None:
-    last = injection.ended[0][1]
-    if last.status == "fail":
-        return f"{injection.op} did no harm: {last.detail}"
-    if last.status == "info":
-        return f"whether {injection.op} did harm is unknown: {last.detail}"
+    if injection.status == "fail":
+        return f"{injection.op} did no harm: {injection.detail}"
+    if injection.status == "info":
+        return f"whether {injection.op} did harm is unknown: {injection.detail}"
     if injection.is_in_storage and not injection.effects:
         return f"{injection.op} is said to have landed, and storage recorded nothing of it"
     if injection.op.fault.starts_driver and injection.is_in_doubt:
         return f"{injection.op} is said to have landed, and the second driver recorded nothing"
     if injection.came_too_late:
-        what = "the node went" if injection.is_preemption else "it was injected"
+        what = "it took effect" if injection.is_released_first else "it was injected"
+        what = "the node went" if injection.is_preemption else what
         return f"{injection.op} had no effect: training was over before {what}"
     return None
 

@@ -8,11 +8,14 @@ from typing import Literal, TypeAlias
 from chaos.check.attempt import Attempt
 from chaos.check.drivers import TwoDrivers
 from chaos.check.ending import Ending
+from chaos.faults.world import Status
+from chaos.model.causes import is_own_error
 from chaos.model.event import (
     ControllerState,
     FaultEnded,
     FaultInvoked,
     GateReached,
+    GateReleased,
     MembershipChanged,
     NodeReclaimed,
     NoticeGiven,
@@ -57,6 +60,11 @@ class Injection:
     #: it was announced to Ray, and came by the clock; torchrun knows SIGTERM alone, which ends its
     #: workers at once
     is_preemption: bool = False
+    #: the rank trained on before the harm was done
+    is_released_first: bool = False
+    #: the process lived on when its end was waited for, and the signal ended it later: what its
+    #: attempt failed of
+    later_end: str = ""
 
     @property
     def hits(self) -> dict[int, int | None]:
@@ -71,12 +79,27 @@ class Injection:
     @property
     def landed(self) -> bool:
         """Whether its effect was seen."""
-        return bool(self.invoked) and [e.status for _, e in self.ended] == ["ok"]
+        return bool(self.invoked) and self.status == "ok"
 
     @property
     def failed(self) -> bool:
         """Whether it certainly did no harm."""
-        return [e.status for _, e in self.ended] == ["fail"]
+        return self.status == "fail"
+
+    @property
+    def status(self) -> Status | None:
+        """The outcome of its one injection; None where that is not known, or there are several."""
+        if self.later_end:
+            return "ok"
+        return self.ended[0][1].status if len(self.ended) == 1 else None
+
+    @property
+    def detail(self) -> str:
+        """Its outcome in words."""
+        words = self.ended[-1][1].detail if self.ended else ""
+        return (
+            f"{words}, and its attempt failed later: {self.later_end}" if self.later_end else words
+        )
 
     @property
     def spares(self) -> bool:
@@ -93,9 +116,8 @@ class Injection:
     @property
     def is_exact(self) -> bool:
         """Whether the harm was done while a rank was held, with all earlier epochs committed."""
-        fault = self.op.fault
-        trains_on = fault.lets_go_first and fault.ends_attempt == "always"
-        return self.op.holds_a_worker and not (self.is_announced or self.is_reclaimed or trains_on)
+        is_held = self.op.holds_a_worker and not (self.is_released_first or self.later_end)
+        return is_held and not (self.is_announced or self.is_reclaimed)
 
     @property
     def rank(self) -> int | None:
@@ -155,6 +177,7 @@ def injections(
                 ),
                 ended_ns=history.time_ns(over[0][0]) if over else None,
                 is_in_doubt=bool(mine) and op.absent is not None,
+                is_released_first=_is_released_first(op, mine, over, history),
                 effects=tuple((n, e) for n, e in history.of(StorageFaulted) if e.op == op.index),
             )
             found.append(_with_effect(injection, history, attempts, ending))
@@ -229,6 +252,8 @@ def _with_effect(
     if injection.is_in_storage:
         return _in_storage(injection, history, attempts)
     broke = any(a.index == struck and a.decisions for a in attempts)
+    if injection.failed and (error := _error_after_signal(injection, attempts)):
+        injection = replace(injection, later_end=error, harm_ns=injection.ended_ns)
     if not injection.landed:
         # A fault that certainly failed did no harm, unless the attempt broke all the same.
         return replace(injection, is_in_doubt=broke or not injection.failed)
@@ -253,8 +278,34 @@ def _came_after_training(
     if _is_sparing(injection.op) or injection.op.fault.family == "control":
         return False
     number, invoked = injection.invoked[0]
+    if injection.is_released_first and injection.ended:
+        number = injection.ended[-1][0]  # the rank may have finished before the signal ended it
     struck = next((a for a in attempts if a.index == invoked.attempt), None)
     return struck is not None and training_was_over(injection.op, struck, history, invoked=number)
+
+
+def _is_released_first(op: Op, invoked: _Invoked, ended: _Ended, history: History) -> bool:
+    """Return whether the rank was let go before the harm, where that ends its attempt."""
+    if not (op.fault.lets_go_first and op.fault.ends_attempt == "always" and invoked):
+        return False
+    # The end of every injection releases the rank, too.
+    until = ended[0][0] if ended else len(history)
+    return any(e.op == op.index and invoked[0][0] < n < until for n, e in history.of(GateReleased))
+
+
+def _error_after_signal(injection: Injection, attempts: Sequence[Attempt]) -> str:
+    """Return what the attempt failed of after a signal that had seemed to do no harm, if it did.
+
+    A process may take a signal later than its end is waited for. An exception of the job's own is
+    no end by a signal.
+    """
+    ended, outcome = injection.ended[0]
+    if not outcome.signal_sent:
+        return ""
+    struck = injection.invoked[0][1].attempt
+    decisions = [d for a in attempts if a.index == struck for d in a.decisions if d.number > ended]
+    errors = [error for d in decisions for error in (*d.event.errors.values(),) or (d.event.error,)]
+    return "" if any(map(is_own_error, errors)) else next(iter(errors), "")
 
 
 def _in_storage(injection: Injection, history: History, attempts: Sequence[Attempt]) -> Injection:

@@ -7,7 +7,7 @@ from chaos.check.analysis import RunAnalysis, RunTables
 from chaos.check.attempt import Commit
 from chaos.check.result import conclude, own_check
 from chaos.check.resumes import in_words, nothing_was_left
-from chaos.model.causes import PEER_WAS_LOST
+from chaos.model.causes import PEER_WAS_LOST, PROCESS_ENDED
 from chaos.model.event import Committed, FailureDecided, FitRaised, StepDone
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.words import gist, shortened
@@ -186,9 +186,7 @@ def _failed(analysis: RunAnalysis) -> _Found:
 # With those of a lost peer, Ray's own words for a loss, and ours.
 _CONSEQUENCES = re.compile(
     rf"{PEER_WAS_LOST}"
-    r"|ActorDied|ActorError|actor (?:is dead|died)|WorkerDied|WorkerCrashed|NodeDied|OwnerDied"
-    r"|process has died|HealthCheck|WorkerGroupStartup|OutOfMemory|out of memory|preempt"
-    r"|InjectedError",
+    rf"|{PROCESS_ENDED}|WorkerGroupStartup|OutOfMemory|out of memory|preempt|InjectedError",
     re.IGNORECASE,
 )
 

@@ -49,7 +49,7 @@ class ExhaustMemory(Fault):
             return Outcome("info", f"{name} was ordered to take {_mib(self.bytes)}, and did not")
         world.signal_worker(target, "KILL")
         if not world.worker_is_gone(target, within_s=PROOF_WITHIN_S):
-            return Outcome("fail", f"{name} still runs after SIGKILL")
+            return Outcome("fail", f"{name} still runs after SIGKILL", signal_sent=True)
         return Outcome("ok", f"{name} held {_mib(self.bytes)} more, and is gone")
 
     def __str__(self) -> str:

@@ -18,6 +18,8 @@ ENDS_WITHIN_S = 0.3  # a process that a signal ends does so in milliseconds
 class KillWorker(Fault):
     """End one worker's process, or several at once; landed when each is gone.
 
+    A rank that `signal: TERM` alone does not end at once trains on until it ends: a handler may
+    want to finish the step, and Ray's worker takes SIGTERM only once the rank is let go.
     With `via: ray` Ray kills the actor (`ray.kill`), for a harness that must not send signals
     itself. A signal to a process group, as Slurm, a shell and torchrun's own agent send it, comes
     to the processes of the data loaders as well: `to: tree`.
@@ -73,8 +75,10 @@ class KillWorker(Fault):
 
     @property
     def lets_go_first(self) -> bool:  # type: ignore[override]
-        """Whether the rank trains on until it ends."""
-        return self.trains_on
+        """Whether the rank trains on until it ends, where a signal does not end it at once."""
+        return self.trains_on or (
+            self.signal == "TERM" and self.grace_s is None and self.via == "signal"
+        )
 
     @property
     def takes_others(self) -> bool:
@@ -97,6 +101,12 @@ class KillWorker(Fault):
         if self.trains_on:
             for process in itertools.chain(*below):  # ranks learn of their end now, not by chance
                 world.worker_is_gone(process, within_s=ENDS_WITHIN_S)
+            release()
+        # Where SIGTERM has no handler, the rank ends here, at its exact place. Ray's worker ends
+        # only once all that it asked for is answered, and the held rank asks to go on.
+        elif self.lets_go_first and not all(
+            world.worker_is_gone(one, within_s=ENDS_WITHIN_S) for one in targets
+        ):
             release()
         outcomes = [self._proof(world, one) for one in targets]
         bad = [outcome for outcome in outcomes if outcome.status != "ok"]
@@ -128,7 +138,8 @@ class KillWorker(Fault):
         if self.grace_s is None:
             if world.worker_is_gone(target, within_s=PROOF_WITHIN_S):
                 return Outcome("ok", f"{name} is gone")
-            return Outcome("fail", f"{name} still runs after {PROOF_WITHIN_S:g} s")
+            words = f"{name} still runs after {PROOF_WITHIN_S:g} s"
+            return Outcome("fail", words, signal_sent=self.via == "signal")
         if world.worker_is_gone(target, within_s=self.grace_s):
             return Outcome("ok", f"{name} is gone: SIGTERM ended it")
         return self._kill_after_grace(world, target, name)
@@ -141,7 +152,7 @@ class KillWorker(Fault):
         if world.worker_is_gone(target, within_s=PROOF_WITHIN_S):
             waited = f"it outlived SIGTERM by {self.grace_s:g} s, and SIGKILL ended it"
             return Outcome("ok", f"{name} is gone: {waited}")
-        return Outcome("fail", f"{name} still runs after SIGTERM and SIGKILL")
+        return Outcome("fail", f"{name} still runs after SIGTERM and SIGKILL", signal_sent=True)
 
     def __str__(self) -> str:
         how = "ray.kill" if self.via == "ray" else f"SIG{self.signal}"

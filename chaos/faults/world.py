@@ -45,6 +45,8 @@ class Outcome:
 
     status: Status
     detail: str
+    #: with `fail`: the process has got the signal, and may end of it later
+    signal_sent: bool = False
 
 
 class Release(Protocol):

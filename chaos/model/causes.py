@@ -12,6 +12,11 @@ PEER_WAS_LOST = (
     r"|gloo|nccl|rabit|collective|DistNetworkError|DistStoreError|DistBackendError"
     r"|heartbeat|unavailable|deadline.exceeded|AbortedError|CancelledError"
 )
+# Ray 2.60's words for the end of a worker's process.
+PROCESS_ENDED = (
+    r"ActorDied|ActorError|actor (?:is dead|died)|WorkerDied|WorkerCrashed|NodeDied|OwnerDied"
+    r"|process has died|HealthCheck"
+)
 _FOLLOWS = re.compile(PEER_WAS_LOST, re.IGNORECASE)
 
 
@@ -25,4 +30,6 @@ def causes(errors: Mapping[int, str]) -> dict[int, str]:
 
 def is_own_error(error: str) -> bool:
     """Return whether an error is an exception that neither a signal nor a lost peer explains."""
-    return not _FOLLOWS.search(error) and not error.startswith(("ended by ", "exit code "))
+    if _FOLLOWS.search(error) or re.search(PROCESS_ENDED, error, re.IGNORECASE):
+        return False
+    return not error.startswith(("ended by ", "exit code "))

@@ -221,7 +221,7 @@ def _op_row(injection: Injection, history: History) -> OpRow:
             took = _seconds((injection.ended_ns - began_ns) / 1e9)
     status, detail = "did not begin", "training never came to this place"
     if injection.ended:
-        status, detail = injection.ended[-1][1].status, injection.ended[-1][1].detail
+        status, detail = injection.status or injection.ended[-1][1].status, injection.detail
     elif injection.invoked:
         status, detail = "not ended", "nothing was recorded of what it came to"
     op = injection.op

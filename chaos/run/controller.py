@@ -319,7 +319,12 @@ class ChaosController:
             self._record_storage(op)
         with self._changed:
             self._recorded.add(
-                FaultEnded(op=op.index, status=outcome.status, detail=outcome.detail)
+                FaultEnded(
+                    op=op.index,
+                    status=outcome.status,
+                    detail=outcome.detail,
+                    signal_sent=outcome.signal_sent,
+                )
             )
             # Another rank that asked for a hold in this attempt may be dead, and never arrive.
             self._barrier.give_up_all()

@@ -91,6 +91,42 @@ def test_a_hang_that_time_outs_end_is_the_failure_that_it_is_charged_for(
     assert strike.hit == hit
 
 
+def ended_late(error: str) -> History:
+    """Tell of a kill that seemed to do no harm, and of what its attempt failed later."""
+    history = struck("g s s r c s x g<c0 s s r c .")
+    still = "it still runs after 15 s"
+    history = changed(history, ev.FaultEnded, status="fail", detail=still, signal_sent=True)
+    return changed(history, ev.FailureDecided, errors={1: error})
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "WorkerHealthCheckFailedError: The actor is dead because its worker process has died.",
+        "ended by SIGTERM",
+        "RuntimeError: connection closed by peer",
+    ],
+)
+def test_a_signal_is_the_cause_of_a_later_end_whatever_was_seen_in_time(error: str) -> None:
+    plan = plan_of("kill_worker", KillWorker(signal="TERM"))
+
+    verdict = judge(plan, ended_late(error), told_in(CLEAN))
+
+    assert verdict.status == "pass", verdict.headline
+    found = result("faults-happened", verdict).summary
+    assert found == f"it still runs after 15 s, and its attempt failed later: {error}"
+    assert result("retry-budget", verdict).measures["charged_failures"] == 1
+
+
+def test_an_exception_after_a_signal_that_did_nothing_is_not_the_signal_s() -> None:
+    plan = plan_of("kill_worker", KillWorker(signal="TERM"))
+
+    verdict = judge(plan, ended_late("KeyError: 'lr'"), told_in(CLEAN))
+
+    assert verdict.status == "inconclusive"
+    assert "did no harm" in result("faults-happened", verdict).summary
+
+
 def test_a_straggler_is_not_the_cause_of_a_failure() -> None:
     history = struck("g s s r c s x g<c0 s s r c .")
 

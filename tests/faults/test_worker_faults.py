@@ -79,6 +79,19 @@ def test_a_rank_that_trains_on_is_released_before_it_is_waited_for(release: Rele
     assert not TERM.lets_go_first
 
 
+def test_a_rank_that_sigterm_does_not_end_at_once_is_let_go(release: Release) -> None:
+    fault = KillWorker(signal="TERM")
+
+    assert fault.lets_go_first
+    assert fault.inject(FakeWorld(ends=()), RANK_1, release).status == "fail"
+    assert release.calls == 1
+
+
+def test_a_rank_that_sigterm_ends_at_once_ends_where_it_was_held(release: Release) -> None:
+    assert KillWorker(signal="TERM").inject(FakeWorld(), RANK_1, release).status == "ok"
+    assert release.calls == 0
+
+
 def test_an_exception_counts_once_ray_names_it(release: Release) -> None:
     world = FakeWorld(errors={1: "UserExceptionWithTraceback: chaos.errors.InjectedError: m"})
 

@@ -121,6 +121,8 @@ class FaultEnded(Event, frozen=True, kw_only=True):
     op: int
     status: Status
     detail: str
+    #: with `fail`: the process has got the signal, and may end of it later
+    signal_sent: bool = False
 
     def _text(self) -> str:
         return f"op {self.op}: {self.status}: {self.detail}"
