@@ -41,7 +41,7 @@ from chaos.model.scenario import Scenario
 from chaos.model.summary import SUITE, SUMMARY, SuiteSummary
 from chaos.plan.digest import baseline_digest
 from chaos.plan.draw import random_plan
-from chaos.plan.extent import extent, steps_by_epoch
+from chaos.plan.extent import extent, limit_of_run_s, steps_by_epoch
 from chaos.plan.make import make_plan
 from chaos.plan.permitted import ClusterOverrides, Permissions, needs_permission, refusals
 from chaos.reclaim.connect import connect
@@ -128,6 +128,9 @@ class Harness:
         refuse_empty_draw(plan)
         baseline = self.baseline(plan)
         refuse_other_steps(plan, baseline)
+        run_s = limit_of_run_s(plan, baseline)
+        limits = plan.limits.model_copy(update={"run_s": run_s})
+        plan = plan.model_copy(update={"limits": limits})
         name = f"{plan.seed}-{stamp(self.clock.wall_ns())}"
         directory = create(in_reports(self.reports, plan.slug), name, plan, environment(self.cwd))
         with room_in(directory):

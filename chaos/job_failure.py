@@ -141,11 +141,19 @@ def why_the_job_failed(plan: Plan, run: FinishedRun, *, log: Path) -> JobError:
     if (own := _own_retry(run.history)) is not None:
         how, reason = "fails and retries by itself without any fault", own
     problem = f"the job {Path(source).name} {how}: {reason}"
-    hint = f"Its output is in {log}"
+    hint = f"{_more_time(plan, run.history)}Its output is in {log}"
     if _is_before_fit(plan, run.history):
         words = _set(plan, "torchrun")
         hint = f"If torchrun starts this script, {words[0].lower()}{words[1:]} {hint}"
     return JobError(problem, hint, place=_place(plan), said=said)
+
+
+def _more_time(plan: Plan, history: History) -> str:
+    """Return how to give a job more time that came to the limit of its scenario, as a sentence."""
+    if plan.confined is not None or not history.count(DeadlinePassed):
+        return ""
+    longer = f"`limits: {{run_s: {2 * plan.limits.run_s:.0f}}}` in the scenario"
+    return f"Where it only takes longer, {longer} gives it twice the time. "
 
 
 def last_lines(text: str) -> tuple[str, ...]:

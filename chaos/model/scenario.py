@@ -421,7 +421,9 @@ class Limits(Record):
     run_s: float = Field(
         default=240.0,
         gt=0,
-        description="after which a run counts as hung, from when its first workers have started",
+        description="after which a run is ended, from when its first workers have started; "
+        "left out: this, or three times what the run without faults took and once more for each "
+        "fault, if that is longer",
     )
     gate_s: float = Field(
         default=30.0, gt=0, description="how long a held rank waits for the commit before it"
