@@ -55,6 +55,8 @@ def check_retry_budget(analysis: RunAnalysis) -> CheckResult:
             doubts += [found] if isinstance(found, str) else []
     if not analysis.run.ending.is_over:
         doubts.append("the run was not seen to its end")
+    if any(map(analysis.is_cut_short, made.uncharged_attempts())):
+        doubts.append("the run was ended by us, at its limit, before a failure was charged")
     counts = {budget: len(made.to(budget)) for budget in (*SETTINGS, "controller")}
     facts = analysis.plan.job.facts
     charged_words = [plural(counts[budget], budget.removesuffix("s")) for budget in facts.budgets]
@@ -218,16 +220,21 @@ class _Charges:
             charged.add(mine)
 
     def missing(self) -> Iterator[Anomaly]:
-        """Yield the faults that were charged to no budget, once the run is over."""
-        if not self.analysis.run.ending.is_over:
+        """Yield the faults that were charged to no budget, once the run is over by itself."""
+        if not self.analysis.run.ending.is_over or self.analysis.run.ending.deadline is not None:
             return
-        charged = {event.attempt for _, event in self.rows}
-        for attempt in sorted(set(self.due) - charged - self._uncharged()):
+        for attempt in (each.index for each in self.uncharged_attempts()):
             events = tuple(n for s in self.analysis.hits[attempt] for n in s.events)
             message = (
                 f"a fault ended attempt {attempt}, and {self.terms.name} charged it to no budget"
             )
             yield Anomaly(message=message, events=events)
+
+    def uncharged_attempts(self) -> list[Attempt]:
+        """Return the attempts that a fault ended and that lack a charge."""
+        charged = {event.attempt for _, event in self.rows}
+        lacking = set(self.due) - charged - self._uncharged()
+        return [attempt for attempt in self.analysis.run.attempts if attempt.index in lacking]
 
     def _uncharged(self) -> set[int]:
         """Return the attempts that may end without a charge."""
@@ -255,12 +262,14 @@ class _Charges:
     def differing(self, budget: str, due: int) -> Anomaly | str | None:
         """Return the difference of one budget's total from the total that the plan expects.
 
-        As a doubt where the fault that a missing charge belongs to failed.
+        As a doubt where the fault that a missing charge belongs to failed, or the run was cut off.
         """
         charged = self.to(budget)
         text = f"{plural(len(charged), 'charge')} to {self.settings[budget]}, {due} expected"
         if len(charged) < due and self.analysis.excuse is not None:
             return f"{text}, but {self.analysis.excuse}"
+        if len(charged) < due and self.analysis.run.ending.deadline is not None:
+            return f"{text}, but the run was ended by us, at its limit"
         if len(charged) > due or (len(charged) < due and self.analysis.run.ending.is_over):
             return Anomaly(message=text, events=tuple(number for number, _ in charged))
         return None

@@ -203,16 +203,24 @@ def check_bystanders(analysis: RunAnalysis) -> CheckResult:
     made = [event.trials for _, event in reference.history.of(ExperimentEnded)]
     if made == [1] and not alone and not seen:
         return nothing_due(BYSTANDERS, "the experiment has no other trial")
-    exact = analysis.plan.expect.is_exact
+    exact, is_cut = analysis.plan.expect.is_exact, analysis.run.ending.deadline is not None
     anomalies = [
         Anomaly(message=f"trial {n}, which nothing was done to, {what}", events=(number,))
         for n, (number, event) in sorted(seen.items())
-        for what in _noticed(event, alone[n][1] if n in alone and exact else None)
+        for what in _noticed(event, alone[n][1] if n in alone and exact else None, is_cut=is_cut)
     ]
     return conclude(
         BYSTANDERS,
         anomalies=anomalies,
-        doubts=[*_bystander_doubts(made, alone, seen), *_elsewhen(analysis.history, seen)],
+        doubts=[
+            *_bystander_doubts(made, alone, seen),
+            *_elsewhen(analysis.history, seen),
+            *(
+                f"trial {n} was ended by us, at the limit of the run"
+                for n, (_, event) in sorted(seen.items())
+                if is_cut and not event.finished
+            ),
+        ],
         evidence=sum(event.steps for _, event in seen.values()),
         summary=f"{plural(len(seen), 'other trial')} undisturbed, "
         f"{'with the losses of the baseline' if exact else 'losses not compared'}",
@@ -223,16 +231,17 @@ def _by_trial(history: History) -> dict[int, tuple[int, BystanderSeen]]:
     return {event.trial: (number, event) for number, event in history.of(BystanderSeen)}
 
 
-def _noticed(event: BystanderSeen, alone: BystanderSeen | None) -> Iterator[str]:
+def _noticed(event: BystanderSeen, alone: BystanderSeen | None, *, is_cut: bool) -> Iterator[str]:
+    is_cut = is_cut and not event.finished  # by us, at our limit
     if event.error is not None:
         yield f"failed: its fit() raised {event.error}"
-    elif not event.finished:
+    elif not event.finished and not is_cut:
         yield "did not end"
     if event.attempts > 1:
         yield f"was begun again: {plural(event.attempts, 'attempt')}"
     if event.failures:
         yield f"was charged for {plural(event.failures, 'failure')}"
-    if alone is not None:
+    if alone is not None and not is_cut:
         places = sorted({*event.losses, *alone.losses})
         other = [at for at in places if event.losses.get(at) != alone.losses.get(at)]
         if other:
@@ -379,6 +388,12 @@ def check_drain(analysis: RunAnalysis) -> CheckResult:
         return inconclusive(DRAIN, "the run was not seen to its end")
     if not windows:
         return inconclusive(DRAIN, "no notice was seen")
+    deadline = analysis.run.ending.deadline
+    if deadline is not None:
+        limit_ns = analysis.history.time_ns(deadline[0])
+        windows = [window for window in windows if window.until_ns <= limit_ns]
+        if not windows:
+            return inconclusive(DRAIN, "the run was ended by us before the notice was over")
     anomalies = list[Anomaly]()
     for window in windows:
         anomalies += [*_new_work(analysis, window), *_stood_still(analysis, window)]

@@ -368,10 +368,11 @@ def check_terminates(analysis: RunAnalysis) -> CheckResult:
     The promise that it terminates. A run at its limit is hung, or retries for ever (a snapshot that
     is cut short can never be read again; a budget that is not kept, ray-project/ray#29553).
     Inconclusive where the run was interrupted, where chaos still held a rank, and where it was
-    still training and clean runs differ in their number of epochs. So is a run on a slow machine:
-    it had been quiet at its limit for no longer than at a start or a restart before, which took a
-    tenth of the limit or more; all its restarts are those of faults, and it trained no epoch beyond
-    the baseline's.
+    still training and clean runs differ in their number of epochs. So is a run that may only be
+    slow: all its restarts are those of faults, and it trained no epoch and made no step beyond the
+    baseline's. At its limit it had been quiet for no longer than a tenth of the limit, or than a
+    start or a restart before; or a fault had ended its last attempt, no longer ago than a recovery
+    may take, and nothing had been decided about it.
     """
     ending = analysis.run.ending
     if ending.deadline is not None:
@@ -388,17 +389,18 @@ def check_terminates(analysis: RunAnalysis) -> CheckResult:
                 "how many epochs they train",
             )
         if last is not None and _is_slow(analysis, limit_s, idle_s):
+            starts_s = _longest_wait_s(analysis)
             return inconclusive(
                 TERMINATES,
                 f"it was still going at its limit of {limit_s:g} s: the last progress was "
-                f"{last[1]}, {idle_s:.0f} s before, and starts took {_longest_wait_s(analysis):.0f}"
-                " s here; limits.run_s allows more",
+                f"{last[1]}, {idle_s:.0f} s before, and starts took up to {starts_s:.0f} s here"
+                f"{_more_time(analysis, limit_s)}",
             )
         message = f"hung: no progress was seen in {limit_s:g} s"
         if last is not None:
             message = (
                 f"not over at its limit of {limit_s:g} s: the last progress was {last[1]}, "
-                f"{idle_s:.0f} s before"
+                f"{idle_s:.0f} s before{_more_time(analysis, limit_s)}"
             )
         events = (*(() if last is None else last[:1]), ending.deadline[0])
         hung = Anomaly(message=message, events=events)
@@ -412,8 +414,15 @@ def check_terminates(analysis: RunAnalysis) -> CheckResult:
     )
 
 
+def _more_time(analysis: RunAnalysis, limit_s: float) -> str:
+    """Return how to give the run more time; an audit sets the limits of its runs itself."""
+    if analysis.plan.confined is not None:
+        return ""
+    return f"; `limits: {{run_s: {2 * limit_s:.0f}}}` in the scenario gives it twice the time"
+
+
 def _is_slow(analysis: RunAnalysis, limit_s: float, idle_s: float) -> bool:
-    """Return whether a run starts slowly, and was quiet at its limit no longer than in a start."""
+    """Return whether a run at its limit may have been on its way to its end."""
     # A clean run on a busy machine needed 60 s to its first step, and a run with three faults was
     # at its limit 36 s after the last one: nothing shows that it would not have ended. One that
     # restarts of itself, or trains on beyond its end, is not slow.
@@ -421,8 +430,31 @@ def _is_slow(analysis: RunAnalysis, limit_s: float, idle_s: float) -> bool:
     if reference is None or not all(restart.injections for restart in restarts):
         return False
     epochs = {epoch for _, epoch in reference.lineage.steps}
-    is_within = all(epoch in epochs for _, epoch in analysis.run.lineage.steps)
-    return is_within and max(idle_s, limit_s * STILL) <= _longest_wait_s(analysis)
+    if not all(epoch in epochs for _, epoch in analysis.run.lineage.steps):
+        return False
+    if any(_makes_more_steps(attempt, reference) for attempt in analysis.run.attempts):
+        return False
+    if max(idle_s, limit_s * STILL) <= _longest_wait_s(analysis):
+        return True
+    return idle_s <= limit_s * STILL or _awaits_decision(analysis)
+
+
+def _makes_more_steps(attempt: Attempt, reference: RunTables) -> bool:
+    """Return whether an attempt alone made more steps than the whole baseline: it has no end."""
+    due = {rank: len(steps) for rank, steps in reference.attempts[0].steps.by_rank.items()}
+    made = {rank: len(steps) for rank, steps in attempt.steps.by_rank.items()}
+    return any(count > due.get(rank, count) for rank, count in made.items())
+
+
+def _awaits_decision(analysis: RunAnalysis) -> bool:
+    """Return whether a fault ended the last attempt, and a decision about it may still come."""
+    deadline, last = analysis.run.ending.deadline, analysis.run.attempts[-1]
+    harm = [injection.hits[last.index] for injection in analysis.hits.get(last.index, ())]
+    known = [harm_ns for harm_ns in harm if harm_ns is not None]
+    if deadline is None or not known or not analysis.is_cut_short(last):
+        return False
+    waited_s = (analysis.history.time_ns(deadline[0]) - max(known)) / 1e9
+    return waited_s <= for_recovery(analysis).seconds
 
 
 def _longest_wait_s(analysis: RunAnalysis) -> float:

@@ -282,11 +282,12 @@ def _different_files(analysis: RunAnalysis, restart: Restart) -> Anomaly | None:
 def _is_no_matter(analysis: RunAnalysis, restart: Restart, *, ranks: set[int]) -> bool:
     """Return whether the files that ranks read cannot matter.
 
-    A fault ended the attempt before any rank trained; or these ranks were seen to enter with the
-    right model, and all ranks with all the state that was due.
+    The attempt was ended, by a fault or at our limit, before any rank trained; or these ranks were
+    seen to enter with the right model, and all ranks with all the state that was due.
     """
     attempt = restart.attempt
-    if attempt.index in analysis.hits and not attempt.first_steps:
+    is_ended = attempt.index in analysis.hits or analysis.is_cut_short(attempt)
+    if is_ended and not attempt.first_steps:
         return True
     rows = [row for row in analysis.components if row.attempt == attempt.index]
     models = {row.rank for row in rows if row.group == "model" and row.standing == "restored"}

@@ -300,7 +300,8 @@ def noticed(history: History) -> History:
 def hung(history: History) -> History:
     for kind in (ev.FitReturned, ev.DriverExited):
         history = without(history, kind)
-    return told(history, ev.DeadlinePassed(limit_s=240))
+    history = told(history, ev.DeadlinePassed(limit_s=240))
+    return later(history, rows(history, ev.DeadlinePassed)[0] - 1, by_s=100)
 
 
 def stalled(history: History) -> History:

@@ -161,7 +161,7 @@ def after(epochs: int, end: str = "L:c0 .") -> str:
         ((3, 5, 3, 4, 3), after(2), "pass", "pass"),
         ((3, 5, 3, 4, 3), after(6, "H"), "inconclusive", "inconclusive"),
         ((3, 5, 3, 4, 3), after(6, "s s H"), "inconclusive", "inconclusive"),
-        ((3, 3, 3, 3, 3), after(3, "H"), "inconclusive", "fail"),
+        ((3, 3, 3, 3, 3), after(3, "+30 H"), "inconclusive", "fail"),
     ],
     ids=["a fixed number", "more", "fewer", "still training", "in mid-epoch", "hung"],
 )

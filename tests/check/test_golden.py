@@ -208,7 +208,7 @@ ROWS: dict[str, tuple[str, str, str, str, str | None]] = {
     "terminates": (
         PLAIN,
         KEPT,
-        "g s s r c s x g<c0 s +20 H",
+        "g s s r c s x g<c0 s +30 H",
         "not over at its limit of 240 s: the last progress was rank 1's step 1 of epoch 1",
         "g s s r c",
     ),

@@ -26,9 +26,12 @@ def hung(history: History) -> History:
 
 
 def test_a_run_at_its_limit_names_the_last_progress() -> None:
-    summary = result_on("terminates", KILLED, hung(unfinished(KILLED))).summary
+    history = hung(unfinished(KILLED))
+    quiet = later(history, rows(history, ev.DeadlinePassed)[0] - 1, by_s=30)
+    summary = result_on("terminates", KILLED, quiet).summary
 
-    assert summary.endswith("the last progress was the commit of epoch 3, 0 s before")
+    assert "the last progress was the commit of epoch 3, 30 s before" in summary
+    assert summary.endswith("`limits: {run_s: 480}` in the scenario gives it twice the time")
 
 
 @pytest.mark.parametrize(
@@ -238,3 +241,20 @@ def test_a_bound_that_is_stated_is_kept_whatever_the_baseline_needs() -> None:
 
     assert line("recovery", run, STARTS_SLOWLY, recovery_s=bound).status == "fail"
     assert line("recovery", run, None, recovery_s=bound).status == "fail"
+
+
+# -- after our own limit ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("check", ["retry-budget", "attempts", "terminates"])
+def test_what_may_still_have_come_after_our_limit_is_not_missing(check: str) -> None:
+    cut = line(check, "g s s r c s y +15 H", "g s s r c s s r c .")
+
+    assert cut.status == "inconclusive", cut.summary
+
+
+def test_a_report_that_our_limit_came_before_the_commit_of_is_not_lost() -> None:
+    run = "g s s r c s s r end:0 end:1 {}"
+
+    assert line("ack", run.format("H"), "g s s r c s s r c .").status != "fail"
+    assert line("ack", run.format("."), "g s s r c s s r c .").status == "fail"
