@@ -13,8 +13,9 @@ from chaos.check.resume_place import saved_indexes
 from chaos.extensions import other_checks
 from chaos.model.history import Entry, History
 from chaos.model.plan import Plan
+from chaos.plan.first_save import first_save
 from chaos.report.outcome import FinishedRun
-from chaos.run.directory import INDEX, RunDirectory, room_in
+from chaos.run.directory import FIRST_SAVE, INDEX, RunDirectory, room_in
 from chaos.run.ports import Backend
 from chaos.run.shown import shown
 
@@ -37,6 +38,9 @@ def execute(
 
 def prepare(plan: Plan, directory: RunDirectory, baseline: History | None) -> None:
     """Write what the processes of a run have to know of the baseline into its folder."""
+    first = None if baseline is None or not plan.job.restart_args else first_save(baseline)
+    if first is not None:
+        directory.write(f"saves/{FIRST_SAVE}", first.model_dump_json())
     if plan.expect.align == "reports":
         directory.save_lengths(baseline)
         for rank, content in saved_indexes(baseline).items():

@@ -66,6 +66,7 @@ def _by_command(clean: Clean, count: int) -> tuple[Clean, Retries]:
         source="command",
         count=count,
         words=tuple(map(str, words)),
+        waits_for_save=bool(words) and clean.profile.facts.lacks_part("reports"),
         before=own if isinstance(own, int) else 0,
     )
     return replace(clean, profile=replace(clean.profile, retries=count)), retries

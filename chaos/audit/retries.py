@@ -37,6 +37,8 @@ class Retries(Record):
     names: tuple[str, ...] = ()
     #: of a command that is started once more, the arguments that it has then, without secrets
     words: tuple[str, ...] = ()
+    #: it has them once its first save is there: before that, nothing is there to read
+    waits_for_save: bool = False
     #: of such a command, the retries that Ray Train has before, by the script's own setting
     before: int = 0
 
@@ -84,6 +86,7 @@ class Retries(Record):
         asked = f"{self.count}, by --retries, or as many as the faults of a run take"
         if self.source == "command":
             given = f", with `{shlex.join(self.words)}`" if self.words else ""
+            given += " once its first save is there" if self.waits_for_save else ""
             often = asked if self.count else "as often as the faults take"
             first = f"; before it, Ray Train's own retries ({self.before})" if self.before else ""
             return f"the same command again{given}: {often}{first}"

@@ -213,11 +213,16 @@ class _Charges:
                 continue
             if event.attempt not in self.due or mine in charged:
                 again = "a second time" if mine in charged else "though no fault hit it"
-                to = self.settings[event.charged]
-                message = f"attempt {event.attempt} was charged to {to}"
+                message = f"attempt {event.attempt} {self._described(event)}"
                 why = _first_error(self.analysis, event.attempt)
                 yield Anomaly(message=f"{message} {again}: {why}", events=(number,))
             charged.add(mine)
+
+    def _described(self, event: FailureDecided) -> str:
+        """Return what became of an attempt: a command has no budget, and chaos counts its ends."""
+        if self.analysis.plan.job.facts.counted_by == "chaos":
+            return "of the command ended"
+        return f"was charged to {self.settings[event.charged]}"
 
     def missing(self) -> Iterator[Anomaly]:
         """Yield the faults that were charged to no budget, once the run is over by itself."""

@@ -1,5 +1,6 @@
 """The verdict on a run, from all checks."""
 
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
@@ -33,9 +34,11 @@ from chaos.check.results import compare_results, judge_by_results
 from chaos.check.resumes import count_restarts
 from chaos.check.state_snapshots import is_rng
 from chaos.faults.world import Part
+from chaos.model.arguments import command_line
 from chaos.model.diagnosis import Resume
-from chaos.model.event import JournalCut
+from chaos.model.event import JournalCut, StartedAgain
 from chaos.model.history import History
+from chaos.model.masked import masked_words
 from chaos.model.plan import Plan
 from chaos.model.scenario import VerdictStatus
 from chaos.model.verdict import CheckResult, Verdict
@@ -177,8 +180,20 @@ def _notes(analysis: RunAnalysis) -> Iterator[str]:
         tables = analysis.run
     yield from () if tables is None else data_warnings(tables.lineage)
     yield from artifacts.notes(analysis)
+    yield from _first_args(analysis)
     yield from accounts.notes(analysis)
     yield from filter(None, [analysis.run.ending.after_fit])
+
+
+def _first_args(analysis: RunAnalysis) -> Iterator[str]:
+    """Yield a note on starts without the arguments of a restart, which had nothing to read yet."""
+    starts = [str(e.start) for _, e in analysis.history.of(StartedAgain) if e.has_first_args]
+    if starts:
+        words = shlex.join(map(str, masked_words(command_line(analysis.plan.job.restart_args))))
+        yield (
+            f"tried without `{words}`: start {' and '.join(starts)} of the command; the job's "
+            "first save was not there yet"
+        )
 
 
 def _diagnosed(analysis: RunAnalysis, results: tuple[CheckResult, ...]) -> tuple[Resume, ...]:

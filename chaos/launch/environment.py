@@ -11,6 +11,7 @@ SLURM_ENV = "CHAOS_IN_SLURM"  # of processes whose node and attempt Slurm tells
 # In PYTHONPATH: each Python that a process of the job starts watches itself (`launch.child`).
 SITE = str(Path(__file__).parent / "python" / "site")
 NODE_ENV = "CHAOS_NODE"  # of a process that is on a node: the node's name
+FIRST_ARGS_ENV = "CHAOS_FIRST_ARGS"  # set: a restart has the arguments of the first start
 START_ENV = "CHAOS_START"  # of a driver: the number of this start of the script, from 0
 
 # Accelerate's own launcher sets it. Without it, each rank of a machine without an accelerator takes
@@ -57,6 +58,11 @@ def sees_gpu(env: Mapping[str, str]) -> bool:
 def no_gpu_is_forked(env: Mapping[str, str]) -> str | None:
     """Return why workers with this environment cannot be forked, if they have a GPU."""
     return "a GPU is visible, and forked workers are for the CPU" if sees_gpu(env) else None
+
+
+def start_of_args() -> int:
+    """Return the number of the start whose arguments this one has."""
+    return 0 if FIRST_ARGS_ENV in os.environ else this_start()
 
 
 def this_start() -> int:

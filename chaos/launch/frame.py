@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from chaos.errors import HarnessError
-from chaos.launch.environment import START_ENV
+from chaos.launch.environment import FIRST_ARGS_ENV, START_ENV
 from chaos.model.event import (
     AnyEvent,
     DeadlinePassed,
@@ -80,6 +80,8 @@ class LaunchedRun(ABC, Generic[Driver]):
         self.disturbed_by: str | None = None
         self._running: dict[int, Driver] = {}  # by the number of its start, from 0
         self._starts = 0
+        #: this start of the command has the arguments of the first one: nothing is saved yet
+        self.has_first_args = False
 
     def execute(self) -> str | None:
         """Carry out the plan; return what disturbed the run from outside, None if nothing did."""
@@ -155,7 +157,9 @@ class LaunchedRun(ABC, Generic[Driver]):
     def _start(self) -> None:
         number, self._starts = self._starts, self._starts + 1
         if number and self.plan.job.restarts_by_command:
-            self.journal.add(StartedAgain(start=number))
+            self.has_first_args = bool(self.plan.job.restart_args) and not self.may_have_saved()
+            again = StartedAgain(start=number, has_first_args=self.has_first_args)
+            self.journal.add(again)
         self._running[number] = self.start_driver()
         self.driver_started(self._running[number])
 
@@ -207,8 +211,9 @@ class LaunchedRun(ABC, Generic[Driver]):
 
     @property
     def start_env(self) -> dict[str, str]:
-        """The variable that tells a driver which start of the script it is."""
-        return {START_ENV: str(self.start_number)}
+        """The variables that tell a driver which start of the script it is."""
+        first = {FIRST_ARGS_ENV: "1"} if self.has_first_args else {}
+        return {START_ENV: str(self.start_number), **first}
 
     # -- filled in by a launcher -----------------------------------------------------------
 
@@ -234,6 +239,10 @@ class LaunchedRun(ABC, Generic[Driver]):
     def driver_wanted(self) -> bool:
         """Return whether a fault asks for a second driver, beside the one that runs."""
         return False
+
+    def may_have_saved(self) -> bool:
+        """Return whether the job may have made its first save; true where that is not seen."""
+        return True
 
     @abstractmethod
     def exit_code(self, driver: Driver) -> int | None:

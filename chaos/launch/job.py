@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 
 from chaos.errors import RefusalError
-from chaos.launch.environment import this_start
+from chaos.launch.environment import start_of_args
 from chaos.model.arguments import command_line
 from chaos.model.plan import Plan
 
@@ -35,7 +35,7 @@ def words_of(plan: Plan) -> list[str]:
 
     Its driver knows the number of the start, by which its arguments may differ.
     """
-    return words_at(plan, this_start())
+    return words_at(plan, start_of_args())
 
 
 def words_at(plan: Plan, start: int) -> list[str]:

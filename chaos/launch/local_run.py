@@ -28,13 +28,16 @@ from chaos.model.event import (
     StorageSeen,
     TrainFnEnded,
 )
+from chaos.model.paths import DRAWN_NAME, is_of_a_node
 from chaos.model.tiers import Tiers
+from chaos.plan.first_save import FirstSave, has_passed
 from chaos.probe.address import RunAddress
 from chaos.probe.written import Confines
 from chaos.processes.tree import command_of, kill, with_variable
 from chaos.run.armed import ArmedFaults
 from chaos.run.clock import seconds_since
 from chaos.run.controller import ChaosController
+from chaos.run.directory import FIRST_SAVE
 from chaos.run.journal import Journal, Trained
 from chaos.run.ports import View, seen_in
 from chaos.run.signals import STACK_SIGNAL, rank_stacks
@@ -95,6 +98,19 @@ class LocalRun(LaunchedRun[Driver], Generic[Driver, World]):
 
     def driver_wanted(self) -> bool:
         return self.world.driver_wanted()
+
+    def may_have_saved(self) -> bool:
+        """Return whether the first save is there, or the job has trained on from its place."""
+        file = self.directory.path / "saves" / FIRST_SAVE
+        # Ray Train hands out what was committed, whatever the arguments are.
+        if not self.plan.job.facts.lacks_part("reports") or not file.is_file():
+            return True
+        first = FirstSave.model_validate_json(file.read_bytes())
+        path = os.path.join(self.plan.cwd, first.path)  # noqa: PTH118 - as the job names it
+        if is_of_a_node(path) or DRAWN_NAME.search(path):
+            return True  # a name of that run alone
+        is_there = bool(seen_in(self.view, os.path.lexists, path))
+        return is_there or has_passed(first, self.seen())
 
     def take_stacks(self, driver: Driver) -> None:
         drivers = [(pid, None, name) for pid, name in self.stacks_of(driver)]

@@ -104,9 +104,9 @@ class Job(Record):
     )
     restart_args: Arguments = Field(
         default_factory=dict,
-        description="with `restart: command`: arguments of every start after the first, such as "
-        "`{resume: latest}`; one that `args` names as well replaces it there, and a list of words "
-        "follows the others",
+        description="with `restart: command`: arguments of every start after the first, once the "
+        "job's first save is there, such as `{resume: latest}`; one that `args` names as well "
+        "replaces it there, and a list of words follows the others",
     )
     checkpoint: Retention | None = None
     env: dict[str, str] = Field(default_factory=dict)

@@ -39,6 +39,7 @@ from chaos.run.shown import shown
 VERDICT = "verdict.json"
 LENGTHS = "lengths.json"
 RANKS = "ranks"  # in it: the number of ranks of the baseline
+FIRST_SAVE = "first-save.json"  # of the baseline
 INDEX = "index-"  # begins the name of a rank's index of the baseline
 DRAWN = "drawn.chaos.yaml"
 MARK = "CHAOSDIR.TAG"  # in a folder of reports
@@ -100,9 +101,9 @@ class RunDirectory:
             folder.rename(before / folder.name)
             folder.mkdir()
         for file in self.saves.iterdir():
-            # Lengths and index are of the baseline, and hold for the second try as well. All else
-            # would be taken for saves of the try that begins.
-            if file.name != LENGTHS and not file.name.startswith(INDEX):
+            # Lengths, index and first save are of the baseline, and hold for the second try, too.
+            # All else would be taken for saves of the try that begins.
+            if file.name not in (LENGTHS, FIRST_SAVE) and not file.name.startswith(INDEX):
                 file.unlink()
 
     def save_history(self, history: History, *, name: str = HISTORY) -> None:

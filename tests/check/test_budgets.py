@@ -157,3 +157,17 @@ def test_a_decision_that_costs_nothing_keeps_every_budget() -> None:
     results = judge_each(story.plan(), free, story.baseline()).results
 
     assert "allows" not in next(r for r in results if r.check == "retry-budget").summary
+
+
+def test_a_command_that_ends_by_itself_has_no_budget_that_it_was_charged_to() -> None:
+    plan = plan_of("g s s r c s x .")
+    job = plan.job.model_copy(update={"launcher": "python", "restart": "command"})
+    run = told_in("g s s r c s x g<c0 s s x0 g<c0 s r c .")
+
+    results = judge(
+        plan.model_copy(update={"job": job}), run, told_in("g s s r c s s r c .")
+    ).results
+    found = next(result for result in results if result.check == "retry-budget")
+
+    assert found.status == "fail"
+    assert "attempt 1 of the command ended though no fault hit it" in found.summary

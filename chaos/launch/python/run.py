@@ -63,7 +63,7 @@ class PythonRun(LocalRun[Command, CommandWorld]):
 
     def start_driver(self) -> Command:
         plan, start, node = self.plan, self.start_number, self.world.machine()
-        words = tuple(words_at(plan, start))
+        words = tuple(words_at(plan, 0 if self.has_first_args else start))
         log = str(self.directory.logs / "driver.log")
         env = {
             **command_env(plan, self.address, hash_seed=self.hash_seed, defaults={}),

@@ -54,9 +54,12 @@ class StartedAgain(Event, frozen=True, kw_only=True):
 
     #: its number, from 0
     start: int
+    #: without the arguments of a restart: no save was whole yet that they could mean
+    has_first_args: bool = False
 
     def _text(self) -> str:
-        return f"the command is started again (start {self.start})"
+        how = ", with the arguments of the first start" if self.has_first_args else ""
+        return f"the command is started again (start {self.start}){how}"
 
 
 class JobAccounted(Event, frozen=True, kw_only=True):
