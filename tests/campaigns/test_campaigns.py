@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from chaos.run.clock import SystemClock
-from tests.campaigns import environments, files, forks, intruder, kills, records
+from tests.campaigns import environments, files, forks, intruder, kills, losses, records
 from tests.campaigns.frame import Asked, Campaign
 
 
@@ -71,6 +71,8 @@ def nightly(
         nightly(environments.campaign, len(environments.ENVIRONMENTS), 15),
         nightly(intruder.campaign, 20, 15),
         nightly(forks.campaign, 2_000, 15),
+        nightly(losses.campaign, 12, 5),
+        nightly(losses.campaign, 36, 45, pytest.mark.ray, backend="ray"),
     ],
 )
 def test_all_tries_are_clean(
