@@ -18,6 +18,7 @@ from rich.text import Text
 
 from chaos import runner
 from chaos.check.prediction_band import RUNS_MIN
+from chaos.check.time_limits import with_idle_limit
 from chaos.errors import (
     ClusterError,
     HarnessError,
@@ -132,7 +133,10 @@ class Harness:
         limits = plan.limits.model_copy(update={"run_s": run_s})
         plan = plan.model_copy(update={"limits": limits})
         name = f"{plan.seed}-{stamp(self.clock.wall_ns())}"
-        directory = create(in_reports(self.reports, plan.slug), name, plan, environment(self.cwd))
+        limited = with_idle_limit(plan, baseline)
+        directory = create(
+            in_reports(self.reports, plan.slug), name, limited, environment(self.cwd)
+        )
         with room_in(directory):
             directory.save_baseline(baseline)
             self._write_drawn(plan, directory)

@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from chaos.check.ending import ending
+from chaos.check.standstill import describe_waits, find_waits
 from chaos.errors import (
     ForeignFileError,
     HarnessError,
@@ -250,14 +251,31 @@ def stood_still(run: FinishedRun, logs: Path) -> JobError | None:
         return None
     return JobError(
         f"the job {Path(run.plan.job.source).name} stood still without a fault: {still_s:.0f} s "
-        f"without a step, after epoch {step.epoch}, step {step.step} of rank {step.rank}",
+        f"without a step, after epoch {step.epoch}, step {step.step} of rank {step.rank}"
+        f"{_where_it_was(run)}",
         f"The stacks of its processes are in {logs}. Where it hangs now and then, audit it again.",
         place=run.plan.file,
     )
 
 
-def too_long(plan: Plan) -> JobError:
+def _where_it_was(run: FinishedRun) -> str:
+    """Return the line of the job that each rank was in at the end, as the end of a sentence."""
+    waits = (wait for _, wait in find_waits(run.history))
+    where = describe_waits(waits, cwd=run.plan.cwd, is_still=False)
+    return f"; when chaos ended it, {where}" if where else ""
+
+
+def too_long(run: FinishedRun) -> JobError:
     """Return the error for a job that is too long to be run once for each place."""
+    plan = run.plan
+    if not run.history.count(StepDone):
+        return JobError(
+            f"in {plan.limits.run_s:g} s without a fault no step of the job "
+            f"{Path(plan.job.source).name} was seen{_where_it_was(run)}",
+            "Where it reads data or computes there, audit it with less of it: the script's own "
+            "arguments follow after --. Where it waits there, it hangs without a fault.",
+            place=plan.file,
+        )
     return JobError(
         f"the job {Path(plan.job.source).name} was still running after {plan.limits.run_s:g} s "
         "without a fault, and an audit makes a run for every place, or for a few of them",

@@ -28,6 +28,7 @@ from chaos.check.data_warnings import data_warnings
 from chaos.check.file_contents import unequal_files
 from chaos.check.prediction_band import RUNS_MIN
 from chaos.check.regrid import relaid
+from chaos.check.time_limits import with_idle_limit
 from chaos.errors import ClusterError, JobError, UsageError
 from chaos.job_failure import (
     refuse_jobs_apart,
@@ -152,7 +153,7 @@ class CleanRuns:
         )
         relied = seen.relied(clean) if compared.is_by_steps else shown
         return Clean(
-            plan=seen.plan.model_copy(update={"expect": expect}),
+            plan=with_idle_limit(seen.plan.model_copy(update={"expect": expect}), baseline),
             profile=relied,
             shown=shown,
             baseline=baseline,
@@ -193,9 +194,11 @@ class CleanRuns:
             expect = expect.model_copy(update={"ignore_metrics": tuple(sorted(known))})
         baseline = Baseline(runs)
         self.folder.save_baseline(baseline)
+        limits = plan.limits.model_copy(update={"idle_s": None})  # the one here is no measure there
+        plan = plan.model_copy(update={"expect": expect, "limits": limits})
         return replace(
             clean,
-            plan=plan.model_copy(update={"expect": expect}),
+            plan=with_idle_limit(plan, baseline),
             baseline=baseline,
             repetition=compared,
             work_s=min(_work_s(history) for history in runs),
@@ -355,7 +358,7 @@ class CleanRuns:
     def _required(self, directory: RunDirectory, run: FinishedRun) -> FinishedRun:
         """Return a run that passed; raise `JobError` for any other."""
         if any(run.history.of(DeadlinePassed)):
-            raise stood_still(run, directory.logs) or too_long(run.plan)
+            raise stood_still(run, directory.logs) or too_long(run)
         refuse_jobs_apart(run)
         if run.verdict.status != "pass":
             raise why_the_job_failed(run.plan, run, log=directory.logs / "driver.log")

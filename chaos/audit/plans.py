@@ -216,7 +216,7 @@ def plan_of(base: Plan, place: FaultPlace, profile: JobProfile) -> Plan:
             "shape": _shape(base, place),
             "ops": place.ops,
             "expect": base.expect.model_copy(update={"attempts": attempts}),
-            "limits": Limits(run_s=run_s, gate_s=base.limits.gate_s),
+            "limits": base.limits.model_copy(update={"run_s": run_s}),
         }
     )
 

@@ -15,16 +15,18 @@ from chaos.check.result import (
     own_check,
     without_restart,
 )
+from chaos.check.standstill import describe_waits, find_waits
 from chaos.check.time_limits import (
     Pause,
     StallLimit,
     TimeLimit,
     for_recovery,
     last_sign,
+    longest_idle_s,
     pauses,
     start_s,
 )
-from chaos.model.event import GateReached, GateReleased, UploadBegun
+from chaos.model.event import DeadlinePassed, GateReached, GateReleased, UploadBegun
 from chaos.model.places import Place
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.words import plural
@@ -316,18 +318,48 @@ def _hung_at_the_end(analysis: RunAnalysis, patience: StallLimit) -> Iterator[An
     if ended is None or held_by_us(analysis) is not None:
         return
     last, idle_s = _last_progress(analysis, ended[0])
+    if ended[1].still_s is not None:
+        yield _standstill(analysis, ended, last)
+        return
     attempt = analysis.run.attempts[-1].index if analysis.run.attempts else 0
     if idle_s > patience.at_most(attempt).seconds:
         what = "no progress was seen" if last is None else f"the last progress was {last[1]}"
+        where = _waits(analysis)
         yield Anomaly(
-            message=f"hung: {what}, {idle_s:.0f} s before the limit of {ended[1].limit_s:g} s",
+            message=f"hung: {what}, {idle_s:.0f} s before the limit of {ended[1].limit_s:g} s"
+            f"{where}",
             events=(*(() if last is None else last[:1]), ended[0]),
         )
 
 
+def _standstill(
+    analysis: RunAnalysis, ended: tuple[int, DeadlinePassed], last: tuple[int, str] | None
+) -> Anomaly:
+    """Return a hang that was ended when all ranks stood still, long before the run's limit."""
+    since = "" if last is None else f" after {last[1]}"
+    waits = tuple(number for number, _ in find_waits(analysis.history))
+    longest_s = 0.0 if analysis.baseline is None else longest_idle_s(analysis.baseline)
+    own = f"; the baseline pauses for {longest_s:.1f} s at most" if longest_s else ""
+    return Anomaly(
+        message=f"hung{since}: all ranks stood still for {ended[1].still_s:.0f} s, with next to no "
+        f"processor time{_waits(analysis)}{own}",
+        events=(*(() if last is None else last[:1]), ended[0], *waits),
+    )
+
+
+def _waits(analysis: RunAnalysis) -> str:
+    """Return where the ranks waited, as the end of a sentence."""
+    ended = analysis.run.ending.deadline
+    is_still = ended is not None and ended[1].still_s is not None
+    waits = (wait for _, wait in find_waits(analysis.history))
+    where = describe_waits(waits, cwd=analysis.plan.cwd, is_still=is_still)
+    return f"; {where}" if where else ""
+
+
 def _in_circles(analysis: RunAnalysis) -> Iterator[Anomaly]:
     """Yield attempts that failed one after the other, up to the limit, and committed nothing."""
-    if analysis.run.ending.deadline is None:
+    deadline = analysis.run.ending.deadline
+    if deadline is None or deadline[1].still_s is not None:
         return
     # Without reports, a file of the job's own that was written to its end is the sign of progress.
     files = analysis.run.files.saves if analysis.run.reports_nothing else ()
@@ -347,7 +379,7 @@ def _in_circles(analysis: RunAnalysis) -> Iterator[Anomaly]:
     yield Anomaly(
         message=f"it goes in circles: attempts {failed[0].index} to {failed[-1].index} each failed "
         f"and {analysis.terms.saved} nothing, up to the limit of "
-        f"{analysis.run.ending.deadline[1].limit_s:g} s; the last one of {last.event.error}",
+        f"{deadline[1].limit_s:g} s; the last one of {last.event.error}",
         events=tuple(attempt.decisions[-1].number for attempt in failed),
     )
 
@@ -372,39 +404,13 @@ def check_terminates(analysis: RunAnalysis) -> CheckResult:
     slow: all its restarts are those of faults, and it trained no epoch and made no step beyond the
     baseline's. At its limit it had been quiet for no longer than a tenth of the limit, or than a
     start or a restart before; or a fault had ended its last attempt, no longer ago than a recovery
-    may take, and nothing had been decided about it.
+    may take, and nothing had been decided about it. A run whose ranks all stood still, with the
+    same stacks and without processor time, for `limits.idle_s`, is ended before its limit, and
+    hung.
     """
     ending = analysis.run.ending
     if ending.deadline is not None:
-        held = held_by_us(analysis)
-        limit_s = ending.deadline[1].limit_s
-        if held is not None:
-            why = f"the limit of {limit_s:g} s passed while rank {held} was held by us"
-            return inconclusive(TERMINATES, why)
-        last, idle_s = _last_progress(analysis, ending.deadline[0])
-        if analysis.epochs_vary and last is not None and idle_s < limit_s * STILL:
-            return inconclusive(
-                TERMINATES,
-                f"it was still training at its limit of {limit_s:g} s, and clean runs differ in "
-                "how many epochs they train",
-            )
-        if last is not None and _is_slow(analysis, limit_s, idle_s):
-            starts_s = _longest_wait_s(analysis)
-            return inconclusive(
-                TERMINATES,
-                f"it was still going at its limit of {limit_s:g} s: the last progress was "
-                f"{last[1]}, {idle_s:.0f} s before, and starts took up to {starts_s:.0f} s here"
-                f"{_more_time(analysis, limit_s)}",
-            )
-        message = f"hung: no progress was seen in {limit_s:g} s"
-        if last is not None:
-            message = (
-                f"not over at its limit of {limit_s:g} s: the last progress was {last[1]}, "
-                f"{idle_s:.0f} s before{_more_time(analysis, limit_s)}"
-            )
-        events = (*(() if last is None else last[:1]), ending.deadline[0])
-        hung = Anomaly(message=message, events=events)
-        return conclude(TERMINATES, anomalies=[hung], evidence=1, summary="")
+        return _ended_by_us(analysis, *ending.deadline)
     if ending.ended is not None and ending.ended[1].interrupted:
         return inconclusive(TERMINATES, "the run was interrupted")
     over = ending.exited is not None and ending.ended is not None
@@ -419,6 +425,42 @@ def _more_time(analysis: RunAnalysis, limit_s: float) -> str:
     if analysis.plan.confined is not None:
         return ""
     return f"; `limits: {{run_s: {2 * limit_s:.0f}}}` in the scenario gives it twice the time"
+
+
+def _ended_by_us(analysis: RunAnalysis, number: int, deadline: DeadlinePassed) -> CheckResult:
+    """Return the result of a run that chaos has ended, at its limit or in a standstill."""
+    held = held_by_us(analysis)
+    limit_s = deadline.limit_s
+    if held is not None:
+        why = f"the limit of {limit_s:g} s passed while rank {held} was held by us"
+        return inconclusive(TERMINATES, why)
+    last, idle_s = _last_progress(analysis, number)
+    still_s = deadline.still_s
+    if still_s is None and analysis.epochs_vary and last is not None and idle_s < limit_s * STILL:
+        return inconclusive(
+            TERMINATES,
+            f"it was still training at its limit of {limit_s:g} s, and clean runs differ in "
+            "how many epochs they train",
+        )
+    if still_s is None and last is not None and _is_slow(analysis, limit_s, idle_s):
+        starts_s = _longest_wait_s(analysis)
+        return inconclusive(
+            TERMINATES,
+            f"it was still going at its limit of {limit_s:g} s: the last progress was "
+            f"{last[1]}, {idle_s:.0f} s before, and starts took up to {starts_s:.0f} s here"
+            f"{_more_time(analysis, limit_s)}",
+        )
+    message = f"hung: no progress was seen in {limit_s:g} s"
+    if still_s is not None:
+        message = f"hung: it was ended when all ranks had stood still for {still_s:.0f} s"
+    elif last is not None:
+        message = (
+            f"not over at its limit of {limit_s:g} s: the last progress was {last[1]}, "
+            f"{idle_s:.0f} s before{_more_time(analysis, limit_s)}"
+        )
+    events = (*(() if last is None else last[:1]), number)
+    hung = Anomaly(message=message, events=events)
+    return conclude(TERMINATES, anomalies=[hung], evidence=1, summary="")
 
 
 def _is_slow(analysis: RunAnalysis, limit_s: float, idle_s: float) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import inf
+from math import ceil, inf
 from typing import Literal, TypeAlias
 
 from chaos.check.analysis import RunAnalysis
@@ -20,13 +20,15 @@ from chaos.model.event import (
     GateReleased,
     ReportBegun,
     ReportReturned,
+    RunEnded,
     StepDone,
     TrainFnEnded,
     UploadEnded,
     WorkerGroupStarted,
     WorkerStarted,
 )
-from chaos.model.history import History
+from chaos.model.history import Baseline, History
+from chaos.model.plan import Plan
 
 # -- signs of life ---------------------------------------------------------------------------------
 
@@ -178,11 +180,35 @@ def sign(what: AnyEvent) -> str | None:
     return words
 
 
+def longest_idle_s(history: History) -> float:
+    """Return the longest time between two events of a run, from its first worker's start on."""
+    entries = history.entries
+    first = next((number for number, _ in history.of(WorkerStarted)), len(entries))
+    times = [entry.time_ns for entry in entries[first:] if not isinstance(entry.what, RunEnded)]
+    return max((until - since for since, until in pairwise(times)), default=0) / 1e9
+
+
+def with_idle_limit(plan: Plan, baseline: Baseline) -> Plan:
+    """Return a plan with the time after which a standstill of all ranks is a hang.
+
+    The plan's own, if it states one; otherwise by the longest pause of the baseline.
+    """
+    if plan.limits.idle_s is not None:
+        return plan
+    longest_s = max(longest_idle_s(run) for run in baseline.runs)
+    limits = plan.limits.model_copy(
+        update={"idle_s": max(IDLE_MIN_S, ceil(IDLE_TIMES * longest_s))}
+    )
+    return plan.model_copy(update={"limits": limits})
+
+
 # -- limits ----------------------------------------------------------------------------------------
 
 
 # From a fault to the next first step, where the plan states nothing.
 RECOVERY_S = 120.0
+# Without an event, processor time and a change of the stacks: of the baseline's longest pause.
+IDLE_TIMES, IDLE_MIN_S = 5, 10.0
 # The run may be on a busier machine than its baseline was.
 SLACK = 2
 

@@ -8,13 +8,14 @@ the run is in its journals, and nowhere else.
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from chaos.errors import HarnessError
 from chaos.launch.environment import FIRST_ARGS_ENV, START_ENV
+from chaos.launch.standstill import StandstillWatch, describe_threads
 from chaos.model.event import (
     AnyEvent,
     DeadlinePassed,
@@ -23,15 +24,20 @@ from chaos.model.event import (
     RunEnded,
     RunStarted,
     StartedAgain,
+    ThreadWaits,
     WorkerGroupStarted,
     WorkerStarted,
 )
 from chaos.model.plan import Plan
 from chaos.plan.driver_restart import driver_begins_again
+from chaos.processes.activity import Activity, read_activities
+from chaos.processes.tree import is_running
 from chaos.run.clock import SystemClock, seconds_since
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal, Tail
 from chaos.run.ports import Show
+from chaos.run.signals import rank_stacks
+from chaos.run.stacks import Stack, own_stacks, parse_stacks
 
 Driver = TypeVar("Driver")
 START_S = 60.0  # added until the first workers start: a slow machine must not look like a hang
@@ -78,6 +84,7 @@ class LaunchedRun(ABC, Generic[Driver]):
         #: for which the job has waited for nodes among the jobs of others: no limit counts it
         self.waited_ns = 0
         self.disturbed_by: str | None = None
+        self._standstill: StandstillWatch | None = None
         self._running: dict[int, Driver] = {}  # by the number of its start, from 0
         self._starts = 0
         #: this start of the command has the arguments of the first one: nothing is saved yet
@@ -117,6 +124,7 @@ class LaunchedRun(ABC, Generic[Driver]):
         would be no evidence about the job.
         """
         since_ns = self.clock.now_ns()
+        self._standstill = self._watch_standstill()
         try:
             self._start()
             while self._running:
@@ -186,12 +194,63 @@ class LaunchedRun(ABC, Generic[Driver]):
         self.seen()
         if self.disturbed_by is not None:
             return True
-        if not self._running or not self._is_late(start_ns):
+        if not self._running:
             return False
-        self.journal.add(DeadlinePassed(limit_s=self.plan.limits.run_s))
-        for driver in self._running.values():
-            self.take_stacks(driver)
+        limit_s = self.plan.limits.run_s
+        if self._standstill is not None and self.sees_processes:
+            still_s = self._standstill.find_hang(self._seen)
+            if still_s is not None:
+                self.journal.add(DeadlinePassed(limit_s=limit_s, still_s=still_s))
+                self._record_waits(self._standstill.waits)
+                return True
+        if not self._is_late(start_ns):
+            return False
+        self.journal.add(DeadlinePassed(limit_s=limit_s))
+        self._take_all_stacks()
+        threads = ((worker, self._stacks_of_rank(worker)) for worker in self._living_ranks())
+        for worker, stacks in threads:
+            self._record_waits(describe_threads(worker, own_stacks(stacks)))
         return True
+
+    def _watch_standstill(self) -> StandstillWatch | None:
+        """Return what looks for a hang, where a clean run has shown how long the job may pause."""
+        limit_s = self.plan.limits.idle_s
+        if limit_s is None or not self.plan.ops:
+            return None
+        return StandstillWatch(
+            self.plan,
+            limit_s,
+            self.clock,
+            read=self._read_activities,
+            take=self._take_all_stacks,
+            stacks=self._stacks_of_rank,
+        )
+
+    def _read_activities(self, ranks: Sequence[WorkerStarted]) -> Mapping[int, Activity]:
+        drivers = (pid for driver in self._running.values() for pid in self.pids_of(driver))
+        return read_activities([*drivers, *(worker.pid for worker in ranks)])
+
+    def _take_all_stacks(self) -> None:
+        for driver in tuple(self._running.values()):
+            self.take_stacks(driver)
+
+    def _living_ranks(self) -> list[WorkerStarted]:
+        """Return the ranks of the last attempt that live; none where processes are out of sight."""
+        workers = self.workers() if self.sees_processes else []
+        last = max((worker.attempt for worker in workers), default=None)
+        return [e for e in workers if e.attempt == last and is_running(e.pid)]
+
+    def _stacks_of_rank(self, worker: WorkerStarted) -> Sequence[Stack]:
+        file = self.directory.logs / rank_stacks(worker.rank, worker.pid)
+        try:
+            text = file.read_text(errors="replace")
+        except OSError:  # it has not come to its first line
+            return ()
+        return parse_stacks(text, cwd=self.plan.cwd)
+
+    def _record_waits(self, waits: Iterable[ThreadWaits]) -> None:
+        for wait in waits:
+            self.journal.add(wait)
 
     def _is_late(self, start_ns: int) -> bool:
         """Return whether the run has reached its time limit, counted from its first workers."""
@@ -216,6 +275,16 @@ class LaunchedRun(ABC, Generic[Driver]):
         return {START_ENV: str(self.start_number), **first}
 
     # -- filled in by a launcher -----------------------------------------------------------
+
+    @property
+    def sees_processes(self) -> bool:
+        """Whether the processes of the run are of this host, so that a hang can be seen early."""
+        return True
+
+    def pids_of(self, driver: Driver) -> list[int]:
+        """Return the pids of a driver on this host; none where it runs elsewhere."""
+        del driver
+        return []
 
     def prepare(self) -> bool:
         """Do what must be done before a driver can be started; return whether one can be."""

@@ -90,6 +90,9 @@ class LocalRun(LaunchedRun[Driver], Generic[Driver, World]):
                 server.close()
                 chaos.close()
 
+    def pids_of(self, driver: Driver) -> list[int]:
+        return [self.pid_of(driver)]
+
     def driver_started(self, driver: Driver) -> None:
         self.world.driver_started(self.pid_of(driver))
 

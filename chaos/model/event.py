@@ -50,6 +50,7 @@ from chaos.model.events.harness import (
     RunStarted,
     StackTaken,
     StartedAgain,
+    ThreadWaits,
     WorkersPrestarted,
     WroteOutside,
 )

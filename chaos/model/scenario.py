@@ -428,6 +428,13 @@ class Limits(Record):
     gate_s: float = Field(
         default=30.0, gt=0, description="how long a held rank waits for the commit before it"
     )
+    idle_s: float | None = Field(
+        default=None,
+        gt=0,
+        description="after which a run with faults counts as hung if it shows no event, uses no "
+        "processor time and keeps the same stacks on all ranks (left out: five times the longest "
+        "pause of the run without faults, ten seconds at least)",
+    )
 
 
 class Scenario(Record):

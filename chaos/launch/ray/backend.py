@@ -242,6 +242,13 @@ class RayRun(LaunchedRun["subprocess.Popen[bytes]"]):
             **self.start_env,
         }
 
+    @property
+    def sees_processes(self) -> bool:
+        return self.cluster.is_ours
+
+    def pids_of(self, driver: "subprocess.Popen[bytes]") -> list[int]:
+        return [driver.pid]
+
     def driver_started(self, driver: "subprocess.Popen[bytes]") -> None:
         self._ask("driver_started", driver.pid)
 

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from chaos.model.events.base import Event
+from chaos.model.events.base import Event, WorkerEvent
 
 
 class JournalOpened(Event, frozen=True, kw_only=True):
@@ -106,11 +106,15 @@ class DependentSeen(Event, frozen=True, kw_only=True):
 
 
 class DeadlinePassed(Event, frozen=True, kw_only=True):
-    """The run was still going at its limit, and the harness ended it."""
+    """The run was still going at its limit, or it hung, and the harness ended it."""
 
     limit_s: float
+    #: for how long it had stood still; None where it was ended at its limit
+    still_s: float | None = None
 
     def _text(self) -> str:
+        if self.still_s is not None:
+            return f"run ended by the harness: all its ranks stood still for {self.still_s:.0f} s"
         return f"run ended by the harness: still going after {self.limit_s:g} s"
 
 
@@ -125,6 +129,24 @@ class StackTaken(Event, frozen=True, kw_only=True):
     def _text(self) -> str:
         whose = "the driver" if self.rank is None else f"rank {self.rank}"
         return f"stacks of {whose} (pid {self.pid}) are in {self.path}"
+
+
+class ThreadWaits(WorkerEvent, frozen=True, kw_only=True):
+    """A thread of a rank waited in the job's own code when the harness ended the run."""
+
+    file: str
+    line: int
+    function: str
+    #: what the line has called; empty where that is not known
+    callee: str = ""
+    #: the line of the same file that called the function; None where there is none
+    caller_line: int | None = None
+    #: whether it is the main thread of its process
+    is_main: bool = False
+
+    def _text(self) -> str:
+        called = f" for `{self.callee}`" if self.callee else ""
+        return f"{self.who}: waits in {self.file}:{self.line} (`{self.function}`){called}"
 
 
 class MemoryExhausted(Event, frozen=True, kw_only=True):
