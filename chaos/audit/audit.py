@@ -152,6 +152,8 @@ class Audit:
     earlier: EarlierAudit | None = None
     _runs: list[RunRow] = field(default_factory=list, init=False)
     _kept: dict[tuple[Defect, ...], RunRow] = field(default_factory=dict, init=False)
+    #: the runs that hung, in the order in which they were made
+    _hung: list[RunRow] = field(default_factory=list, init=False)
     _looks: Looks = field(init=False)
     _continued: Continuation | None = field(default=None, init=False)
 
@@ -294,7 +296,7 @@ class Audit:
         fits: bool,
     ) -> Ended:
         first = self.clock.now_ns()
-        doubted = list[Run]()  # they did not pass in a view
+        doubted = list[tuple[Run, tuple[RunRow, ...]]]()  # they did not pass in a view
 
         def work(backend: Backend, run: Run) -> tuple[Run, tuple[RunRow, ...]]:
             return run, self._inject(backend, clean, run)
@@ -309,34 +311,70 @@ class Audit:
         first_work = work_in_view if opened.has_views else work
         for run, rows in side_by_side(first_work, undoubted, opened.backends):
             if opened.has_views and not (rows and all(row.is_right for row in rows)):
-                doubted.append(run)
+                doubted.append((run, rows))
             else:
                 self._learn(queue, run, rows)
+                self._show_hang(queue, start, first, rows)
         if doubted:
             # A view differs from a plain folder, which a right job may notice. So only a pass in a
             # view counts. All others are run again without, and the rest as well, since a run
             # without a view is seen in every view.
             stack.close()
             self._looks.may_come_again()
-            for number, _ in doubted:
-                shutil.rmtree(self.folder.run(number).path, ignore_errors=True)
-            for run, rows in side_by_side(work, chain(doubted, runs), [self.backend]):
+            again = self._doubted_runs(queue, doubted, start)
+            for run, rows in side_by_side(work, chain(again, runs), [self.backend]):
                 self._learn(queue, run, rows)
+                self._show_hang(queue, start, first, rows)
         self._show(queue, start, first)
         return "all" if queue.is_empty else "budget"
+
+    def _doubted_runs(
+        self, queue: Queue, doubted: Sequence[tuple[Run, tuple[RunRow, ...]]], start: int
+    ) -> Iterator[Run]:
+        """Yield the runs in views that are to be made again without.
+
+        One that hung like a run without a view is taken as it is. When a
+        run has hung, and there is no time for others, they count as not tried.
+        """
+        for run, rows in doubted:
+            if rows and rows[0].is_hung and self._has_hung_alike(rows[0]):
+                self._learn(queue, run, rows)
+                continue
+            shutil.rmtree(self.folder.run(run[0]).path, ignore_errors=True)
+            if self._hung_s and self._is_spent(queue, start, for_minimum=False):
+                queue.put_back(run[1])
+                continue
+            yield run
+
+    def _has_hung_alike(self, row: RunRow) -> bool:
+        return any(known.is_hung and known.defects == row.defects for known in self._hung)
+
+    @property
+    def _hung_s(self) -> float:
+        return max((row.seconds for row in self._hung), default=0.0)
+
+    def _is_spent(self, queue: Queue, start: int, *, for_minimum: bool) -> bool:
+        return self.budget.is_spent(
+            seconds=seconds_since(start, self.clock),
+            runs=0 if queue.has_doubt else queue.taken,
+            begun=queue.taken,
+            wrong=max(self._wrong, len(self._hung)),
+            for_minimum=for_minimum,
+            hung_s=self._hung_s,
+        )
+
+    def _show_hang(self, queue: Queue, start: int, first: int, rows: Sequence[RunRow]) -> None:
+        """Show a run that hung at once, before its places are tried one by one."""
+        if rows and rows[0].is_hung:
+            self._hung.append(rows[0])
+            self._show(queue, start, first, last=rows[0])
 
     def _next_runs(
         self, queue: Queue, start: int, first: int, *, fits: bool
     ) -> Iterator[Run | None]:
         while not queue.is_empty or queue.is_waiting:
             self._show(queue, start, first)
-            is_spent = self.budget.is_spent(
-                seconds=seconds_since(start, self.clock),
-                runs=0 if queue.has_doubt else queue.taken,
-                begun=queue.taken,
-                wrong=self._wrong,
-                for_minimum=fits and queue.is_due,
-            )
+            is_spent = self._is_spent(queue, start, for_minimum=fits and queue.is_due)
             if is_spent and not queue.is_waiting:
                 return
             # None is no end: a run under way may give its places back, or show new ones (a job
@@ -362,7 +400,7 @@ class Audit:
         keep_logs = self._may_be_an_example(row) or row.is_combined
         self.folder.prune(directory, keep_logs=keep_logs)
 
-    def _show(self, queue: Queue, start: int, first: int) -> None:
+    def _show(self, queue: Queue, start: int, first: int, *, last: RunRow | None = None) -> None:
         # Places, and not tries: a run of several places that came out wrong is tried again.
         done = sum(not row.is_combined for row in self._runs)
         pace = Pace(
@@ -379,7 +417,7 @@ class Audit:
             done,
             done if queue.is_empty and not queue.is_waiting else total,
             pace.left_s(self.budget),
-            self._runs[-1] if self._runs else None,
+            last or (self._runs[-1] if self._runs else None),
             self._wrong,
             pace.spent_s,
             self.budget.seconds if total is None else None,

@@ -26,6 +26,9 @@ AT_LEAST = 2
 # Each fault adds to its run: lost steps are recomputed, and the workers start again. In parts of a
 # clean run.
 FAULT_COSTS = 0.5
+# A run that hangs costs much, and the next one mostly the same. So after the first of them, the
+# audit ends within its limit, or so many times as much.
+OVERRUN = 1.2
 
 
 @dataclass(frozen=True)
@@ -45,13 +48,25 @@ class Budget:
         return math.inf if self.seconds is None else MINIMUM_TIMES * self.seconds
 
     def is_spent(
-        self, *, seconds: float, runs: int, begun: int, for_minimum: bool, wrong: int = 0
+        self,
+        *,
+        seconds: float,
+        runs: int,
+        begun: int,
+        for_minimum: bool,
+        wrong: int = 0,
+        hung_s: float = 0.0,
     ) -> bool:
-        """Return whether no further run may begin; `begun`, `wrong`: the places so far."""
+        """Return whether no further run may begin; `begun`, `wrong`: the places so far.
+
+        `hung_s`: the longest time of a run that hung, 0 where none did.
+        """
         if self.first_finding and wrong:
             return True
         if self.runs is not None and runs >= self.runs:
             return True
+        if hung_s and wrong and self.seconds is not None:
+            return seconds >= self.seconds or seconds + hung_s > OVERRUN * self.seconds
         if begun < AT_LEAST:
             return False
         limit = self.longest_s if for_minimum else self.seconds

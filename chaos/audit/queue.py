@@ -185,6 +185,15 @@ TRIES = 3
 LOOKED_AT = 1000
 
 
+def latest_first(row: RunRow, places: Sequence[FaultPlace]) -> list[FaultPlace]:
+    """Return the places of a run, with the one of its last fault first where it hung after that."""
+    if not row.is_hung:
+        return [*places]
+    owners = [place for place in places for _ in place.ops]
+    last = owners[min(max(row.landed, 1), len(owners)) - 1]
+    return [last, *(place for place in places if place is not last)]
+
+
 # A run to be made: its number, and the places that it is to answer.
 Run: TypeAlias = tuple[int, tuple[FaultPlace, ...]]
 
@@ -414,7 +423,7 @@ class Queue:
         if len(rows) < len(places):
             self._begun.subtract(place.group for place in places)
             self.taken -= len(places)
-            self._alone += places
+            self._alone += latest_first(rows[0], places)
             if rows[0].is_wrong:
                 self._in_doubt.append(_Doubt(rows[0], tuple(places), set(places)))
             return ()
@@ -422,6 +431,12 @@ class Queue:
             self._note(row)
         self._resolve(rows)
         return tuple(rows)
+
+    def put_back(self, places: Sequence[FaultPlace]) -> None:
+        """Take places back that were taken, and whose run has shown nothing."""
+        self.taken -= len(places)
+        self._begun.subtract(place.group for place in places)
+        self._rest = [*places, *self._rest]
 
     def left(self) -> tuple[RunRow, ...]:
         """Return the rows of several places that are still to be tried alone, or repeated."""

@@ -106,6 +106,8 @@ class RunRow(Record):
     lines: tuple[JobLine, ...] = ()
     #: whether all its resumes went on within an epoch; None if some did
     within: bool | None = None
+    #: it was ended by chaos: it stood still, or was going on at its limit
+    is_hung: bool = False
     #: it is of all places of a run at once, of which none is wrong alone
     is_combined: bool = False
     #: whether a later attempt found a file that the job had saved; None if none was saved before
@@ -230,6 +232,7 @@ def run_row(number: int, place: FaultPlace, run: FinishedRun) -> RunRow:
         lines=verdict.lines,
         within=_within(run),
         keeps=_keeps(run),
+        is_hung=verdict.status == "fail" and run.analysis.run.ending.deadline is not None,
         evidence=tuple(
             r.check for r in verdict.results if r.evidence and r.status != "inconclusive"
         ),
