@@ -239,7 +239,9 @@ class Audit:
             since = self._continued.since(self._runs, queue)
         seconds = seconds_since(start, self.clock)
         writer = replace(writer, clean=replace(writer.clean, baseline=self._looks.baseline))
-        limit = self.budget.named(seconds=seconds, runs=queue.taken, wrong=self._wrong)
+        # After a hang the audit ends where another one does not fit into what is left of its time.
+        until_s = seconds + (self._hung_s if ended == "budget" else 0.0)
+        limit = self.budget.named(seconds=until_s, runs=queue.taken, wrong=self._wrong)
         writer = replace(writer, since=since)
         card = writer.card(runs, ended=ended, seconds=seconds, limit=limit)
         examples = {finding.smallest.number for finding in card.findings}

@@ -162,6 +162,12 @@ class LaunchedRun(ABC, Generic[Driver]):
     def workers(self) -> list[WorkerStarted]:
         return [event for event in self.seen() if isinstance(event, WorkerStarted)]
 
+    def last_workers(self) -> list[WorkerStarted]:
+        """Return the workers of the last attempt; the pids of others may be used again."""
+        workers = self.workers()
+        last = max((worker.attempt for worker in workers), default=None)
+        return [worker for worker in workers if worker.attempt == last]
+
     def _start(self) -> None:
         number, self._starts = self._starts, self._starts + 1
         if number and self.plan.job.restarts_by_command:
@@ -236,9 +242,8 @@ class LaunchedRun(ABC, Generic[Driver]):
 
     def _living_ranks(self) -> list[WorkerStarted]:
         """Return the ranks of the last attempt that live; none where processes are out of sight."""
-        workers = self.workers() if self.sees_processes else []
-        last = max((worker.attempt for worker in workers), default=None)
-        return [e for e in workers if e.attempt == last and is_running(e.pid)]
+        workers = self.last_workers() if self.sees_processes else []
+        return [worker for worker in workers if is_running(worker.pid)]
 
     def _stacks_of_rank(self, worker: WorkerStarted) -> Sequence[Stack]:
         file = self.directory.logs / rank_stacks(worker.rank, worker.pid)

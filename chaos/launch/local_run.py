@@ -117,7 +117,7 @@ class LocalRun(LaunchedRun[Driver], Generic[Driver, World]):
 
     def take_stacks(self, driver: Driver) -> None:
         drivers = [(pid, None, name) for pid, name in self.stacks_of(driver)]
-        ranks = [(e.pid, e.rank, rank_stacks(e.rank, e.pid)) for e in self.workers()]
+        ranks = [(e.pid, e.rank, rank_stacks(e.rank, e.pid)) for e in self.last_workers()]
         for pid, rank, name in [*drivers, *ranks]:
             # A process that has not come to its first line has no file, and would end.
             if (self.directory.logs / name).exists() and psutil.pid_exists(pid):

@@ -31,7 +31,7 @@ BUSY_SAMPLES = 0.25
 # A sleep ends by itself. Only a loop that has looked so often, and found nothing, is a hang.
 WAKES_MIN = 20
 QUIET_S = 1.0  # without an event, after which the first sample is taken
-SAMPLE_S = 0.5
+SAMPLE_S, SAMPLES = 0.5, 40  # between two samples, at least; and their number, about
 # Of the time after which it is a hang: the first stacks are taken then, and the others at its end.
 FIRST_STACKS = 0.6
 DUMPS_MAX = 6
@@ -166,7 +166,8 @@ class StandstillWatch:
         if any(not isinstance(event, StackTaken) for event in fresh):
             self._begin_again()
         quiet_s = seconds_since(self._quiet_ns, self.clock)
-        if quiet_s < QUIET_S or seconds_since(self._looked_ns, self.clock) < SAMPLE_S:
+        every_s = max(SAMPLE_S, self.limit_s / SAMPLES)
+        if quiet_s < QUIET_S or seconds_since(self._looked_ns, self.clock) < every_s:
             return None
         self._looked_ns = self.clock.now_ns()
         if self._ranks is None:

@@ -311,7 +311,7 @@ class RayRun(LaunchedRun["subprocess.Popen[bytes]"]):
     def take_stacks(self, driver: "subprocess.Popen[bytes]") -> None:
         _ask_here(driver.pid)
         self._stack_taken(driver.pid, None, DRIVER_STACKS)
-        for started in self.workers():
+        for started in self.last_workers():
             pid, node_id = started.pid, started.node_id
             try:
                 if self.cluster.is_ours:
