@@ -18,6 +18,7 @@ from chaos.errors import UsageError
 from chaos.guard.folder import Folder
 from chaos.guard.incident import scenario_of
 from chaos.guard.report import exit_code, in_json, in_metrics, in_terminal, restarts_of
+from chaos.guard.startups import ended_startups, is_last
 from chaos.model.launcher import FACTS, Launcher
 from chaos.model.plan import Op
 from chaos.model.scenario import FailureBudget, Limits
@@ -46,24 +47,28 @@ class Started(NamedTuple):
 def read_folder(what: str, place: str, asked: Document) -> NoReturn:
     """Show the restarts of a guard's folder (`report`), or write the last one (`scenario`)."""
     if "://" not in place and not Path(place).is_dir():
-        raise UsageError(f"{place} is no folder", "Name the --folder of `chaos guard`.")
+        raise UsageError(
+            f"{place} is no folder",
+            "Name the --folder of `chaos guard`. It is made with the first step of torch.optim.",
+        )
     folder = Folder(place)
     if what == "scenario":
         _write(scenario_of(folder), asked)
     document = Document.asked(asked.form, asked.output, "text", "json", "prometheus", "html")
     starts, restarts = folder.starts(), restarts_of(folder)
-    shown = in_terminal(folder.place, starts, restarts)
+    startups = ended_startups(folder, starts)
+    shown = in_terminal(folder.place, starts, restarts, startups)
     if not document.takes_stdout:
         screen().print(shown)
     document.write(
         {
             "text": lambda: plain(lambda on: on.print(shown)),
             "json": lambda: in_json(restarts),
-            "prometheus": lambda: in_metrics(restarts),
+            "prometheus": lambda: in_metrics(restarts, startups),
             "html": lambda: _page(folder),
         }
     )
-    raise typer.Exit(exit_code(restarts))
+    raise typer.Exit(exit_code(restarts, has_failed=is_last(startups, starts)))
 
 
 def write_of_log(log: Path, words: list[str], which: int | None, asked: Document) -> NoReturn:

@@ -37,6 +37,8 @@ class GuardedFiles:
         self.handed_over: set[Path] = set()
         #: whether a file that is read may be one that training goes on from
         self.is_looked_for = True
+        #: called with each file that is about to be read, until the first step
+        self.begins_to_read: Callable[[Path], None] = lambda _: None
         self.without_hooks: Callable[[Callable[[], Any]], Any] = lambda call: call()
 
     # -- saves -----------------------------------------------------------------------------
@@ -101,6 +103,7 @@ class GuardedFiles:
 
     def loading(self, path: Path) -> str | None:
         """Return a name for what is read: with none, what follows would not be called."""
+        self._begins_to_read(path)
         return str(path)
 
     def within_load(self, digest: str) -> None:
@@ -124,9 +127,18 @@ class GuardedFiles:
 
     def shards_read(self, folder: Path) -> None:
         """Remember the folder of a sharded save: of its tensors a rank reads what it needs."""
+        self._begins_to_read(folder)
         if self.is_looked_for:
             self.count += 1
             self.loads = [*self.loads[-LOADS_KEPT + 1 :], Load(str(folder), frozenset())]
+
+    def _begins_to_read(self, path: Path) -> None:
+        if not self.is_looked_for:
+            return
+        try:
+            self.begins_to_read(path)
+        except Exception as error:  # noqa: BLE001 - must not fail the user's load
+            self._failed("load", error)
 
     def _tell(self, files: list[Path], value: Any) -> None:
         try:

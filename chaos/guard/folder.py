@@ -2,6 +2,7 @@
 
     saves/<rank>-<start>-<step>.json     trail/<rank>-<start>-<step>.jsonl
     starts/<rank>-<start>.json           restarts/<rank>-<start>.json          salt
+    startups/<rank>-<milliseconds>.json
 
 It lies apart from the checkpoints: a job that lists its own folder to find the newest file must not
 find one of ours.
@@ -17,11 +18,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from chaos.guard.records import SAVES_KEPT, Restart, Save, Start, Step
+from chaos.guard.records import SAVES_KEPT, Restart, Save, Start, Startup, Step
 
 R = TypeVar("R")
 _SALT, SALT_BYTES = "salt", 32
 _OF_SAVES, _OF_STARTS, _OF_TRAILS, _OF_RESTARTS = "saves", "starts", "trail", "restarts"
+_OF_STARTUPS, STARTUPS_KEPT = "startups", 256
 TRAILS_KEPT = 4  # pieces of a start, of `TRAIL_STEPS` each
 STARTS_KEPT = 8  # whose pieces are kept: a job may die again and again at one place
 
@@ -56,6 +58,14 @@ class Folder:
     def keep_restart(self, restart: Restart) -> None:
         self._put(f"{_OF_RESTARTS}/{restart.rank}-{restart.start}.json", restart)
 
+    def keep_startup(self, startup: Startup) -> None:
+        self._put(_name_of(startup), startup)
+        for name in self._names(_OF_STARTUPS, startup.rank)[:-STARTUPS_KEPT]:
+            self._store.remove(name)
+
+    def remove_startup(self, startup: Startup) -> None:
+        self._store.remove(_name_of(startup))
+
     def trail(self, rank: int, start: int, first: int) -> "Trail":
         """Return a new piece of a rank's trail, which begins with a step."""
         pieces = self._names(_OF_TRAILS, rank)
@@ -79,6 +89,10 @@ class Folder:
     def restarts(self) -> list[Restart]:
         found = self._all(_OF_RESTARTS, Restart, None)
         return sorted(found, key=lambda restart: (restart.start, restart.rank))
+
+    def startups(self) -> list[Startup]:
+        found = self._all(_OF_STARTUPS, Startup, None)
+        return sorted(found, key=lambda startup: (startup.began_s, startup.rank))
 
     def steps(self, rank: int, start: int) -> list[Step]:
         """Return the steps of a rank's start, as far as they are kept."""
@@ -107,6 +121,10 @@ class Folder:
         numbered = [(_numbers(name), name) for name in every]
         own = [(n, name) for n, name in numbered if n and (rank is None or n[0] == rank)]
         return [name for _, name in sorted(own)]
+
+
+def _name_of(startup: Startup) -> str:
+    return f"{_OF_STARTUPS}/{startup.rank}-{int(startup.began_s * 1000)}.json"
 
 
 def _numbers(name: str) -> tuple[int, ...]:

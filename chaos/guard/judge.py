@@ -10,7 +10,7 @@ Such a save may be passed over as well: it may not have had its name, or a mark 
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isclose
 
 import msgspec
@@ -26,7 +26,12 @@ Parts = Mapping[Key, Component]
 ROUNDING = 1e-6  # of the norm of weights in 32 bits
 _TENSORS = ("model", "optimizer")  # due of a save whose process made no step after it
 _SETTINGS = ("optimizer settings", "schedule")  # which a command, or a number of ranks, may ask for
+#: Steps of its own optimizer after which a part has shown in a loss: momentum moves the weights of
+#: the next step, and a rate does so once it has been used. All other parts may show far later, as
+#: a schedule at the end of an epoch, or in no loss, as an average.
+SHOWN_AFTER = {"optimizer": 2, "optimizer settings": 3}
 NAMES_SHOWN = 3
+OF_NO_SAVE = "its state is that of no save in the guard's folder: nothing can be compared"
 
 
 @dataclass(frozen=True)
@@ -67,13 +72,15 @@ def origin_of(entry: Entry, saves: Iterable[Save]) -> Origin | None:
     """Return the save whose model is trained now, else the last that was read; None without one.
 
     Of several with that model it is the one of which most came back, the rank's own and the newest.
+    Where the optimizer is that of a newer save, it went on from that one, and its model is old.
     """
-    live = [save for save in saves if save.is_live]
+    every = list(saves)
+    live = [save for save in every if save.is_live]
     mine = keyed(entry.parts)
     same = [(save, count) for save in live if (count := _agreement(mine, save, entry))]
     if same:
-        best = max(same, key=lambda s: (s[1], s[0].rank == entry.rank, s[0].at_s, s[0].step))
-        return Origin(best[0], is_by_state=True)
+        best, _ = max(same, key=lambda s: (s[1], s[0].rank == entry.rank, s[0].at_s, s[0].step))
+        return Origin(_save_of_optimizer(mine, best, every, entry) or best, is_by_state=True)
     for load in reversed(entry.loads):
         held = [save for save in live if save.tensors and load.tensors.issuperset(save.tensors)]
         if held:
@@ -109,6 +116,27 @@ def _agreement(mine: Parts, save: Save, entry: Entry) -> int:
         if models and all(_is_same(mine.get(key), due[key]) for key in models):
             found = max(found, sum(_is_same(mine.get(key), part) for key, part in due.items()))
     return found
+
+
+def _save_of_optimizer(mine: Parts, save: Save, saves: Iterable[Save], entry: Entry) -> Save | None:
+    """Return a newer save whose optimizer is trained now, if that of a save is another one."""
+
+    def optimizer_parts(one: Save) -> Parts:
+        return {
+            key: part
+            for key, part in keyed(one.entered or one.made).items()
+            if group_of(part.name) == "optimizer"
+            and not (holds_nothing(part) or part.pending)
+            and _is_comparable(part, one, entry)
+        }
+
+    def is_trained(parts: Parts) -> bool:
+        return bool(parts) and all(_is_same(mine.get(key), part) for key, part in parts.items())
+
+    if not (own := optimizer_parts(save)) or is_trained(own):
+        return None
+    newer = [one for one in saves if one.step > save.step and is_trained(optimizer_parts(one))]
+    return max(newer, key=lambda one: (one.rank == entry.rank, one.at_s), default=None)
 
 
 def _is_comparable(part: Component, save: Save, entry: Entry) -> bool:
@@ -153,6 +181,10 @@ class StateAnswer:
     generators: tuple[str, ...] | None = None
     #: of the parts that were compared, those that are other
     differing: tuple[str, ...] = ()
+    #: a generator stands as it did, and so does each that training was seen to draw from
+    has_generators: bool = False
+    #: findings of parts that losses must have shown by now, with the optimizers of these parts
+    provable: Mapping[Finding, tuple[str, ...]] = field(default_factory=dict)
 
 
 def state_answer(
@@ -170,20 +202,13 @@ def state_answer(
     `others` are all saves known.
     """
     mine, due, made = keyed(entry.parts), keyed(save.entered or save.made), keyed(save.made)
-    before = keyed(began)
     moving = frozenset[Key]() if save.entered else _moving(_alike(save, others))
-    compared, drawn = list[str](), dict[str, bool]()  # generators, and whether they went on
-    lost: dict[tuple[str, str], list[str]] = {}
+    compared = list[str]()
+    lost: dict[tuple[str, str], list[Component]] = {}
     for key, part in due.items():
         ours = mine.get(key)
         is_dropped = key in moving or _is_of_nobody(key, mine)
-        if is_dropped or not _is_due(part, save, entry):
-            continue
-        if is_rng(part.name):
-            if ours is not None and not _is_same(before.get(key), part):
-                drawn[part.name] = _is_same(ours, part)
-            continue
-        if save.rank != entry.rank and not _is_judged_elsewhere(part, ours):
+        if is_dropped or not _is_due(part, ours, save, entry):
             continue
         compared.append(part.name)
         if not (
@@ -192,27 +217,62 @@ def state_answer(
             or _is_of_a_peer(ours, key, save, others)
         ):
             how = _how(ours, part, key, keyed(first), others, save)
-            lost.setdefault((group_of(part.name), how), []).append(part.name)
-    findings = [
-        Finding(
-            _level(group, save, entry, others), "state", f"{_named(group, names)}: {how}", group
-        )
-        for (group, how), names in lost.items()
-    ]
-    differing = tuple(name for names in lost.values() for name in names)
-    stopped = tuple(name for name, went_on in drawn.items() if not went_on)
+            lost.setdefault((group_of(part.name), how), []).append(part)
+    findings = dict[Finding, tuple[str, ...]]()
+    for (group, how), parts in lost.items():
+        text = f"{_named(group, [part.name for part in parts])}: {how}"
+        finding = Finding(_level(group, save, entry, others), "state", text, group)
+        findings[finding] = _owners(parts, entry) if group in SHOWN_AFTER else ()
+    generators, has_generators = _compare_generators(entry, save, began, others)
+    return StateAnswer(
+        tuple(compared),
+        tuple(findings),
+        generators,
+        tuple(part.name for parts in lost.values() for part in parts),
+        has_generators=has_generators,
+        provable={finding: owners for finding, owners in findings.items() if owners},
+    )
+
+
+def _owners(parts: Sequence[Component], entry: Entry) -> tuple[str, ...]:
+    """Return the names that the owners of a save's parts have in a restart."""
+    mine = keyed(entry.parts)
+    names = [(mine.get(key) or part).name for key, part in keyed(parts).items()]
+    return tuple(dict.fromkeys(map(owner_of, names)))
+
+
+def _compare_generators(
+    entry: Entry, save: Save, began: Sequence[Component], others: Sequence[Save]
+) -> tuple[tuple[str, ...] | None, bool]:
+    """Return the generators that did not go on, None if none is known; and whether all stand.
+
+    Without a step after the save its own generators are the measure, if no other save of the job
+    was seen to be followed by a draw before the next step.
+    """
+    if not _is_own(save, entry):
+        return None, False
+    mine, before = keyed(entry.parts), keyed(began)
+    due = {k: part for k, part in keyed(save.entered or save.made).items() if is_rng(part.name)}
+    still = frozenset(due) if save.entered else _still(_alike(save, others))
+    known = [(key, part) for key, part in due.items() if key in mine and key in still]
+    drawn = [(key, part) for key, part in known if not _is_same(before.get(key), part)]
+    stopped = tuple(part.name for key, part in drawn if not _is_same(mine[key], part))
+    # One that nobody draws from is seeded anew in each process.
+    is_same = not stopped and any(_is_same(mine[key], part) for key, part in known)
     # None is drawn from where the job draws by its own, or none is seen: a model that is called
     # within the optimizer's step shows no generators before it.
     are_known = bool(drawn) and not entry.draws_apart
-    generators = stopped or (() if are_known else None)
-    return StateAnswer(tuple(compared), tuple(findings), generators, differing)
+    return stopped or (() if are_known else None), is_same and not entry.draws_apart
 
 
-def _is_due(part: Component, save: Save, entry: Entry) -> bool:
-    if part.pending or not _is_comparable(part, save, entry):
+def _is_due(part: Component, ours: Component | None, save: Save, entry: Entry) -> bool:
+    # What was empty may be filled by a load alone, and is nothing that could be lost.
+    if part.pending or holds_nothing(part) or is_rng(part.name):
         return False
-    if is_rng(part.name):
-        return _is_own(save, entry) and bool(save.entered)
+    if not _is_comparable(part, save, entry):
+        return False
+    if save.rank != entry.rank and not _is_judged_elsewhere(part, ours):
+        return False
     return bool(save.entered) or group_of(part.name) in _TENSORS
 
 
@@ -230,6 +290,12 @@ def _moving(saves: Sequence[Save]) -> frozenset[Key]:
         for key, part in made.items()
         if not _is_same(entered.get(key), part)
     )
+
+
+def _still(saves: Sequence[Save]) -> frozenset[Key]:
+    """Return the parts that no save of a job was seen to change before the next step."""
+    made = [frozenset(keyed(save.made)) for save in saves]
+    return frozenset[Key]().union(*made) - _moving(saves)
 
 
 def _level(group: str, save: Save, entry: Entry, others: Sequence[Save]) -> Level:
@@ -279,7 +345,8 @@ def _how(
     for other in sorted(others, key=lambda one: -one.at_s):
         parts = keyed(other.entered or other.made)
         if other.step != save.step and key in parts and _is_same(ours, parts[key]):
-            return f"older, as at the save of step {other.step}"
+            age = "older" if other.step < save.step else "newer"
+            return f"{age}, as at the save of step {other.step}"
     if isinstance(ours.size, float) and isinstance(due.size, float) and ours.size != due.size:
         return f"other than at the save: {due.size:.6g} then, {ours.size:.6g} now"
     return "other than at the save"
@@ -361,8 +428,7 @@ def _without_origin(
     states = [part for part in entry.parts if group_of(part.name) == "optimizer"]
     is_empty = bool(states) and all(map(holds_nothing, states)) and not entry.loads
     if not (is_first or is_empty):
-        text = "its state is that of no save in the guard's folder: nothing can be compared"
-        yield Finding("notice", "unknown", text)
+        yield Finding("notice", "unknown", OF_NO_SAVE)
         return
     why = "its state is that of the first step" if is_first else "it read no file and is untrained"
     last = max(past or there or live, key=lambda save: save.at_s)

@@ -55,7 +55,8 @@ class Finding(msgspec.Struct, frozen=True):
     """One thing that a restart did not bring back, in words."""
 
     level: Level
-    #: `state`, `began-anew`, `older`, `data`, `loss`, `generators`, `unknown`
+    #: `state`, `began-anew`, `older`, `data`, `loss`, `generators`, `unknown`; `latent` is a part
+    #: of the state that is another one, and moved no loss of the steps that were made again
     kind: str
     text: str
     #: of a `state`, the group of its parts
@@ -94,6 +95,12 @@ class Restart(msgspec.Struct, frozen=True, kw_only=True):
     #: of those, with the same inputs, and with the same loss to the last bit
     same_inputs: int = 0
     same_losses: int = 0
+    #: with the same loss, rounding apart
+    equal_losses: int = 0
+    #: its generators stand where they stood, and its inputs are those that were next
+    goes_on: bool = False
+    #: no part could be compared, and its steps that were made again show that its state came back
+    is_by_steps: bool = False
     findings: tuple[Finding, ...] = ()
     #: it has seen all that it can see
     is_done: bool = False
@@ -108,8 +115,30 @@ class Restart(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the state was compared, and is the save's but for what is accepted."""
         state = [finding for finding in self.findings if finding.kind == "state"]
         differs = any(finding.level != "accepted" for finding in state)
-        is_any = bool({*self.compared}.difference(self.differing))
+        is_any = self.is_by_steps or bool({*self.compared}.difference(self.differing))
         return self.step is not None and is_any and not differs
+
+    @property
+    def has_gone_on(self) -> bool:
+        """Whether training was seen to go on as before: by a step made again, or by generators."""
+        others = [one.level for one in self.findings if one.kind in ("data", "generators", "loss")]
+        is_seen = self.equal_losses or self.same_losses or self.goes_on or "accepted" in others
+        return bool(is_seen) and "notice" not in others
+
+
+class Startup(msgspec.Struct, frozen=True, kw_only=True):
+    """One start of a rank that has made no step: its record is removed at the first one."""
+
+    rank: int
+    began_s: float
+    host: str
+    pid: int
+    #: files of saves that it has begun to read, the last one last
+    files: tuple[str, ...] = ()
+    #: the process ended in order, or by an exception
+    is_over: bool = False
+    #: the name of the exception
+    error: str = ""
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,9 @@ from rich.text import Text
 from chaos.guard.folder import Folder
 from chaos.guard.judge import combined
 from chaos.guard.passes import by_step, pass_findings
-from chaos.guard.records import Finding, Restart, Start
+from chaos.guard.records import Finding, Restart, Start, Startup
+from chaos.guard.restart import unseen_of
+from chaos.guard.startups import count_startups, describe_startups
 from chaos.report.screen import bare_table, numbers
 from chaos.words import plural, ranks
 
@@ -27,7 +29,11 @@ _STYLES = {
 def restarts_of(folder: Folder) -> list[Restart]:
     """Return the restarts of a folder, with what passes over the data show of them by now."""
     starts = {(start.start, start.rank): start for start in folder.starts()}
-    return [_with_its_pass(folder, starts, one) for one in folder.restarts()]
+    every = [_with_its_pass(folder, starts, one) for one in folder.restarts()]
+    return [
+        msgspec.structs.replace(one, findings=combined([*one.findings, *unseen_of(one)]))
+        for one in every
+    ]
 
 
 def _with_its_pass(
@@ -49,22 +55,30 @@ def _with_its_pass(
     return msgspec.structs.replace(one, findings=combined([*one.findings, *found], own.accepts))
 
 
-def exit_code(restarts: Sequence[Restart]) -> int:
-    """Return 1 if any restart is a mismatch, 0 if each came back, 2 else: nothing shows it."""
+def exit_code(restarts: Sequence[Restart], *, has_failed: bool = False) -> int:
+    """Return 1 if any restart is a mismatch, 0 if each came back, 2 else: nothing shows it.
+
+    `has_failed`: the last starts ended before a step, and none has followed them.
+    """
     answers = set(map(told, restarts))
     if "mismatch" in answers:
         return 1
-    return 0 if answers == {"came back"} else 2
+    return 0 if answers == {"came back"} and not has_failed else 2
 
 
 def told(restart: Restart) -> str:
     """Return the answer of one rank's restart in a word or two."""
     if restart.is_wrong:
         return "mismatch"
-    return "came back" if restart.has_come_back else "unknown"
+    return "came back" if restart.has_come_back and restart.has_gone_on else "unknown"
 
 
-def in_terminal(place: str, starts: Sequence[Start], restarts: Sequence[Restart]) -> RenderableType:
+def in_terminal(
+    place: str,
+    starts: Sequence[Start],
+    restarts: Sequence[Restart],
+    startups: Sequence[Startup] = (),
+) -> RenderableType:
     """Return a table of the restarts, a row for each rank, and what is wrong with them."""
     count = len({restart.start for restart in restarts})
     head = f"{place}: {plural(len({s.start for s in starts}), 'start')}, {plural(count, 'restart')}"
@@ -87,7 +101,9 @@ def in_terminal(place: str, starts: Sequence[Start], restarts: Sequence[Restart]
             Text(answer, style=_STYLES[answer]),
         )
     lines: list[RenderableType] = [Text(head), Text("")]
-    lines += [table] if restarts else [Text(why_none(starts))]
+    lines += [table] if restarts else [Text(why_none(starts, startups))]
+    if restarts and startups:
+        lines += [Text(""), *(Text(f"{line}.") for line in describe_startups(startups))]
     lines += [Text("")] if any(one.findings for one in restarts) else []
     found: dict[tuple[int, Finding], list[int]] = {}
     for one in restarts:
@@ -101,8 +117,10 @@ def in_terminal(place: str, starts: Sequence[Start], restarts: Sequence[Restart]
     return Group(*lines)
 
 
-def why_none(starts: Sequence[Start]) -> str:
+def why_none(starts: Sequence[Start], startups: Sequence[Startup] = ()) -> str:
     """Return why no restart is recorded."""
+    if startups:
+        return "\n".join(f"{line}." for line in describe_startups(startups))
     if len({start.start for start in starts}) > 1:
         return (
             "No start could be compared: before it, no save of what is trained was seen "
@@ -124,7 +142,7 @@ def in_json(restarts: Sequence[Restart]) -> str:
     return "".join(json.dumps(line) + "\n" for line in lines)
 
 
-def in_metrics(restarts: Sequence[Restart]) -> str:
+def in_metrics(restarts: Sequence[Restart], startups: Sequence[Startup] = ()) -> str:
     """Return Prometheus's text of the restarts, for node_exporter's textfile collector."""
     latest = [restart for restart in restarts if restart.rank == 0]
     wrong = {r.start for r in restarts if r.is_wrong}
@@ -133,6 +151,8 @@ def in_metrics(restarts: Sequence[Restart]) -> str:
         f"chaos_guard_restarts_total {len(latest)}",
         "# TYPE chaos_guard_mismatches_total counter",
         f"chaos_guard_mismatches_total {len(wrong)}",
+        "# TYPE chaos_guard_failed_starts_total counter",
+        f"chaos_guard_failed_starts_total {count_startups(startups)}",
     ]
     if latest:
         last = latest[-1]

@@ -8,14 +8,27 @@ from pathlib import Path
 
 import msgspec
 
+from chaos.guard.consequences import Consequences
 from chaos.guard.files import is_there
 from chaos.guard.folder import Folder
-from chaos.guard.judge import Entry, combined, origin_of, place_findings, state_answer
+from chaos.guard.judge import (
+    OF_NO_SAVE,
+    Entry,
+    Origin,
+    StateAnswer,
+    combined,
+    origin_of,
+    place_findings,
+    state_answer,
+)
 from chaos.guard.process import say
 from chaos.guard.records import Finding, Restart, Save, Start, Step
 from chaos.guard.steps import (
     REPLAYED_MAX,
+    Replay,
     data_findings,
+    describe_stopped,
+    inputs_follow_on,
     loss_findings,
     name_of,
     replay_of,
@@ -29,6 +42,7 @@ from chaos.words import plural
 WAIT_S, POLL_S = 10.0, 0.05  # for the records of the other ranks, where shards are of another size
 
 RUNNING_MAX = 8  # starts of which it is looked up whether they are running
+_UNKNOWN = Finding("notice", "unknown", OF_NO_SAVE)
 CLOCK_S = 1.0  # between the clock of a record and the kernel's, by which processes begin
 
 
@@ -48,16 +62,22 @@ class Restarted:
         self._saves, self._starts = [findable(save, start) for save in folder.saves()], starts
         self._is_first = not self._saves
         self._origin = origin_of(entry, self._saves)
+        self._is_by_peer = False
         self._first = starts[0].entered if starts else ()
         if self._origin is None and is_sharded(entry.parts) and self._is_resized():
             self._add_up(start, every)
+        elif self._origin is None and self._peers():
+            self._go_by_peer()
         #: steps that the training has made so far
         self.step = 0 if self._origin is None else self._origin.save.step
         self._old, self._last = self._earlier(starts)
         self._new: list[Step] = []
         self._generators: tuple[str, ...] | None = None
         self._restart: Restart | None = None
-        self._state_is_same = False
+        self._state_is_same = self._has_generators = False
+        self._consequences = Consequences({})
+        self._findings: list[Finding] = []  # before steps decide on some of them
+        self._late: list[str] = []  # mismatches that stand, once steps have decided
 
     def begin(self, *, first_step_s: float) -> str | None:
         """Judge state and place; return a mismatch in words, None without one."""
@@ -67,16 +87,10 @@ class Restarted:
         findings = list(
             place_findings(entry, origin, self._saves, first=self._first, is_whole=is_whole)
         )
-        compared, differing = tuple[str, ...](), tuple[str, ...]()
-        if origin is not None:
-            save = origin.save
-            made_it = (s for s in self._starts if (s.rank, s.start) == (save.rank, save.start))
-            began = next((start.entered for start in made_it), ())
-            answer = state_answer(entry, save, first=self._first, began=began, others=self._saves)
-            compared, differing = answer.compared, answer.differing
-            self._generators = answer.generators
-            findings += answer.findings
-            self._state_is_same = bool(compared) and not answer.findings
+        answer = StateAnswer((), ()) if origin is None else self._compare_state(origin.save)
+        findings += answer.findings
+        self._generators, self._has_generators = answer.generators, answer.has_generators
+        self._state_is_same = bool(answer.compared) and not answer.findings
         self._restart = Restart(
             start=self.start,
             rank=self.rank,
@@ -88,14 +102,39 @@ class Restarted:
             files=() if origin is None else tuple(origin.save.files),
             lost=self._lost(findings),
             first_step_s=first_step_s,
-            compared=compared,
-            differing=differing,
+            compared=answer.compared,
+            differing=answer.differing,
             findings=combined(findings, self._accepted),
         )
-        self._tell(self._restart.findings)
+        self._findings = list(self._restart.findings)
+        self._consequences = Consequences(
+            {one: by for one, by in answer.provable.items() if one in self._findings}
+        )
+        self._tell([one for one in self._findings if one not in self._consequences.open])
+        self._decide(replay_of(self._old, []))
         self._folder.keep_restart(self._restart)
-        wrong = [finding.text for finding in self._restart.findings if finding.level == "mismatch"]
-        return "; ".join(wrong) or None
+        wrong = [one for one in self._findings if one not in self._consequences.open]
+        self._late.clear()
+        return "; ".join(one.text for one in wrong if one.level == "mismatch") or None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it has seen all that it can see."""
+        return self._restart is None or self._restart.is_done
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its next steps decide what a finding comes to."""
+        return bool(self._consequences.open)
+
+    def add_move(self, step: int, optimizer: str) -> None:
+        """Take a step that an optimizer begins, by its name in the state."""
+        self._consequences.add_move(step, optimizer)
+
+    def late_mismatch(self) -> str | None:
+        """Return a mismatch that steps have decided since the last call, in words."""
+        late, self._late = self._late, []
+        return "; ".join(late) or None
 
     def made(self, step: Step) -> None:
         """Take a step of this start; look at what the steps so far show, ever more seldom."""
@@ -103,7 +142,7 @@ class Restarted:
             return
         self._new.append(step)
         count = len(self._new)
-        if count >= REPLAYED_MAX or count & (count - 1) == 0:
+        if count >= REPLAYED_MAX or count & (count - 1) == 0 or self.is_open:
             self._look(is_done=count >= REPLAYED_MAX)
 
     def ended(self) -> None:
@@ -112,6 +151,55 @@ class Restarted:
             self._look(is_done=True)
 
     # -- inside ----------------------------------------------------------------------------
+
+    def _compare_state(self, save: Save) -> StateAnswer:
+        if self._is_by_peer:
+            return StateAnswer((), (_UNKNOWN,), provable={_UNKNOWN: ()})
+        made_it = (s for s in self._starts if (s.rank, s.start) == (save.rank, save.start))
+        began = next((start.entered for start in made_it), ())
+        return state_answer(self._entry, save, first=self._first, began=began, others=self._saves)
+
+    def _decide(self, replay: Replay) -> None:
+        """Let the steps so far decide on findings, and tell those that are decided."""
+        assert self._restart is not None
+        was = {*self._consequences.outvoted}
+        standing = self._consequences.decide(replay)
+        outvoted = [one for one in self._consequences.outvoted if one not in was]
+        self._late += [one.text for one in standing if one.level == "mismatch"]
+        is_by_steps = _UNKNOWN in self._consequences.outvoted
+        shown = self._consequences.describe(outvoted)
+        self._tell([*standing, *(one for one in shown if one.group is not None)])
+        found = self._consequences.describe(self._findings)
+        self._restart = msgspec.structs.replace(
+            self._restart,
+            findings=combined(
+                one for one in found if one.kind != "latent" or one.group is not None
+            ),
+            is_by_steps=is_by_steps,
+        )
+
+    def _peers(self) -> set[int]:
+        """Return the ranks that save for this one: those of it have its state in no record."""
+        live = [save for save in self._saves if save.is_live and save.ranks == self.ranks]
+        ranks = {save.rank for save in live}
+        return set() if self.rank in ranks else ranks
+
+    def _go_by_peer(self) -> None:
+        """Take the place of a rank that has saved for this one, once its answer is there."""
+        peers, clock = self._peers(), SystemClock()
+        began_ns = clock.now_ns()
+        while seconds_since(began_ns, clock) < WAIT_S:
+            for one in self._folder.restarts():
+                if one.start == self.start and one.rank in peers:
+                    self._origin = self._origin_at(one)
+                    self._is_by_peer = self._origin is not None
+                    return
+            clock.sleep(POLL_S)
+
+    def _origin_at(self, peer: Restart) -> Origin | None:
+        own = (s for s in self._saves if (s.start, s.step) == (peer.of_start, peer.step))
+        save = next((one for one in own if one.is_live and one.rank == peer.rank), None)
+        return None if save is None else Origin(save, is_by_state=peer.is_by_state)
 
     def _is_resized(self) -> bool:
         return any(save.ranks != self.ranks for save in self._saves)
@@ -137,26 +225,41 @@ class Restarted:
         assert self._restart is not None
         found: list[Finding] = []
         replay = replay_of(self._old, self._new)
-        if self._origin is not None and self._is_of_as_many_ranks():
+        if self._origin is not None and not self._is_of_as_many_ranks():
+            text = f"its {plural(self.ranks, 'rank')} are not as many as at the save"
+            found.append(
+                Finding("notice", "unknown", f"{text}: inputs and losses are not compared")
+            )
+        elif self._origin is not None:
             found += data_findings(self._old, self._new, self._generators)
             window = self._origin.save.losses
             same = self._state_is_same
             found += loss_findings(replay, window, self._new, self._generators, is_same_state=same)
-        known = self._restart.findings
-        fresh = (one for one in found if all(one.kind != old.kind for old in known))
+            if same and not replay.steps and self._generators:
+                text = f"{describe_stopped(self._generators)}, and no step was made again"
+                found.append(Finding("notice", "generators", text))
+        fresh = (one for one in found if all(one.kind != old.kind for old in self._findings))
         new = combined([*fresh], self._accepted)
         self._tell(new)
+        self._findings += new
+        self._decide(replay)
         self._restart = msgspec.structs.replace(
             self._restart,
             replayed=replay.steps,
             same_inputs=replay.same_inputs,
             same_losses=replay.same_losses,
-            findings=combined((*known, *new)),
+            equal_losses=replay.equal_losses,
+            goes_on=self._goes_on(replay),
             is_done=is_done,
         )
         self._folder.keep_restart(self._restart)
         if is_done:
             self._say(in_a_line(self._restart))
+            self._tell(unseen_of(self._restart))
+
+    def _goes_on(self, replay: Replay) -> bool:
+        is_same = self._state_is_same and self._has_generators and replay.differs is None
+        return is_same and inputs_follow_on(self._old, self._new)
 
     def _lost(self, findings: Sequence[Finding]) -> int | None:
         """Return the steps that were lost, None where it is not known from where it went on."""
@@ -251,6 +354,8 @@ def in_a_line(restart: Restart) -> str:
         as_saved = "as it was saved" if restart.has_come_back else "not as it was saved"
         if restart.has_come_back and any(one.kind == "state" for one in restart.findings):
             as_saved += " but for what is accepted"
+        elif any(one.kind == "latent" for one in restart.findings):
+            as_saved += " but for what had no consequence"
         parts = plural(len(restart.compared), "part")
         state = f"its state {as_saved} ({parts} compared)"
     again = ""
@@ -261,3 +366,22 @@ def in_a_line(restart: Restart) -> str:
         )
     lost = "" if restart.lost is None else f"; {restart.lost} steps lost"
     return f"{from_there} step {restart.step}, {state}{again}{lost}"
+
+
+def unseen_of(restart: Restart) -> list[Finding]:
+    """Return what was not seen of a restart whose state came back, without which it may be wrong.
+
+    That is a step made again, with the same inputs and loss; or generators as they were at the
+    save, and inputs that follow on.
+    """
+    is_told = any(one.kind in ("data", "generators", "loss", "unknown") for one in restart.findings)
+    if restart.is_wrong or restart.has_gone_on or is_told or not restart.has_come_back:
+        return []
+    if not restart.replayed:
+        what = "no step was made again, and its generators are not known to have gone on"
+    elif not restart.same_inputs:
+        what = f"of {plural(restart.replayed, 'step')} made again, none had the same inputs"
+    else:
+        what = f"of {plural(restart.same_inputs, 'step')} with the same inputs, none has a loss"
+    text = f"{what}: it was not seen that training went on as before"
+    return [Finding("notice", "unknown", text)]

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import takewhile
 from math import comb, isclose
 from statistics import fmean, quantiles
 
@@ -54,12 +55,20 @@ class Replay:
     same_losses: int
     #: the first step with the same inputs and another loss, rounding apart, and both losses
     differs: tuple[int, float, float] | None = None
+    #: those whose loss is the same one, rounding apart; to the last bit where no inputs are seen
+    equal_losses: int = 0
+    #: the last step before which, and in which, all is the same to the last bit; 0 without one
+    equal_until: int = 0
+    #: all steps of the restart so far are the same, and the earlier start made more of them
+    is_going_on: bool = False
 
 
 def replay_of(old: Sequence[Step], new: Sequence[Step]) -> Replay:
     """Compare the steps of a restart with those of the same numbers of an earlier start."""
     before = {step.number: step for step in old}
-    pairs = [(before[step.number], step) for step in new if step.number in before]
+    every = ((before[step.number], step) for step in new if step.number in before)
+    # An optimizer that wraps another one makes a step of its own, without inputs and losses.
+    pairs = [(a, b) for a, b in every if _shows_anything(a) or _shows_anything(b)]
     alike = [(a, b) for a, b in pairs if a.inputs and a.inputs == b.inputs]
     differing = (
         (b.number, a.loss, b.loss)
@@ -69,7 +78,54 @@ def replay_of(old: Sequence[Step], new: Sequence[Step]) -> Replay:
         and not isclose(a.loss, b.loss, rel_tol=ROUNDING)
     )
     same = sum(a.loss is not None and a.loss == b.loss for a, b in alike)
-    return Replay(len(pairs), len(alike), same, next(differing, None))
+    equal = [b for a, b in takewhile(_is_equal, pairs)]
+    is_from_first = bool(new) and new[0].number in before
+    return Replay(
+        len(pairs),
+        len(alike),
+        same,
+        next(differing, None),
+        equal_losses=sum(_is_near(pair) or _is_equal(pair) for pair in pairs),
+        equal_until=equal[-1].number if equal and is_from_first else 0,
+        is_going_on=len(equal) == len(pairs) and _has_more(old, new),
+    )
+
+
+def _shows_anything(step: Step) -> bool:
+    return bool(step.inputs) or step.loss is not None
+
+
+def _is_equal(pair: tuple[Step, Step]) -> bool:
+    a, b = pair
+    return a.inputs == b.inputs and a.loss is not None and a.loss == b.loss
+
+
+def _is_near(pair: tuple[Step, Step]) -> bool:
+    a, b = pair
+    if not a.inputs or a.inputs != b.inputs or a.loss is None or b.loss is None:
+        return False
+    return isclose(a.loss, b.loss, rel_tol=ROUNDING)
+
+
+def _has_more(old: Sequence[Step], new: Sequence[Step]) -> bool:
+    return bool(old) and (not new or old[-1].number > new[-1].number)
+
+
+def inputs_follow_on(old: Sequence[Step], new: Sequence[Step]) -> bool:
+    """Return whether a restart begins with the inputs that were next, as far as steps show it.
+
+    They are those that the earlier start had next. Where it came to no other step, they are none
+    that it had before, and none of their samples was trained in the pass.
+    """
+    first = next(iter(new), None)
+    if first is None or not first.inputs:
+        return False
+    earlier = {step.number: step.inputs for step in old}
+    if first.number in earlier:
+        return earlier[first.number] == first.inputs
+    if first.inputs in earlier.values():
+        return False
+    return first.begins or _pass_before(old, first.number).isdisjoint(samples_of(first))
 
 
 def data_findings(
@@ -95,7 +151,7 @@ def data_findings(
             f"{first.number + shift} to {last + shift} had before the restart"
         )
         if generators != () and _is_order_of_a_pass(old, first.number, shift):
-            why = f"; {_stopped(generators)}" if generators else ""
+            why = f"; {describe_stopped(generators)}" if generators else ""
             yield Finding("notice", "data", f"{had}{why}")
             return
         what = "are trained again" if shift < 0 else "follow, and those between were passed over"
@@ -141,7 +197,8 @@ def _is_order_of_a_pass(old: Sequence[Step], first: int, shift: int) -> bool:
     return not is_of_one_pass and _is_over(old, before[target])
 
 
-def _stopped(generators: Sequence[str]) -> str:
+def describe_stopped(generators: Sequence[str]) -> str:
+    """Return that generators begin anew, or drew once more, in words."""
     return f"{', '.join(generators)} did not go on where they stood"
 
 
@@ -197,7 +254,7 @@ def loss_findings(
         number, due, found = replay.differs
         text = f"losses: {found:.6g} at step {number}, where it was {due:.6g} with the same inputs"
         if generators:
-            yield Finding("notice", "generators", f"{text}; {_stopped(generators)}")
+            yield Finding("notice", "generators", f"{text}; {describe_stopped(generators)}")
         elif abs(found - due) > 1e-3 * max(abs(due), 1e-6):
             yield Finding("notice", "loss", text)
         return

@@ -16,17 +16,19 @@ from chaos.guard.files import SLURM_TASKS, GuardedFiles, facts_of, launcher, ver
 from chaos.guard.folder import Folder, Trail
 from chaos.guard.judge import Entry
 from chaos.guard.loaders import LoaderPasses
-from chaos.guard.process import COPIED, Command, Use
+from chaos.guard.process import COPIED, Command, Use, say
 from chaos.guard.records import LOSSES_KEPT, TRAIL_STEPS, Files, Save, Start, Step
 from chaos.guard.restart import Restarted
+from chaos.guard.startups import OwnStartup, describe_startup
 from chaos.guard.steps import name_of, salted
+from chaos.guard.unwatched import UnwatchedTraining
 from chaos.model.event import Component, Inputs
 from chaos.model.paths import is_below
 from chaos.model.places import Place
 from chaos.probe.cursor import Cursor, Recorder
 from chaos.probe.imported import once_imported
 from chaos.probe.libraries import MODULES
-from chaos.probe.state.components import buffer_parts, rng_parts
+from chaos.probe.state.components import buffer_parts, numbered, rng_parts
 from chaos.probe.state.files import watch_files, watch_libraries
 from chaos.probe.state.gradients import mark_of, versions_of, waiting
 from chaos.probe.state.inputs import Call, Given, InputWindow, outside_of_transforms
@@ -70,20 +72,21 @@ class GuardedRank:
             step_begins=self._step_begins,
             given=self._close_inputs,
         )
+        self._startup = OwnStartup(folder, command or Command.own(), seat)
+        self._unwatched = UnwatchedTraining(self._is_unwatched)
         self._failures = 0
         self._restart: Restarted | None = None
         self._trail: Trail | None = None
         self._losses: list[float] = []
-        self._salt = b""  # of the folder, from the first step on
-        self._number = 0
+        self._number, self._salt = 0, b""  # of the folder, from the first step on
         #: buffers and generators before the first call of the model since a save, or a start
         self._head: tuple[UnreadPart, ...] | None = None
         self._head_after = 0  # files read when it was taken
         self._save: Save | None = None  # the last one, until the next step begins
+        self._latest: Save | None = None
         self._thread: threading.Thread | None = None  # which trains
         #: optimizer steps begun so far, and whether one is under way: the state changes
         self._begun, self._is_moving = 0, False
-        self._latest: Save | None = None
         #: files with models since the last optimizer step, its number, and what they hold
         self._pieces: tuple[int, list[Path], dict[int, str]] = 0, [], {}
 
@@ -98,6 +101,7 @@ class GuardedRank:
         self._steps.drop_inputs = self._inputs.drop
         self._steps.install()
         self._passes.install()
+        self._files.begins_to_read = self._begins_to_read
         watch_files(self._files)
         once_imported(MODULES, lambda _: watch_libraries(self._files))
         sys.addaudithook(self._audited)
@@ -107,6 +111,8 @@ class GuardedRank:
         if self._is_off:
             return
         self._steps.read_pending()
+        if self._restart is None and (end := self._startup.ended(self._began_s)):
+            say(f"rank {end.rank}: ended {describe_startup(end)}")
         # Python sets it to the exception that ends a process (3.11, `sys.last_value`).
         if self._save is not None and getattr(sys, "last_value", None) is None:
             made = _with_files(self._save, self._files.of_buffers())
@@ -126,6 +132,7 @@ class GuardedRank:
         is_first = self._restart is None
         if is_first:
             self._thread = threading.current_thread()
+            self._look_for_training()
         is_old = self._head is None or (is_first and self._files.count != self._head_after)
         if (is_first or self._save is not None) and is_old:
             with outside_of_transforms():
@@ -139,6 +146,7 @@ class GuardedRank:
         self._begun, self._is_moving = self._begun + 1, True
         self._state.found.add(kind_of(optimizer), optimizer)
         written = self._files.of_buffers()  # of no save of training as well
+        self._hear_from_steps()
         if self._restart is None:
             self._thread = self._thread or threading.current_thread()
             self._first_step()
@@ -150,6 +158,23 @@ class GuardedRank:
             self._folder.keep_save(self._latest)
             self._save = None
         self._head = None
+        if self._restart is not None and not self._restart.is_done:
+            self._restart.add_move(self._number + 1, self._name_of(optimizer))
+
+    def _hear_from_steps(self) -> None:
+        """Stop if the steps so far show that a part which came back otherwise moves the losses."""
+        if self._restart is None:
+            return
+        if self._restart.is_open:
+            self._steps.read_pending()
+        wrong = self._restart.late_mismatch()
+        if wrong and self._use.stops:
+            raise ResumeMismatchError(wrong)
+
+    def _name_of(self, optimizer: Any) -> str:
+        """Return the name that an optimizer has in the state; empty if it has none."""
+        every = enumerate(self._state.optimizers())
+        return next((numbered("optimizer", n) for n, one in every if one is optimizer), "")
 
     def _step_done(self, losses: Losses | None, inputs: Inputs | None = None) -> Place:
         self._is_moving = False
@@ -183,6 +208,16 @@ class GuardedRank:
     def _close_inputs(self) -> Given:
         return self._inputs.close(self._state.optimizers, 0)
 
+    def _look_for_training(self) -> None:
+        """Look for one without torch's optimizers, each time a backward pass was made."""
+        if self._steps.has_trained and not self._unwatched.is_over:
+            self._steps.has_trained = False
+            self._unwatched.look(self._roots.all())
+
+    def _is_unwatched(self) -> None:
+        why = "its parameters change, and no optimizer of torch.optim makes a step"
+        say(f"rank {seat()[0]}: this training is not watched: {why}")
+
     # -- the start -------------------------------------------------------------------------
 
     def _first_step(self) -> None:
@@ -212,6 +247,7 @@ class GuardedRank:
             entered=entry.parts,
         )
         self._folder.keep_start(start)  # at once: other ranks may have to add it to their own
+        self._startup.made_a_step()
         self._restart = Restarted(self._folder, entry, start, self._use.accepted)
         self._number = self._restart.step
         if self._number:
@@ -307,9 +343,13 @@ class GuardedRank:
             has_optimizer=False,
             is_live=False,
             tensors=(),
-            made=self._parts(is_entry=False),
+            made=(*self._parts(is_entry=False), *(part.component() for part in rng_parts())),
             losses=tuple(self._losses),
         )
+
+    def _begins_to_read(self, path: Path) -> None:
+        if self._restart is None and not self._is_off and os.getpid() == self._pid:
+            self._startup.begins_to_read(path, self._began_s)
 
     def _audited(self, event: str, arguments: tuple[Any, ...]) -> None:
         """Follow what becomes of the last save.
