@@ -10,7 +10,7 @@ import typer
 from chaos.cli.documents import Document, Format, Output
 from chaos.declared import GUARD_ENV
 from chaos.errors import UsageError
-from chaos.guard.process import ACCEPTABLE, FOLDER, Use
+from chaos.guard.process import ACCEPTABLE, COMMAND_ENV, FOLDER, Use
 from chaos.launch.environment import with_watched_children
 
 
@@ -99,6 +99,7 @@ def guard(  # noqa: PLR0913 - one parameter per option
     place = folder if "://" in folder else str(Path(folder).absolute())
     use = Use(on_mismatch is OnMismatch.STOP, frozenset(accept or ()))
     env = with_watched_children(os.environ) | {GUARD_ENV: place} | use.variables()
+    env[COMMAND_ENV] = str(os.getpid())
     try:
         # This process becomes the command, so that signals of a platform reach it as without.
         os.execvpe(words[0], words, env)  # noqa: S606 - the user's own command

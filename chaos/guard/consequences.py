@@ -27,6 +27,10 @@ class Consequences:
         self.outvoted: dict[Finding, tuple[str, ...]] = {}
         self._moves: list[tuple[int, str]] = []
 
+    def __bool__(self) -> bool:
+        """Return whether the next step may change what a finding comes to."""
+        return bool(self.open or self.outvoted)
+
     def add_move(self, step: int, optimizer: str) -> None:
         """Take a step of an optimizer, by its name in the state."""
         self._moves.append((step, optimizer))

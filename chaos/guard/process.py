@@ -13,6 +13,7 @@ from chaos.declared import GUARD_ENV
 
 FOLDER = ".chaos-guard"
 COPIED = "chaos.guard.copied"  # the audit event of a save that is elsewhere from now on
+COMMAND_ENV = "CHAOS_GUARD_COMMAND"  # the process that `chaos guard` has become
 STOPS_ENV, ACCEPTS_ENV = "CHAOS_GUARD_STOPS", "CHAOS_GUARD_ACCEPTS"
 # Groups of the state, and kinds of findings, that a job may mean to be other after a restart.
 ACCEPTABLE = (
@@ -99,6 +100,8 @@ def begin(place: str, use: Use, command: Command | None = None) -> None:
     if unknown := use.accepted.difference(ACCEPTABLE):
         words = ", ".join(sorted(unknown))
         say(f"{ACCEPTS_ENV} has {words}, which accepts nothing; it has some of {ACCEPTABLE}")
+    if os.environ.get(COMMAND_ENV) == str(os.getpid()):
+        atexit.register(_guarded, partial(_report_no_step, place))
     try:
         from chaos.probe.imported import once_imported
 
@@ -115,6 +118,14 @@ def _install(place: str, use: Use, command: Command | None) -> None:
     rank.install()
     pid = os.getpid()
     atexit.register(lambda: _guarded(rank.ended) if os.getpid() == pid else None)
+
+
+def _report_no_step(place: str) -> None:
+    """Say that no start is recorded, as the command ends: JAX and boosted trees make none."""
+    from chaos.guard.folder import Folder
+
+    if not Folder(place).starts():
+        say("no optimizer of torch.optim made a step: a training without them is not watched")
 
 
 def _guarded(act: Callable[[], object]) -> None:

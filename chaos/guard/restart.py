@@ -111,7 +111,7 @@ class Restarted:
             {one: by for one, by in answer.provable.items() if one in self._findings}
         )
         self._tell([one for one in self._findings if one not in self._consequences.open])
-        self._decide(replay_of(self._old, []))
+        self._decide(replay_of([one for one in self._old if one.number > self.step], []))
         self._folder.keep_restart(self._restart)
         wrong = [one for one in self._findings if one not in self._consequences.open]
         self._late.clear()
@@ -142,7 +142,7 @@ class Restarted:
             return
         self._new.append(step)
         count = len(self._new)
-        if count >= REPLAYED_MAX or count & (count - 1) == 0 or self.is_open:
+        if count >= REPLAYED_MAX or count & (count - 1) == 0 or self._consequences:
             self._look(is_done=count >= REPLAYED_MAX)
 
     def ended(self) -> None:

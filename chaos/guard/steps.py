@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import takewhile
-from math import comb, isclose
+from math import comb, frexp, isclose
 from statistics import fmean, quantiles
 
 import msgspec
@@ -21,6 +21,7 @@ RARE = 1e-3
 # Of a loss in 32 bits. DDP adds up gradients in another order in its first step (torch 2.13, which
 # makes its buckets anew after it): with three ranks or more, rounding differs from there on.
 ROUNDING = 1e-5
+HALF_BITS = 11  # of the mantissa of a number of 16 bits; bfloat16 has eight
 _DIGITS = 8
 
 
@@ -57,7 +58,8 @@ class Replay:
     differs: tuple[int, float, float] | None = None
     #: those whose loss is the same one, rounding apart; to the last bit where no inputs are seen
     equal_losses: int = 0
-    #: the last step before which, and in which, all is the same to the last bit; 0 without one
+    #: the last step before which, and in which, all is the same to the last bit; 0 without one, or
+    #: where losses have so few bits that most changes of the weights move none of them
     equal_until: int = 0
     #: all steps of the restart so far are the same, and the earlier start made more of them
     is_going_on: bool = False
@@ -80,13 +82,14 @@ def replay_of(old: Sequence[Step], new: Sequence[Step]) -> Replay:
     same = sum(a.loss is not None and a.loss == b.loss for a, b in alike)
     equal = [b for a, b in takewhile(_is_equal, pairs)]
     is_from_first = bool(new) and new[0].number in before
+    is_known = is_from_first and any(map(_is_fine, equal))
     return Replay(
         len(pairs),
         len(alike),
         same,
         next(differing, None),
         equal_losses=sum(_is_near(pair) or _is_equal(pair) for pair in pairs),
-        equal_until=equal[-1].number if equal and is_from_first else 0,
+        equal_until=equal[-1].number if is_known else 0,
         is_going_on=len(equal) == len(pairs) and _has_more(old, new),
     )
 
@@ -98,6 +101,11 @@ def _shows_anything(step: Step) -> bool:
 def _is_equal(pair: tuple[Step, Step]) -> bool:
     a, b = pair
     return a.inputs == b.inputs and a.loss is not None and a.loss == b.loss
+
+
+def _is_fine(step: Step) -> bool:
+    """Return whether a loss has more bits than a number of 16 bits could."""
+    return step.loss is not None and frexp(step.loss)[0] * 2**HALF_BITS % 1 != 0
 
 
 def _is_near(pair: tuple[Step, Step]) -> bool:

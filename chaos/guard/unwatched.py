@@ -24,6 +24,8 @@ class UnwatchedTraining:
 
     def look(self, models: Iterable[Any]) -> None:
         """Compare the parameters with those of the last look; `models` are torch modules."""
+        if self.is_over:
+            return
         self._looks += 1
         trained = (p for model in models for p in model.parameters() if p.requires_grad)
         now = frozenset(found for _, found in hashes(filter(is_dense, trained)))

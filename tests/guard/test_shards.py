@@ -9,16 +9,15 @@ from pathlib import Path
 import pytest
 
 from chaos.guard.folder import Folder
+from chaos.guard.records import Restart
+from chaos.guard.report import restarts_of, told
 
 JOB = Path(__file__).with_name("jobs") / "shards.py"
 later = partial(pytest.param, marks=pytest.mark.nightly)  # each is four processes of torch
 
 
-def said(folder: Path, **given: str) -> list[tuple[int | None, list[str], bool]]:
-    """Start the job, which torchrun restarts; return what is said of each rank's restart.
-
-    That is the step it went on from, its findings, and whether its state came back.
-    """
+def restarted(folder: Path, **given: str) -> list[Restart]:
+    """Start the job, which torchrun restarts; return each rank's restart."""
     torchrun = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     command = [sys.executable, "-m", "chaos", "guard", "--folder", str(folder / "guard"), "--"]
     command += [sys.executable, "-m", *torchrun, "--max-restarts", "1", str(JOB)]
@@ -34,9 +33,14 @@ def said(folder: Path, **given: str) -> list[tuple[int | None, list[str], bool]]
     )
     assert done.returncode == 0, done.stdout
     assert "not watched" not in done.stdout
+    return restarts_of(Folder(str(folder / "guard")))
+
+
+def said(folder: Path, **given: str) -> list[tuple[int | None, list[str], bool]]:
+    """Return the step each rank went on from, its findings, and whether its state came back."""
     return [
         (one.step, [f"{f.level} {f.kind}" for f in one.findings], one.has_come_back)
-        for one in Folder(str(folder / "guard")).restarts()
+        for one in restarted(folder, **given)
     ]
 
 
@@ -65,3 +69,21 @@ def test_a_newer_sharded_save_is_missed_if_it_is_whole(
     found = said(tmp_path, **given)
     assert [rest for _, *rest in found] == [answer] * 2
     assert {one for one, *_ in found} == {step} or step is None
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        # Right: rank 1 has saved nothing, and its steps show that its shards came back.
+        ("right", ["came back", "came back"]),
+        later("lost", ["mismatch", "unknown"]),
+    ],
+)
+def test_a_rank_whose_shards_another_one_saves_is_known_by_its_steps(
+    tmp_path: Path, given: str, expected: list[str]
+) -> None:
+    restarts = restarted(tmp_path, KILL_AT="16", FULL=given)
+    assert [one.step for one in restarts] == [12, 12]
+    assert [told(one) for one in restarts] == expected

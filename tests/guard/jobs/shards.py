@@ -2,7 +2,7 @@
 
 `KILL_AT` is a step after which it is killed, or `SAVE:n`: within the save of step n, once its own
 shards are written and the index is not. `FROM` is the save to go on from, `BESIDE` saves while
-training goes on.
+training goes on. `FULL` gathers all shards in rank 0, which saves them alone.
 """
 
 import os
@@ -13,12 +13,12 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import nn
-from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 STEPS, EVERY, WIDTH = 24, 4, 12
-SAVES = Path("saves")
+SAVES, FULL = Path("saves"), Path("full.pt")
 IS_FIRST = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
 
 
@@ -53,6 +53,31 @@ def save(step, model, optimizer, group, before):
     return None
 
 
+def save_full(step, model, optimizer):
+    options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+    weights, moments = get_state_dict(model, optimizer, options=options)
+    if dist.get_rank() == 0:
+        torch.save({"weights": weights, "moments": moments, "step": step}, "full.tmp")
+        os.replace("full.tmp", FULL)
+    dist.barrier()
+
+
+def load_full(model, optimizer):
+    if not FULL.exists():
+        return 0
+    state = torch.load(FULL)
+    set_state_dict(
+        model,
+        optimizer,
+        model_state_dict=state["weights"],
+        optim_state_dict=state["moments"],
+        options=StateDictOptions(full_state_dict=True),
+    )
+    if os.environ["FULL"] == "lost":
+        optimizer.state.clear()
+    return state["step"]
+
+
 def load(model, optimizer):
     whole = [int(path.parent.name[5:]) for path in SAVES.glob("step_*/.metadata")]
     asked = int(os.environ.get("FROM", "0"))
@@ -75,13 +100,17 @@ def train():
     fully_shard(model, mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     under_way = None
-    for step in range(load(model, optimizer) + 1, STEPS + 1):
+    is_full = "FULL" in os.environ
+    first = (load_full if is_full else load)(model, optimizer) + 1
+    for step in range(first, STEPS + 1):
         points, slopes = ramps(step, rank)
         loss = (model(points) - slopes).square().mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        if step % EVERY == 0:
+        if step % EVERY == 0 and is_full:
+            save_full(step, model, optimizer)
+        elif step % EVERY == 0:
             under_way = save(step, model, optimizer, group, under_way)
         if IS_FIRST and rank == 1 and os.environ.get("KILL_AT") == str(step):
             os.kill(os.getpid(), signal.SIGKILL)
