@@ -18,7 +18,7 @@ from chaos.errors import UsageError
 from chaos.guard.folder import Folder
 from chaos.guard.incident import scenario_of
 from chaos.guard.report import exit_code, in_json, in_metrics, in_terminal, restarts_of
-from chaos.guard.startups import ended_startups, is_last
+from chaos.guard.startups import ended_startups, is_failing
 from chaos.model.launcher import FACTS, Launcher
 from chaos.model.plan import Op
 from chaos.model.scenario import FailureBudget, Limits
@@ -68,7 +68,7 @@ def read_folder(what: str, place: str, asked: Document) -> NoReturn:
             "html": lambda: _page(folder),
         }
     )
-    raise typer.Exit(exit_code(restarts, has_failed=is_last(startups, starts)))
+    raise typer.Exit(exit_code(restarts, has_failed=is_failing(startups, starts)))
 
 
 def write_of_log(log: Path, words: list[str], which: int | None, asked: Document) -> NoReturn:

@@ -1,6 +1,6 @@
 """Findings of a state that equal losses of the steps made again outvote.
 
-What is wrong is a result: a part that is other than at the save, and moves no loss, is told and is
+What is wrong is a result: a part that is other than at the save, and moves no loss, is a notice and
 no mismatch. Momentum that was lost shows in no loss before its optimizer has made a step, a rate
 one step later. So losses count only from the step at which the part must have shown.
 """
@@ -35,8 +35,11 @@ class Consequences:
         """Take a step of an optimizer, by its name in the state."""
         self._moves.append((step, optimizer))
 
-    def decide(self, replay: Replay) -> list[Finding]:
-        """Return the findings that the steps made again have shown to stand since the last call."""
+    def decide(self, replay: Replay, *, is_done: bool = False) -> list[Finding]:
+        """Return the findings that the steps made again have shown to stand since the last call.
+
+        `is_done`: no more steps will be looked at.
+        """
         if replay.differs is not None:  # it may show later, as in weights that are seldom used
             standing = [*self.open, *self.outvoted]
             self.open, self.outvoted = {}, {}
@@ -44,7 +47,7 @@ class Consequences:
         for finding, optimizers in [*self.open.items()]:
             if self._has_shown(finding, optimizers, replay.equal_until):
                 self.outvoted[finding] = self.open.pop(finding)
-        if replay.is_going_on:
+        if replay.is_unfinished and not is_done:
             return []
         standing, self.open = [*self.open], {}
         return standing

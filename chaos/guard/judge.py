@@ -182,7 +182,7 @@ class StateAnswer:
     #: of the parts that were compared, those that are other
     differing: tuple[str, ...] = ()
     #: a generator stands as it did, and so does each that training was seen to draw from
-    has_generators: bool = False
+    has_same_generators: bool = False
     #: findings of parts that losses must have shown by now, with the optimizers of these parts
     provable: Mapping[Finding, tuple[str, ...]] = field(default_factory=dict)
 
@@ -223,13 +223,13 @@ def state_answer(
         text = f"{_named(group, [part.name for part in parts])}: {how}"
         finding = Finding(_level(group, save, entry, others), "state", text, group)
         findings[finding] = _owners(parts, entry) if group in SHOWN_AFTER else ()
-    generators, has_generators = _compare_generators(entry, save, began, others)
+    generators, has_same_generators = _compare_generators(entry, save, began, others)
     return StateAnswer(
         tuple(compared),
         tuple(findings),
         generators,
         tuple(part.name for parts in lost.values() for part in parts),
-        has_generators=has_generators,
+        has_same_generators=has_same_generators,
         provable={finding: owners for finding, owners in findings.items() if owners},
     )
 
@@ -257,7 +257,7 @@ def _compare_generators(
     known = [(key, part) for key, part in due.items() if key in mine and key in still]
     drawn = [(key, part) for key, part in known if not _is_same(before.get(key), part)]
     stopped = tuple(part.name for key, part in drawn if not _is_same(mine[key], part))
-    # One that nobody draws from is seeded anew in each process.
+    # One that training does not draw from may be seeded anew in each process.
     is_same = not stopped and any(_is_same(mine[key], part) for key, part in known)
     # None is drawn from where the job draws by its own, or none is seen: a model that is called
     # within the optimizer's step shows no generators before it.

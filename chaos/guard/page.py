@@ -14,7 +14,7 @@ from chaos.guard.folder import Folder
 from chaos.guard.records import Finding, Restart, Save, Start, Step
 from chaos.guard.report import exit_code, restarts_of, told, why_none
 from chaos.guard.restart import in_a_line
-from chaos.guard.startups import ended_startups, is_last
+from chaos.guard.startups import ended_startups, is_failing
 from chaos.guard.steps import BLOCK, REPLAYED_MAX, means_in
 from chaos.report import chart as ch
 from chaos.report.html import drawings, pages
@@ -72,7 +72,9 @@ def render_guard(folder: Folder) -> str:
         .render(
             place=folder.place,
             head=_head(starts, answers),
-            tone=("good", "bad", "open")[exit_code(restarts, has_failed=is_last(startups, starts))],
+            tone=("good", "bad", "open")[
+                exit_code(restarts, has_failed=is_failing(startups, starts))
+            ],
             word=_word(answers),
             why=None if restarts and not startups else why_none(starts, startups),
             facts=_facts(starts, by_start, answers),

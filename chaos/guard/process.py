@@ -121,7 +121,7 @@ def _install(place: str, use: Use, command: Command | None) -> None:
 
 
 def _report_no_step(place: str) -> None:
-    """Say that no start is recorded, as the command ends: JAX and boosted trees make none."""
+    """Report, as the command ends, that no start is recorded: boosted trees make none."""
     from chaos.guard.folder import Folder
 
     if not Folder(place).starts():

@@ -98,7 +98,7 @@ class Restart(msgspec.Struct, frozen=True, kw_only=True):
     #: with the same loss, rounding apart
     equal_losses: int = 0
     #: its generators stand where they stood, and its inputs are those that were next
-    goes_on: bool = False
+    continues: bool = False
     #: no part could be compared, and its steps that were made again show that its state came back
     is_by_steps: bool = False
     findings: tuple[Finding, ...] = ()
@@ -119,10 +119,10 @@ class Restart(msgspec.Struct, frozen=True, kw_only=True):
         return self.step is not None and is_any and not differs
 
     @property
-    def has_gone_on(self) -> bool:
+    def has_continued(self) -> bool:
         """Whether training was seen to go on as before: by a step made again, or by generators."""
         others = [one.level for one in self.findings if one.kind in ("data", "generators", "loss")]
-        is_seen = self.equal_losses or self.same_losses or self.goes_on or "accepted" in others
+        is_seen = self.equal_losses or self.same_losses or self.continues or "accepted" in others
         return bool(is_seen) and "notice" not in others
 
 

@@ -12,7 +12,7 @@ from chaos.guard.folder import Folder
 from chaos.guard.judge import combined
 from chaos.guard.passes import by_step, pass_findings
 from chaos.guard.records import Finding, Restart, Start, Startup
-from chaos.guard.restart import unseen_of
+from chaos.guard.restart import unseen_findings
 from chaos.guard.startups import count_startups, describe_startups
 from chaos.report.screen import bare_table, numbers
 from chaos.words import plural, ranks
@@ -31,7 +31,7 @@ def restarts_of(folder: Folder) -> list[Restart]:
     starts = {(start.start, start.rank): start for start in folder.starts()}
     every = [_with_its_pass(folder, starts, one) for one in folder.restarts()]
     return [
-        msgspec.structs.replace(one, findings=combined([*one.findings, *unseen_of(one)]))
+        msgspec.structs.replace(one, findings=combined([*one.findings, *unseen_findings(one)]))
         for one in every
     ]
 
@@ -70,7 +70,7 @@ def told(restart: Restart) -> str:
     """Return the answer of one rank's restart in a word or two."""
     if restart.is_wrong:
         return "mismatch"
-    return "came back" if restart.has_come_back and restart.has_gone_on else "unknown"
+    return "came back" if restart.has_come_back and restart.has_continued else "unknown"
 
 
 def in_terminal(

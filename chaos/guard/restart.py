@@ -23,12 +23,13 @@ from chaos.guard.judge import (
 )
 from chaos.guard.process import say
 from chaos.guard.records import Finding, Restart, Save, Start, Step
+from chaos.guard.startups import CLOCK_S
 from chaos.guard.steps import (
     REPLAYED_MAX,
     Replay,
     data_findings,
     describe_stopped,
-    inputs_follow_on,
+    inputs_continue,
     loss_findings,
     name_of,
     replay_of,
@@ -43,7 +44,6 @@ WAIT_S, POLL_S = 10.0, 0.05  # for the records of the other ranks, where shards 
 
 RUNNING_MAX = 8  # starts of which it is looked up whether they are running
 _UNKNOWN = Finding("notice", "unknown", OF_NO_SAVE)
-CLOCK_S = 1.0  # between the clock of a record and the kernel's, by which processes begin
 
 
 class Restarted:
@@ -74,7 +74,7 @@ class Restarted:
         self._new: list[Step] = []
         self._generators: tuple[str, ...] | None = None
         self._restart: Restart | None = None
-        self._state_is_same = self._has_generators = False
+        self._state_is_same = self._has_same_generators = False
         self._consequences = Consequences({})
         self._findings: list[Finding] = []  # before steps decide on some of them
         self._late: list[str] = []  # mismatches that stand, once steps have decided
@@ -89,7 +89,7 @@ class Restarted:
         )
         answer = StateAnswer((), ()) if origin is None else self._compare_state(origin.save)
         findings += answer.findings
-        self._generators, self._has_generators = answer.generators, answer.has_generators
+        self._generators, self._has_same_generators = answer.generators, answer.has_same_generators
         self._state_is_same = bool(answer.compared) and not answer.findings
         self._restart = Restart(
             start=self.start,
@@ -147,8 +147,12 @@ class Restarted:
 
     def ended(self) -> None:
         """Judge by the steps that there were."""
-        if self._restart is not None and not self._restart.is_done and self._new:
+        if self._restart is None or self._restart.is_done:
+            return
+        if self._new:
             self._look(is_done=True)
+        else:
+            self._tell([*self._consequences.open])
 
     # -- inside ----------------------------------------------------------------------------
 
@@ -159,11 +163,11 @@ class Restarted:
         began = next((start.entered for start in made_it), ())
         return state_answer(self._entry, save, first=self._first, began=began, others=self._saves)
 
-    def _decide(self, replay: Replay) -> None:
+    def _decide(self, replay: Replay, *, is_done: bool = False) -> None:
         """Let the steps so far decide on findings, and tell those that are decided."""
         assert self._restart is not None
         was = {*self._consequences.outvoted}
-        standing = self._consequences.decide(replay)
+        standing = self._consequences.decide(replay, is_done=is_done)
         outvoted = [one for one in self._consequences.outvoted if one not in was]
         self._late += [one.text for one in standing if one.level == "mismatch"]
         is_by_steps = _UNKNOWN in self._consequences.outvoted
@@ -242,24 +246,24 @@ class Restarted:
         new = combined([*fresh], self._accepted)
         self._tell(new)
         self._findings += new
-        self._decide(replay)
+        self._decide(replay, is_done=is_done)
         self._restart = msgspec.structs.replace(
             self._restart,
             replayed=replay.steps,
             same_inputs=replay.same_inputs,
             same_losses=replay.same_losses,
             equal_losses=replay.equal_losses,
-            goes_on=self._goes_on(replay),
+            continues=self._continues(replay),
             is_done=is_done,
         )
         self._folder.keep_restart(self._restart)
         if is_done:
             self._say(in_a_line(self._restart))
-            self._tell(unseen_of(self._restart))
+            self._tell(unseen_findings(self._restart))
 
-    def _goes_on(self, replay: Replay) -> bool:
-        is_same = self._state_is_same and self._has_generators and replay.differs is None
-        return is_same and inputs_follow_on(self._old, self._new)
+    def _continues(self, replay: Replay) -> bool:
+        is_same = self._state_is_same and self._has_same_generators and replay.differs is None
+        return is_same and inputs_continue(self._old, self._new)
 
     def _lost(self, findings: Sequence[Finding]) -> int | None:
         """Return the steps that were lost, None where it is not known from where it went on."""
@@ -368,14 +372,14 @@ def in_a_line(restart: Restart) -> str:
     return f"{from_there} step {restart.step}, {state}{again}{lost}"
 
 
-def unseen_of(restart: Restart) -> list[Finding]:
+def unseen_findings(restart: Restart) -> list[Finding]:
     """Return what was not seen of a restart whose state came back, without which it may be wrong.
 
     That is a step made again, with the same inputs and loss; or generators as they were at the
     save, and inputs that follow on.
     """
     is_told = any(one.kind in ("data", "generators", "loss", "unknown") for one in restart.findings)
-    if restart.is_wrong or restart.has_gone_on or is_told or not restart.has_come_back:
+    if restart.is_wrong or restart.has_continued or is_told or not restart.has_come_back:
         return []
     if not restart.replayed:
         what = "no step was made again, and its generators are not known to have gone on"

@@ -51,7 +51,7 @@ class OwnStartup:
         """
         # Python sets it to the exception that ends a process (3.11, `sys.last_value`).
         error = getattr(sys, "last_value", None)
-        if self.record is None and (error is None or not self._is_again()):
+        if self.record is None and (error is None or not self._is_restart()):
             return None
         name = "" if error is None else type(error).__name__
         known = self.record or self._begun(began_s)
@@ -64,12 +64,12 @@ class OwnStartup:
             self._folder.remove_startup(self.record)
             self.record = None
 
-    def _is_again(self) -> bool:
+    def _is_restart(self) -> bool:
         job = self._command.words, self._command.run
         return any(start.job == job for start in self._folder.starts())
 
     def _paths_of_saves(self) -> frozenset[str]:
-        if not self._is_again():
+        if not self._is_restart():
             return frozenset()
         return frozenset(path for save in self._folder.saves() for path in save.files)
 
@@ -98,7 +98,7 @@ def _has_gone(one: Startup) -> bool:
     return not is_running(one.pid, begun_by=one.began_s + CLOCK_S)
 
 
-def is_last(startups: Sequence[Startup], starts: Sequence[Start]) -> bool:
+def is_failing(startups: Sequence[Startup], starts: Sequence[Start]) -> bool:
     """Return whether the training failed to start, and no later start has made a step."""
     failed = [one.began_s for one in startups if one.error or not one.is_over]
     return bool(failed) and max(failed) > max((start.began_s for start in starts), default=0.0)

@@ -62,7 +62,7 @@ class Replay:
     #: where losses have so few bits that most changes of the weights move none of them
     equal_until: int = 0
     #: all steps of the restart so far are the same, and the earlier start made more of them
-    is_going_on: bool = False
+    is_unfinished: bool = False
 
 
 def replay_of(old: Sequence[Step], new: Sequence[Step]) -> Replay:
@@ -90,7 +90,7 @@ def replay_of(old: Sequence[Step], new: Sequence[Step]) -> Replay:
         next(differing, None),
         equal_losses=sum(_is_near(pair) or _is_equal(pair) for pair in pairs),
         equal_until=equal[-1].number if is_known else 0,
-        is_going_on=len(equal) == len(pairs) and _has_more(old, new),
+        is_unfinished=len(equal) == len(pairs) and _has_more(old, new),
     )
 
 
@@ -119,7 +119,7 @@ def _has_more(old: Sequence[Step], new: Sequence[Step]) -> bool:
     return bool(old) and (not new or old[-1].number > new[-1].number)
 
 
-def inputs_follow_on(old: Sequence[Step], new: Sequence[Step]) -> bool:
+def inputs_continue(old: Sequence[Step], new: Sequence[Step]) -> bool:
     """Return whether a restart begins with the inputs that were next, as far as steps show it.
 
     They are those that the earlier start had next. Where it came to no other step, they are none

@@ -146,7 +146,7 @@ class GuardedRank:
         self._begun, self._is_moving = self._begun + 1, True
         self._state.found.add(kind_of(optimizer), optimizer)
         written = self._files.of_buffers()  # of no save of training as well
-        self._hear_from_steps()
+        self._stop_if_decided()
         if self._restart is None:
             self._thread = self._thread or threading.current_thread()
             self._first_step()
@@ -161,7 +161,7 @@ class GuardedRank:
         if self._restart is not None and not self._restart.is_done:
             self._restart.add_move(self._number + 1, self._name_of(optimizer))
 
-    def _hear_from_steps(self) -> None:
+    def _stop_if_decided(self) -> None:
         """Stop if the steps so far show that a part which came back otherwise moves the losses."""
         if self._restart is None:
             return

@@ -120,6 +120,17 @@ def test_with_too_few_steps_to_make_again_a_part_is_a_mismatch(tmp_path: Path, l
     assert (again.stops is None) is (lost > 0)
 
 
+def test_a_restart_that_ends_before_its_steps_decide_is_a_mismatch(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    again = Restarting(tmp_path, OTHER_MOMENTUM)
+    again.make(steps(1))
+    assert "mismatch" not in capfd.readouterr().err
+    again.restarted.ended()
+    assert "mismatch: optimizer" in capfd.readouterr().err
+    assert again.answer == ("mismatch", [("mismatch", "state")])
+
+
 def test_other_inputs_outvote_nothing(tmp_path: Path) -> None:
     again = Restarting(tmp_path, OTHER_MOMENTUM)
     again.make(steps(6, inputs="other"))

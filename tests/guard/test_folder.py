@@ -35,7 +35,7 @@ def restart(number: int, *findings: Finding, **changed: object) -> Restart:
         lost=3,
         first_step_s=2.5,
         compared=("model",),
-        goes_on=True,
+        continues=True,
         findings=findings,
     )
     return msgspec.structs.replace(made, **changed)

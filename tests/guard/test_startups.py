@@ -14,7 +14,7 @@ from chaos.guard.folder import Folder
 from chaos.guard.process import Command
 from chaos.guard.records import Startup
 from chaos.guard.report import in_metrics
-from chaos.guard.startups import OwnStartup, describe_startups, ended_startups, is_last
+from chaos.guard.startups import OwnStartup, describe_startups, ended_startups, is_failing
 from chaos.guard.unwatched import CHANGES, UnwatchedTraining
 from tests.guard.test_folder import restart
 from tests.guard.test_judge import save, start
@@ -82,7 +82,7 @@ def test_a_start_that_may_still_make_a_step_has_not_ended(folder: Folder) -> Non
     folder.keep_start(start(1, began_s=60.0))
     (killed,) = ended_startups(folder, folder.starts())
     assert describe_startups([killed]) == ["1 start ended before a step"]
-    assert not is_last([killed], folder.starts())
+    assert not is_failing([killed], folder.starts())
 
 
 def test_a_training_that_does_not_start_any_more_has_not_come_back(folder: Folder) -> None:
