@@ -66,7 +66,7 @@ class Restarted:
         self._first = starts[0].entered if starts else ()
         if self._origin is None and is_sharded(entry.parts) and self._is_resized():
             self._add_up(start, every)
-        elif self._origin is None and self._peers():
+        elif self._origin is None and self._peers() and self._is_of_no_save():
             self._go_by_peer()
         #: steps that the training has made so far
         self.step = 0 if self._origin is None else self._origin.save.step
@@ -83,10 +83,8 @@ class Restarted:
         """Judge state and place; return a mismatch in words, None without one."""
         if self._is_first:
             return None
-        entry, origin = self._entry, self._origin
-        findings = list(
-            place_findings(entry, origin, self._saves, first=self._first, is_whole=is_whole)
-        )
+        origin = self._origin
+        findings = self._judge_place(origin)
         answer = StateAnswer((), ()) if origin is None else self._compare_state(origin.save)
         findings += answer.findings
         self._generators, self._has_same_generators = answer.generators, answer.has_same_generators
@@ -181,6 +179,15 @@ class Restarted:
             ),
             is_by_steps=is_by_steps,
         )
+
+    def _judge_place(self, origin: Origin | None) -> list[Finding]:
+        return list(
+            place_findings(self._entry, origin, self._saves, first=self._first, is_whole=is_whole)
+        )
+
+    def _is_of_no_save(self) -> bool:
+        """Return whether its state is neither a save's nor that of a new beginning."""
+        return self._judge_place(None) == [_UNKNOWN]
 
     def _peers(self) -> set[int]:
         """Return the ranks that save for this one: those of it have its state in no record."""
@@ -386,6 +393,8 @@ def unseen_findings(restart: Restart) -> list[Finding]:
     elif not restart.same_inputs:
         what = f"of {plural(restart.replayed, 'step')} made again, none had the same inputs"
     else:
-        what = f"of {plural(restart.same_inputs, 'step')} with the same inputs, none has a loss"
+        what = (
+            f"of {plural(restart.same_inputs, 'step')} with the same inputs, none had the same loss"
+        )
     text = f"{what}: it was not seen that training went on as before"
     return [Finding("notice", "unknown", text)]

@@ -19,6 +19,7 @@ from chaos.guard.records import Start, Startup
 from chaos.model.paths import is_below
 from chaos.words import plural
 
+TOGETHER_S = 60.0  # between the ranks of one start
 CLOCK_S = 1.0  # between the clock of a record and the kernel's, by which processes begin
 
 
@@ -122,11 +123,21 @@ def describe_startup(one: Startup) -> str:
 def describe_startups(startups: Sequence[Startup]) -> list[str]:
     """Return how many starts ended before a step, a line for each way in which they did.
 
-    A start of several ranks has a record for each; ranks that were ended by another one's failure
-    may have none.
+    A start of several ranks has a record for each. Ranks that were ended since another one failed
+    add nothing.
     """
+    failed = [one for one in startups if one.error]
+
+    def is_ended_by_another(one: Startup) -> bool:
+        return not one.is_over and any(
+            other.rank != one.rank and abs(other.began_s - one.began_s) < TOGETHER_S
+            for other in failed
+        )
+
     counts = defaultdict[str, Counter[int]](Counter)
     for one in startups:
+        if is_ended_by_another(one):
+            continue
         counts[describe_startup(one)][one.rank] += 1
     return [
         f"{plural(max(of_ranks.values()), 'start')} ended {text}"

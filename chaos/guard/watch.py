@@ -19,7 +19,7 @@ from chaos.guard.loaders import LoaderPasses
 from chaos.guard.process import COPIED, Command, Use, say
 from chaos.guard.records import LOSSES_KEPT, TRAIL_STEPS, Files, Save, Start, Step
 from chaos.guard.restart import Restarted
-from chaos.guard.startups import OwnStartup, describe_startup
+from chaos.guard.startups import TOGETHER_S, OwnStartup, describe_startup
 from chaos.guard.steps import name_of, salted
 from chaos.guard.unwatched import UnwatchedTraining
 from chaos.model.event import Component, Inputs
@@ -39,7 +39,6 @@ from chaos.probe.steps import Losses, StepHook
 from chaos.run.clock import SystemClock
 
 NEVER = sys.maxsize
-TOGETHER_S = 60.0
 FAILURES_MAX = 3  # after which a rank is watched no more: each may cost as much as a step
 HALF = 0.5  # of the trained elements: a file with fewer is no save of the training
 

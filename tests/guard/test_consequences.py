@@ -243,17 +243,18 @@ def test_a_part_of_a_newer_save_is_called_newer(tmp_path: Path) -> None:
     ]
 
 
-def with_peer(root: Path, made: Sequence[Step]) -> Restarting:
+def with_peer(
+    root: Path, made: Sequence[Step], parts: Sequence[Component] | None = None
+) -> Restarting:
     """Return rank 1 of a sharded training, whose saves rank 0 makes: it goes by rank 0's place."""
     folder = Folder(str(root))
     peer = Restart(start=1, rank=0, ranks=2, at_s=20.0, step=SAVED, is_by_state=True, of_start=0)
     folder.keep_restart(peer)
-    own = tuple(
+    own = [
         msgspec.structs.replace(part, digest=f"shard-{part.digest}") if part.count else part
-        for part in FRESH
-    )
-    moved = tuple(msgspec.structs.replace(part, digest=f"{part.digest}-8") for part in own)
-    again = Restarting(root, moved, rank=1)
+        for part in state(SAVED)
+    ]
+    again = Restarting(root, parts or own, rank=1)
     again.make(made)
     return again
 
@@ -262,6 +263,11 @@ def test_a_rank_that_another_one_saves_for_is_known_by_its_steps(tmp_path: Path)
     again = with_peer(tmp_path, steps(6))
     assert again.restart.step == SAVED
     assert again.answer == ("came back", [])
+
+
+def test_a_rank_that_begins_anew_has_no_place_of_a_peer(tmp_path: Path) -> None:
+    again = with_peer(tmp_path, steps(6), parts=FRESH)
+    assert again.answer == ("unknown", [("notice", "began-anew")])  # no file of a save is here
 
 
 @pytest.mark.parametrize("made", [steps(2), steps(6, differs_from=2), steps(6, inputs="other")])

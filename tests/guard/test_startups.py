@@ -62,7 +62,10 @@ def test_starts_are_counted_by_what_they_read_and_how_they_ended(folder: Folder)
     for began_s in (50.0, 60.0):
         for rank in (0, 1):
             folder.keep_startup(startup(began_s, rank=rank, **read))
-    folder.keep_startup(startup(70.0, error="ValueError", is_over=True))
+        # torchrun ends the other ranks.
+        folder.keep_startup(startup(began_s, rank=2, files=(str(SAVED),)))
+    folder.keep_start(start(0, rank=2))
+    folder.keep_startup(startup(170.0, error="ValueError", is_over=True))
     ended = ended_startups(folder, folder.starts())
     assert describe_startups(ended) == [
         "2 starts ended before a step, after reading step_8.pt (UnpicklingError)",
