@@ -40,6 +40,7 @@ from chaos.audit.queue import NOTHING_KNOWN, PARTS, Queue, Run, in_order
 from chaos.audit.repro import Confirm, confirmation
 from chaos.audit.retries import Retries
 from chaos.audit.run_row import Defect, RunRow, run_rows
+from chaos.audit.threads import Threads
 from chaos.audit.views import lanes_apart
 from chaos.audit.write_card import CardWriter
 from chaos.errors import ChaosError, NoViewError, UsageError
@@ -148,6 +149,8 @@ class Audit:
     ray: Backend | None = None
     #: lanes of a running cluster for them; each is checked by a clean run before it is used
     spread: Spread | None = None
+    #: the threads of each process, which the plan has been given
+    threads: Threads | None = None
     #: the last audit of the same job, which this one continues
     earlier: EarlierAudit | None = None
     _runs: list[RunRow] = field(default_factory=list, init=False)
@@ -172,13 +175,13 @@ class Audit:
         queue = self._queue(clean)
         with ExitStack() as stack:
             opened = self._open(stack, clean, queue, clean_runs)
-            spent_s = seconds_since(start, self.clock)
-            due = queue.needed, queue.places_needed
+            spent_s, due = seconds_since(start, self.clock), (queue.needed, queue.places_needed)
             minimum = Minimum(*due, spent_s, each_s=clean.each_s, lanes=len(opened.backends))
             fits = minimum.fits(self.budget)
             queue.begin(with_telling=not fits)
             few = minimum.notes(self.budget, self.command, queue.groups)
-            clean = replace(clean, notes=(*clean.notes, *opened.notes, *few))
+            threads = self._describe_threads(clean, opened)
+            clean = replace(clean, notes=(*clean.notes, *opened.notes, *threads, *few))
             self.tell((*clean.notes, *minimum.foretold(self.budget)))
             writer = CardWriter(
                 clean, queue, self.folder, self.choice.seed, self.command, retries, basis
@@ -205,6 +208,11 @@ class Audit:
         if self.spread is not None:
             _refuse_elsewhere(clean)
         return clean, retries
+
+    def _describe_threads(self, clean: Clean, opened: Opened) -> Iterator[Note]:
+        if self.threads is not None:
+            lanes, workers = len(opened.backends), clean.plan.job.workers
+            yield note(self.threads.describe(lanes=lanes, workers=workers))
 
     def _continue(self, clean: Clean, basis: str) -> Clean:
         """Look back at the last audit, if there is one; return the clean runs with a note."""

@@ -25,6 +25,7 @@ from chaos.audit.plans import ONE_NODE, base_plan, begun_again_by, under_launche
 from chaos.audit.repro import on_ray_if
 from chaos.audit.result import AuditResult
 from chaos.audit.terminal import AuditDisplay, print_card
+from chaos.audit.threads import Threads
 from chaos.cli import signals
 from chaos.cli.cluster import refuse_no_address
 from chaos.cli.documents import Document, Form, Format, Output
@@ -342,6 +343,9 @@ def audit(  # noqa: PLR0913 - one parameter per option
     plan = base_plan(run, arguments or (), cwd=Path.cwd(), seed=seed, workers=ranks, fit=fit)
     plan = under_launcher(plan, facts.name, arguments or (), backend=backend, **size)
     plan = _begun_again(plan, by, restart_args or "")
+    lanes = partial(_lanes, jobs=jobs, backend=backend, facts=facts)
+    threads = Threads.choose(plan, os.environ, cores=usable_cpus(), lanes=lanes(plan.job.workers))
+    plan = plan if threads is None else threads.set_in(plan)
     earlier, seed = _earlier(plan, reports, console) if continues else (None, seed)
     folder, expect = folder_for(plan, reports), _expect(plan, accept, sampling, tolerance)
     limits = confined(folder, allow_writes, keeps_storage=own)
@@ -364,7 +368,8 @@ def audit(  # noqa: PLR0913 - one parameter per option
             retries=retries,
             grace_s=grace or 0.0,
             command=shlex.join(["chaos", *map(str, masked_words(words_of(context)))]),
-            lanes=lambda count: jobs or _lanes(count, backend, facts),
+            lanes=lanes,
+            threads=threads,
             ray=opened.enter_context(open_backend("ray", console)) if is_on_ray else None,
             spread=spread,
             earlier=earlier,
@@ -434,8 +439,11 @@ def refuse_without_extra(script: Path, facts: LauncherFacts) -> None:
         )
 
 
-def _lanes(workers: int, backend: PlanBackend, facts: LauncherFacts) -> int:
-    """Return the number of runs at a time; each process that is started anew imports torch."""
+def _lanes(workers: int, *, jobs: int | None, backend: PlanBackend, facts: LauncherFacts) -> int:
+    """Return the number of runs at a time: as asked for, or by the job's workers."""
+    if jobs is not None:
+        return jobs
+    # Each process that is started anew imports torch.
     is_one_by_one = backend != "fork" or (facts.states_ports and workers > 1)
     return 1 if is_one_by_one else lanes_for(usable_cpus(), workers=workers)
 

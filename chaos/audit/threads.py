@@ -1,0 +1,67 @@
+"""The threads of each process in an audit: the cores over the runs that go side by side.
+
+A library for numbers starts as many threads as the machine has cores, and each of them waits for
+the others by spinning. Several runs at a time then hold each other up many times over. Ray and
+torchrun set `OMP_NUM_THREADS` for their workers themselves; nothing does it for other commands.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from chaos.model.plan import Plan
+from chaos.words import plural
+
+# OpenMP reads it, and so do MKL, OpenBLAS and torch where their own variables are unset.
+THREADS_ENV = "OMP_NUM_THREADS"
+
+
+@dataclass(frozen=True)
+class Threads:
+    """The number of threads of each process, the same in all runs of an audit.
+
+    Results depend on it: a sum over another number of threads is rounded in another way.
+    """
+
+    #: as the variable has it
+    count: str
+    cores: int
+    #: the user set the variable
+    is_given: bool
+
+    @classmethod
+    def choose(cls, plan: Plan, env: Mapping[str, str], *, cores: int, lanes: int) -> Self | None:
+        """Return the threads of a job's processes; None where its launcher sets their number.
+
+        Also None where one run at a time may have all cores, as it has in production.
+        """
+        job = plan.job
+        if not _leaves_threads(plan):
+            return None
+        given = {**env, **job.env}.get(THREADS_ENV)
+        if given is not None:
+            return cls(given, cores, is_given=True)
+        count = max(1, cores // (lanes * job.workers))
+        return None if count >= cores else cls(str(count), cores, is_given=False)
+
+    def set_in(self, plan: Plan) -> Plan:
+        """Return the plan with this number, which the scenario of a finding then has as well."""
+        job = plan.job.model_copy(update={"env": {**plan.job.env, THREADS_ENV: self.count}})
+        return plan.model_copy(update={"job": job})
+
+    def describe(self, *, lanes: int, workers: int) -> str:
+        """Return in words how many threads each process has, and why."""
+        if self.is_given:
+            return f"{THREADS_ENV} is {self.count} in every run, as you set it"
+        runs = plural(lanes, "lane") + (f" of {workers} ranks" if workers > 1 else "")
+        count = plural(int(self.count), "thread")
+        return (
+            f"{count} each: {plural(self.cores, 'core')} over {runs}; set {THREADS_ENV} to choose"
+        )
+
+
+def _leaves_threads(plan: Plan) -> bool:
+    """Return whether the job's launcher leaves the number of threads alone."""
+    launcher = plan.job.launcher
+    # torchrun sets it for several workers, and leaves a single one all cores.
+    return launcher == "python" or (launcher == "torchrun" and plan.job.workers == 1)
