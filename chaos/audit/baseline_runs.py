@@ -29,6 +29,7 @@ from chaos.check.file_contents import unequal_files
 from chaos.check.prediction_band import RUNS_MIN
 from chaos.check.regrid import relaid
 from chaos.check.time_limits import with_idle_limit
+from chaos.check.storage import shared_file_warnings
 from chaos.errors import ClusterError, JobError, UsageError
 from chaos.job_failure import (
     refuse_jobs_apart,
@@ -321,13 +322,15 @@ class CleanRuns:
         text = source.read_text(encoding="utf-8", errors="replace") if source.is_file() else ""
         given = (*command_line(job.args), *command_line(job.restart_args))
         resumes = resuming_option(text, source.name, given)
+        tables = RunTables(seen.first.history)
         return (
             *notes(
                 shown,
                 names=[name for run in runs if (name := _own(run, "name"))],
                 paths=[path for run in runs if (path := _own(run, "storage_path"))],
-                habits=data_warnings(RunTables(seen.first.history).lineage),
+                habits=data_warnings(tables.lineage),
             ),
+            *map(warning, shared_file_warnings(tables)),
             *seen.remarks,
             *seen.passing,
             *(uncompared(seen.unequal) if compared.is_deterministic else []),

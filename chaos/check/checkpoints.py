@@ -10,7 +10,14 @@ from chaos.check.attempt import Attempt, Commit
 from chaos.check.file_contents import FileContents, contents_of
 from chaos.check.files import Save, is_own
 from chaos.check.result import conclude, inconclusive, nothing_due, own_check
-from chaos.check.storage import StoredCheckpoints, is_elsewhere, kept_at_the_end, stored_checkpoints
+from chaos.check.storage import (
+    ADVICE,
+    SharedFile,
+    StoredCheckpoints,
+    is_elsewhere,
+    kept_at_the_end,
+    stored_checkpoints,
+)
 from chaos.check.values import as_number, flat
 from chaos.faults.kill_node import emptied_in
 from chaos.model.causes import causes, is_own_error
@@ -57,7 +64,9 @@ def check_checkpoints(analysis: RunAnalysis) -> CheckResult:
     seen = list(analysis.history.of(StorageSeen))
     parts = analysis.history.count(PartUploaded)
     looks = list(_looks(stored_checkpoints(analysis.run), seen))
-    anomalies = [*_damaged(looks), *_unfinished(analysis), *_unreadable(analysis)]
+    # Of a run without a fault a mixture is told by a warning of the audit, which goes on by that.
+    damaged = [look for look in looks if analysis.plan.ops or look.mixed is None]
+    anomalies = [*_damaged(damaged), *_unfinished(analysis), *_unreadable(analysis)]
     anomalies += [] if anomalies else _raised_after_a_load(analysis)
     baseline = None if analysis.reference is None else analysis.reference.history
     if baseline is not None and not anomalies:
@@ -69,7 +78,7 @@ def check_checkpoints(analysis: RunAnalysis) -> CheckResult:
     looked = len(seen) if looks or parts else 0
     if not anomalies and not looked and not loaded:
         return nothing_due(CHECKPOINTS, "no checkpoint was uploaded, or storage was not watched")
-    whole = {look.commit.checkpoint for look in looks if look.doubt is None}
+    whole = {look.commit.checkpoint for look in looks if look.doubt is None and not look.mixed}
     beside = _saved_files(analysis)
     doubts = (*(look.doubt for look in looks if look.doubt is not None), *_count_doubts(beside))
     return conclude(
@@ -132,20 +141,29 @@ class _Look:
     damage: str | None
     #: the reason why there may be one
     doubt: str | None
+    #: the file that ranks have mixed, where that is the damage
+    mixed: SharedFile | None
 
 
 def _looks(known: StoredCheckpoints, seen: list[tuple[int, StorageSeen]]) -> Iterator[_Look]:
     for number, storage in seen:
         for commit in known.due(number, storage):
             assert commit.checkpoint is not None
-            doubt = damage = None
+            doubt = damage = mixed = None
             if is_elsewhere(commit.checkpoint):
                 doubt = f"{commit.checkpoint} lies outside the run's storage, and was not looked at"
             else:
                 damage = known.damage(commit, storage)
+                mixed = next(iter(known.mixed_files(commit, storage)), None) if not damage else None
+            if mixed is not None:
+                damage = _describe_mixture(mixed)
             if damage is None and doubt is None and not known.parts.get(commit.checkpoint):
                 doubt = f"what was uploaded of {commit.checkpoint} was not seen"
-            yield _Look(commit, number, storage, damage, doubt)
+            yield _Look(commit, number, storage, damage, doubt, mixed)
+
+
+def _describe_mixture(mixed: SharedFile) -> str:
+    return f"held the {mixed.path} of no rank: {mixed}; {ADVICE}"
 
 
 def _damaged(looks: list[_Look]) -> Iterator[Anomaly]:

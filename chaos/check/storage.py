@@ -7,8 +7,32 @@ from pathlib import PurePosixPath
 
 from chaos.check.analysis import RunTables
 from chaos.check.attempt import Commit
-from chaos.model.event import CheckpointDeleted, PartUploaded, ShardedPart, StorageSeen
+from chaos.model.event import (
+    CheckpointDeleted,
+    FileSaved,
+    PartUploaded,
+    ShardedPart,
+    StorageSeen,
+)
 from chaos.model.history import History
+from chaos.words import ranks as ranks_in_words
+
+
+@dataclass(frozen=True)
+class SharedFile:
+    """A file of one checkpoint that several ranks uploaded, each with content of its own."""
+
+    path: str
+    ranks: tuple[int, ...]
+    #: where the job saved it, `train.py:46`; None if that was not seen
+    place: str | None
+
+    def __str__(self) -> str:
+        where = f", saved at {self.place}" if self.place else ""
+        return f"{ranks_in_words(self.ranks)} each upload {self.path} with other content{where}"
+
+
+ADVICE = "let one rank report the file, or give each rank's file a name of its own"
 
 
 @dataclass(frozen=True)
@@ -67,7 +91,9 @@ class StoredCheckpoints:
             for path, digest in part.files.items():
                 due.setdefault(path, set()).add(digest)
         missing = sorted(set(due) - set(files))
-        changed = sorted(path for path in set(due) & set(files) if files[path] not in due[path])
+        mixed_by_ranks = {shared.path for shared in self.mixed_files(commit, seen)}
+        known = set(due) & set(files) - mixed_by_ranks
+        changed = sorted(path for path in known if files[path] not in due[path])
         mixed = sorted((others & set(files)) - set(due))
         for words, paths in (
             ("lacks", missing),
@@ -78,6 +104,42 @@ class StoredCheckpoints:
                 more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
                 return f"{words} {paths[0]}{more}"
         return None
+
+    def mixed_files(self, commit: Commit, seen: StorageSeen) -> Sequence[SharedFile]:
+        """Return the files that storage holds as a mixture of what several ranks uploaded.
+
+        That needs no fault: Ray puts the parts of a checkpoint into one folder, and two uploads of
+        one name may write it at the same time.
+        """
+        files = files_in(seen, commit.checkpoint or "") or {}
+        parts = self.parts.get(commit.checkpoint or "", ())  # of earlier attempts as well
+        return [
+            shared
+            for shared in self.shared_files(commit)
+            if shared.path in files
+            and all(part.files.get(shared.path) != files[shared.path] for part in parts)
+        ]
+
+    def shared_files(self, commit: Commit) -> Sequence[SharedFile]:
+        """Return the files of a checkpoint that several ranks uploaded with other content."""
+        digests: dict[str, dict[int, str]] = {}
+        for part in self._own(commit):
+            for path, digest in part.files.items():
+                digests.setdefault(path, {})[part.rank] = digest
+        return [
+            SharedFile(path, tuple(sorted(by_rank)), self._saving_line(commit, path))
+            for path, by_rank in sorted(digests.items())
+            if len(set(by_rank.values())) > 1
+        ]
+
+    def _saving_line(self, commit: Commit, path: str) -> str | None:
+        """Return the line of the last save of a file by its name, before a commit."""
+        name, place = PurePosixPath(path).name, None
+        for number, save in self.history.of(FileSaved):
+            is_of_it = save.attempt == commit.attempt and PurePosixPath(save.path).name == name
+            if number < commit.number and is_of_it and save.code is not None:
+                place = f"{PurePosixPath(save.code.file).name}:{save.code.line}"
+        return place
 
     def unfinished(self, commit: Commit) -> str | None:
         """Return what a sharded checkpoint lacks of what it says that it holds; None if nothing.
@@ -117,6 +179,17 @@ class StoredCheckpoints:
     def keys(self, commit: Commit) -> frozenset[str]:
         """Return the names of the entries of a sharded checkpoint; none where they are unknown."""
         return frozenset(key for part in self.sharded(commit) for key in part.keys)
+
+
+def shared_file_warnings(tables: RunTables) -> Iterator[str]:
+    """Yield a warning for each file of which several ranks upload content of their own."""
+    known = stored_checkpoints(tables)
+    shared = {one.path: one for commit in known.commits for one in known.shared_files(commit)}
+    for one in shared.values():
+        yield (
+            f"{one}: Ray puts the parts of a checkpoint into one folder, which then holds the file "
+            f"of one rank, or a mixture; {ADVICE}"
+        )
 
 
 def stored_checkpoints(tables: RunTables) -> StoredCheckpoints:

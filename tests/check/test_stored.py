@@ -5,8 +5,9 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
+from chaos.check.analysis import RunTables
 from chaos.check.judge import judge
-from chaos.check.storage import files_in
+from chaos.check.storage import files_in, shared_file_warnings
 from chaos.faults.fail_save import FailSave
 from chaos.model import event as ev
 from chaos.model.history import History
@@ -141,6 +142,82 @@ def test_a_checkpoint_itself_comes_before_a_folder_that_holds_its_like() -> None
     assert files_in(seen, "own/c0") == {"a": "1"}
     assert files_in(seen, "own/c") is None
     assert files_in(seen, "other") is None
+
+
+# -- a file of several ranks -----------------------------------------------------------------------
+
+
+def shared(history: History, *, stored: str, second: str = "of 1") -> History:
+    """Return that both ranks upload `states.pt` into c2, and storage holds this content of it."""
+
+    def files(seen: ev.StorageSeen) -> tuple[ev.StoredCheckpoint, ...]:
+        more = {"c2": {"states.pt": stored}}
+        own = (
+            msgspec.structs.replace(c, files=c.files | more.get(c.name, {}))
+            for c in seen.checkpoints
+        )
+        return tuple(own)
+
+    def uploaded(part: ev.PartUploaded) -> dict[str, str]:
+        return {**part.files, "states.pt": second if part.rank else "of 0"}
+
+    history = changed(history, ev.PartUploaded, lambda e: e.checkpoint == "c2", files=uploaded)
+    history = changed(history, ev.StorageSeen, checkpoints=files)
+    attempt = max(event.attempt for _, event in history.of(ev.Committed))
+    code = ev.CodeLine(file="/job/train.py", line=46, first=46, around=("torch.save(states, f)",))
+    save = ev.FileSaved(
+        attempt=attempt,
+        rank=0,
+        epoch=2,
+        step=1,
+        path="/tmp/a/states.pt",
+        digest="d",
+        bytes=9,
+        code=code,
+    )
+    return told(history, save, before=ev.Committed)
+
+
+def test_a_mixture_of_what_two_ranks_uploaded_is_told_by_ranks_file_and_line() -> None:
+    found = results(shared(told_in(RUN), stored="of both"), told_in(BASELINE))["checkpoints"]
+
+    assert found.status == "fail"
+    assert (
+        "c2 of epoch 2 was committed, and when the run was over it held the states.pt of no rank: "
+        "ranks 0 and 1 each upload states.pt with other content, saved at train.py:46; let one "
+        "rank report the file, or give each rank's file a name of its own"
+    ) in found.summary
+
+
+def test_a_clean_run_with_such_a_mixture_is_no_end_of_the_audit_and_has_a_warning() -> None:
+    clean = shared(told_in(BASELINE), stored="of both")
+
+    (result,) = (r for r in judge(plan_of("."), clean, None).results if r.check == "checkpoints")
+
+    assert result.status == "pass"
+    assert "2 checkpoints whole" in result.summary
+    (warning,) = shared_file_warnings(RunTables(clean))
+    assert "ranks 0 and 1 each upload states.pt with other content, saved at train.py:46" in warning
+
+
+def test_the_file_of_the_last_rank_is_whole_and_has_a_warning() -> None:
+    run = shared(told_in(RUN), stored="of 1")
+
+    assert results(run, told_in(BASELINE))["checkpoints"].status == "pass"
+    assert len([*shared_file_warnings(RunTables(run))]) == 1
+
+
+def test_ranks_that_upload_the_same_bytes_share_nothing() -> None:
+    run = shared(told_in(RUN), stored="of 0", second="of 0")
+
+    assert results(run, told_in(BASELINE))["checkpoints"].status == "pass"
+    assert not [*shared_file_warnings(RunTables(run))]
+
+
+def test_other_damage_of_such_a_file_than_a_mixture_is_told_as_before() -> None:
+    run = shared(told_in(RUN), stored="of nobody", second="of 0")
+
+    assert "it has another states.pt" in results(run, told_in(BASELINE))["checkpoints"].summary
 
 
 # -- sharded ---------------------------------------------------------------------------------------
