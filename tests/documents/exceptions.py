@@ -105,6 +105,10 @@ NOT_RUN = {
 
 # Commands that are executed with less to do, and what is put in place of what.
 SMALLER = {
+    "chaos audit scenarios/jobs/digits_optimizer_lost.py -- --epochs 4": (
+        "-- --epochs 4",
+        "--max-runs 2 -- --epochs 4",
+    ),
     "chaos audit scenarios/jobs/digits_optimizer_lost.py --max-runs 40 -- --epochs 4": (
         "--max-runs 40",
         "--max-runs 2",
@@ -115,6 +119,7 @@ SMALLER = {
 # Commands that take five seconds and more, and are run nightly.
 DEAR = (
     "chaos preflight big.preflight.yaml",
+    "chaos audit scenarios/jobs/digits_optimizer_lost.py -- --epochs 4",
     "chaos audit scenarios/jobs/digits_optimizer_lost.py --max-runs 40 -- --epochs 4",
     "chaos from-trace p3.csv train.py --seed 1 -- --epochs 10 > p3.chaos.yaml",
     "chaos run p3.chaos.yaml --backend fork",
