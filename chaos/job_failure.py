@@ -301,6 +301,8 @@ def _lack(plan: Plan, history: History, reason: str, log: Path) -> tuple[str, st
         return None
     if (apart := _trained_by_children(plan, history)) is not None:
         return apart
+    if (fewer := _fewer_ranks(plan, history)) is not None:
+        return fewer
     problem = (
         f"the job {Path(plan.job.source).name} ended without an error, and called no optimizer's "
         f"step() in its workers{_said_last(log)}"
@@ -325,6 +327,21 @@ def _trained_by_children(plan: Plan, history: History) -> tuple[str, str] | None
         f"python). A child was: {children[0].command}"
     )
     return problem, hint
+
+
+def _fewer_ranks(plan: Plan, history: History) -> tuple[str, str] | None:
+    """Return problem and hint for a script that seems to train alone, where several are stated."""
+    # Where several ranks are stated, a process is watched from where it joins their group.
+    workers = plan.job.workers
+    if plan.job.launcher != "python" or workers == 1 or any(history.of(WorkerStarted)):
+        return None
+    source = "--workers" if plan.confined is not None else "`workers`"
+    problem = (
+        f"the job {Path(plan.job.source).name} seems to have 1 rank, and {source} says {workers}: "
+        "none of its processes joined a process group"
+    )
+    own = "Leave --workers out" if plan.confined is not None else "Write `workers: 1` below `job:`"
+    return problem, f"{own} if it trains alone."
 
 
 def _misses_gpu(reason: str, log: Path) -> str | None:

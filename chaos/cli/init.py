@@ -12,13 +12,15 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from chaos.audit.launcher import launcher_evidence
 from chaos.audit.plans import args_for
 from chaos.cli.documents import writable
 from chaos.cli.options import IsModule, StartedBy, Words, chosen_launcher, located
 from chaos.errors import UsageError
 from chaos.installed import installed
-from chaos.model.launcher import FACTS, Launcher, line_of_job
+from chaos.model.launcher import FACTS, USUAL, Launcher, line_of_job
 from chaos.report.screen import screen
+from chaos.run.modules import ModuleFile
 from chaos.run.shown import shown
 from chaos.scenario_file.load import load_scenario
 
@@ -51,8 +53,14 @@ def init(  # noqa: PLR0913 - one parameter per option
     *,
     module: IsModule = False,
     workers: Annotated[
-        int, typer.Option("--workers", min=1, metavar="N", help="Ranks to train with.")
-    ] = 2,
+        int | None,
+        typer.Option(
+            "--workers",
+            min=1,
+            metavar="N",
+            help="Ranks to train with. Default: 2, and 1 for a script that trains alone.",
+        ),
+    ] = None,
     folder: Annotated[
         Path, typer.Option("--in", metavar="FOLDER", help="Folder for the scenario.")
     ] = Path("scenarios"),
@@ -75,7 +83,8 @@ def init(  # noqa: PLR0913 - one parameter per option
     name = re.sub(r"\W+", "_", str(script) if module else script.stem)
     scenario = folder / f"{name}_worker_killed.chaos.yaml"
     source = {"module": str(script)} if module else {"script": os.path.relpath(script, folder)}
-    files = {scenario: first_scenario(source, words, workers=workers, launcher=launcher)}
+    count = workers or _usual_workers(run, launcher)
+    files = {scenario: first_scenario(source, words, workers=count, launcher=launcher)}
     if workflow:
         audited = ["-m", str(script)] if module else [str(script)]
         files[WORKFLOW] = _workflow(audited, words, folder, launcher)
@@ -94,6 +103,12 @@ def init(  # noqa: PLR0913 - one parameter per option
     command = ["chaos", "run", str(scenario)]
     command += ["--backend", "fork"] if "cluster" in FACTS[launcher].has else []  # faster
     console.print(Text(f"try   {shlex.join(command)}"), soft_wrap=True)
+
+
+def _usual_workers(script: ModuleFile, launcher: Launcher) -> int:
+    """Return the number of ranks: one for a script that starts no other process to train with."""
+    starts_ranks = launcher == "python" and launcher_evidence(script).starts is not None
+    return FACTS[USUAL if starts_ranks else launcher].usual_workers
 
 
 def first_scenario(

@@ -55,6 +55,25 @@ def test_a_first_scenario_loads_and_makes_a_plan(
     assert [str(op.at) for op in plan.ops] == ["epoch 1, step 1, rank 2"]
 
 
+ALONE = "import torch\noptimizer = torch.optim.SGD([torch.zeros(1)])\n"
+SPAWNS = "import torch\ntorch.multiprocessing.spawn(print, nprocs=2)\n"
+
+
+@pytest.mark.parametrize(("text", "workers", "rank"), [(ALONE, 1, 0), (SPAWNS, 2, 1)])
+def test_a_script_that_trains_alone_has_one_worker(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, text: str, workers: int, rank: int
+) -> None:
+    (folder / "alone.py").write_text(text)
+
+    assert code_of(monkeypatch, "alone.py", "--no-workflow") == 0
+
+    file = folder / "scenarios" / "alone_worker_killed.chaos.yaml"
+    scenario = load_scenario(file)
+    plan = make_plan(scenario, file=file, seed=0, cwd=folder)
+    assert (scenario.job.launcher, scenario.job.workers) == ("python", workers)
+    assert [str(op.at) for op in plan.ops] == [f"epoch 1, step 1, rank {rank}"]
+
+
 def test_the_workflow_is_the_one_of_the_documents(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

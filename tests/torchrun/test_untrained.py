@@ -116,6 +116,20 @@ def test_a_job_that_ends_well_and_trains_nothing_is_quoted(tmp_path: Path) -> No
     assert error.problem.endswith("Unable to locate sufficient 2 gpus. Exiting")
 
 
+def test_a_command_of_one_rank_that_is_said_to_have_two_is_told_so(tmp_path: Path) -> None:
+    run = ended(tmp_path, FitReturned(metrics={}, checkpoint=None, launcher="python"))
+    job = run.plan.job.model_copy(update={"launcher": "python"})
+    plan = run.plan.model_copy(update={"job": job})
+
+    error = why_the_job_failed(plan, run, log=tmp_path / "driver.log")
+
+    assert error.problem == (
+        "the job ddp.py seems to have 1 rank, and `workers` says 2: none of its processes joined a "
+        "process group"
+    )
+    assert error.hint == "Write `workers: 1` below `job:` if it trains alone."
+
+
 def test_the_reason_is_the_worker_that_failed_and_not_one_that_torchrun_ended() -> None:
     gone = "RuntimeError: Connection closed by peer [127.0.0.1]:2"
 
