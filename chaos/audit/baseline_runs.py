@@ -23,6 +23,7 @@ from chaos.audit.notes import (
     warning,
 )
 from chaos.audit.plans import with_own_workers
+from chaos.audit.recoveries import recovery_lines
 from chaos.check.analysis import RunTables
 from chaos.check.data_warnings import data_warnings
 from chaos.check.file_contents import unequal_files
@@ -46,7 +47,9 @@ from chaos.model.scenario import Job, Profile
 from chaos.report.outcome import FinishedRun
 from chaos.run.clock import Clock
 from chaos.run.directory import RunDirectory
+from chaos.run.job_code import digest_job_code
 from chaos.run.ports import Backend, ScriptBackend
+from chaos.run.shown import shown
 
 # Two show whether a job repeats itself; one that does not needs `RUNS_MIN` for a band.
 CLEAN_RUNS = 2
@@ -74,6 +77,8 @@ class Clean:
     work_s: float = 0.0
     #: the place at which a start with another hash seed got other data
     hashes_apart: str | None = None
+    #: the lines of the job, `train.py:83`, that train on after an exception
+    recoveries: tuple[str, ...] = ()
 
     @property
     def each_s(self) -> float:
@@ -162,6 +167,7 @@ class CleanRuns:
             notes=(*self._notes(seen, shown, compared), *by_the_clock(relied, seen.plan, compared)),
             work_s=min(_work_s(history) for history in alike),
             hashes_apart=seen.hashes_apart,
+            recoveries=tuple(_recoveries(seen.plan)),
         )
 
     def on(self, backend: Backend, clean: Clean, plan: Plan) -> Clean:
@@ -420,6 +426,14 @@ class _Starts:
     def relied(self, laid: Sequence[History]) -> JobProfile:
         """Return the places that all of these runs have."""
         return shared([job_profile(history, plan=self.plan) for history in laid])
+
+
+def _recoveries(plan: Plan) -> Iterator[str]:
+    for name in digest_job_code(plan):
+        file = Path(name)
+        if file.suffix == ".py":
+            for number in recovery_lines(file.read_text(encoding="utf-8", errors="replace")):
+                yield f"{shown(file)}:{number}"
 
 
 def _watched_at_every_step(plan: Plan) -> Plan:

@@ -21,7 +21,7 @@ from chaos.model.launcher import FACTS, USUAL, Launcher, LauncherFacts
 from chaos.model.scenario import Acceptable, Sampling
 from chaos.model.severity import Severity, worst
 from chaos.record import Record
-from chaos.words import plural
+from chaos.words import listed, plural
 
 Word: TypeAlias = Literal["pass", "fail", "inconclusive"]
 ACCEPTABLE: tuple[Acceptable, ...] = get_args(Acceptable)
@@ -148,6 +148,8 @@ class Card(Record):
     missing_parts: tuple[str, ...] = ()
     #: the place at which the job trains on other data with another hash seed
     hashes_apart: str | None = None
+    #: the lines of the job that train on after an exception, which no fault has tried
+    recoveries: tuple[str, ...] = ()
     accept: tuple[Acceptable, ...] = ()
     sampling: Sampling = "exactly_once"
     has_tolerance: bool = False
@@ -374,6 +376,12 @@ def reasons(card: Card) -> Iterator[str]:
     yield from _since(card)
     yield from _restarts(card)
     yield from _blind(card)
+    if card.recoveries:
+        many = len(card.recoveries) > 1
+        yield (
+            f"{listed(card.recoveries)} {'go' if many else 'goes'} on after an exception in "
+            f"training: not tried (after kills: {coverage(card)})"
+        )
 
 
 def _unjudged(card: Card) -> Iterator[str]:

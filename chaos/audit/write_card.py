@@ -110,6 +110,7 @@ class CardWriter:
             limit=limit,
             missing_parts=missing_parts(right, profile, of=aims),
             hashes_apart=clean.hashes_apart,
+            recoveries=clean.recoveries,
             accept=clean.plan.expect.accept,
             sampling=clean.plan.expect.sampling,
             has_tolerance=clean.plan.expect.loss_tolerance is not None,
