@@ -64,7 +64,7 @@ def check_checkpoints(analysis: RunAnalysis) -> CheckResult:
     seen = list(analysis.history.of(StorageSeen))
     parts = analysis.history.count(PartUploaded)
     looks = list(_looks(stored_checkpoints(analysis.run), seen))
-    # Of a run without a fault a mixture is told by a warning of the audit, which goes on by that.
+    # A run without a fault may hold a mixture: the audit warns of it, and goes on to its faults.
     damaged = [look for look in looks if analysis.plan.ops or look.mixed is None]
     anomalies = [*_damaged(damaged), *_unfinished(analysis), *_unreadable(analysis)]
     anomalies += [] if anomalies else _raised_after_a_load(analysis)

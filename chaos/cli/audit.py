@@ -342,10 +342,8 @@ def audit(  # noqa: PLR0913 - one parameter per option
     size: dict[str, Any] = {"epoch_steps": epoch_steps, "nodes": _nodes(facts, run, nodes)}
     plan = base_plan(run, arguments or (), cwd=Path.cwd(), seed=seed, workers=ranks, fit=fit)
     plan = under_launcher(plan, facts.name, arguments or (), backend=backend, **size)
-    plan = _begun_again(plan, by, restart_args or "")
     lanes = partial(_lanes, jobs=jobs, backend=backend, facts=facts)
-    threads = Threads.choose(plan, os.environ, cores=usable_cpus(), lanes=lanes(plan.job.workers))
-    plan = plan if threads is None else threads.set_in(plan)
+    plan, threads = _with_threads(_begun_again(plan, by, restart_args or ""), lanes)
     earlier, seed = _earlier(plan, reports, console) if continues else (None, seed)
     folder, expect = folder_for(plan, reports), _expect(plan, accept, sampling, tolerance)
     limits = confined(folder, allow_writes, keeps_storage=own)
@@ -418,6 +416,13 @@ def _begun_again(plan: Plan, by: Restart | None, args: str) -> Plan:
             place="--restart",
         )
     return begun_again_by(plan, by, shlex.split(args))
+
+
+def _with_threads(plan: Plan, lanes: Callable[[int], int]) -> tuple[Plan, Threads | None]:
+    """Return the plan with the threads of each process, and what chose them; None if nothing did."""
+    count = lanes(plan.job.workers)
+    threads = Threads.choose(plan, os.environ, cores=usable_cpus(), lanes=count)
+    return plan if threads is None else threads.set_in(plan), threads
 
 
 def _earlier(plan: Plan, reports: Path, console: Console) -> tuple[EarlierAudit | None, int]:
