@@ -332,8 +332,9 @@ def _trained_by_children(plan: Plan, history: History) -> tuple[str, str] | None
 def _fewer_ranks(plan: Plan, history: History) -> tuple[str, str] | None:
     """Return problem and hint for a script that seems to train alone, where several are stated."""
     # Where several ranks are stated, a process is watched from where it joins their group.
-    workers = plan.job.workers
-    if plan.job.launcher != "python" or workers == 1 or any(history.of(WorkerStarted)):
+    workers, facts = plan.job.workers, plan.job.facts
+    is_command = facts.sizes_itself and facts.lacks_part("queue")
+    if not is_command or workers == 1 or any(history.of(WorkerStarted)):
         return None
     source = "--workers" if plan.confined is not None else "`workers`"
     problem = (

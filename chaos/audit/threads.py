@@ -62,6 +62,5 @@ class Threads:
 
 def _leaves_threads(plan: Plan) -> bool:
     """Return whether the job's launcher leaves the number of threads alone."""
-    launcher = plan.job.launcher
-    # torchrun sets it for several workers, and leaves a single one all cores.
-    return launcher == "python" or (launcher == "torchrun" and plan.job.workers == 1)
+    leaves = plan.job.facts.leaves_threads
+    return leaves == "yes" or (leaves == "of one rank" and plan.job.workers == 1)

@@ -175,7 +175,8 @@ def _damaged(looks: list[_Look]) -> Iterator[Anomaly]:
         named.add(commit.checkpoint)
         when = "when the run was over" if look.seen.op is None else f"at op {look.seen.op}"
         beside = [other for other in looks if other.number == look.number]
-        none = "; not one whole checkpoint was left" if all(o.damage for o in beside) else ""
+        is_last = look.mixed is None and all(other.damage for other in beside)
+        none = "; not one whole checkpoint was left" if is_last else ""
         yield Anomaly(
             message=f"{commit.checkpoint} of epoch {commit.epoch} was committed, and {when} "
             f"it {look.damage}{none}",

@@ -419,7 +419,7 @@ def _begun_again(plan: Plan, by: Restart | None, args: str) -> Plan:
 
 
 def _with_threads(plan: Plan, lanes: Callable[[int], int]) -> tuple[Plan, Threads | None]:
-    """Return the plan with the threads of each process, and what chose them; None if nothing did."""
+    """Return the plan with the threads of each process, and their choice, if there is one."""
     count = lanes(plan.job.workers)
     threads = Threads.choose(plan, os.environ, cores=usable_cpus(), lanes=count)
     return plan if threads is None else threads.set_in(plan), threads

@@ -107,7 +107,7 @@ def init(  # noqa: PLR0913 - one parameter per option
 
 def _usual_workers(script: ModuleFile, launcher: Launcher) -> int:
     """Return the number of ranks: one for a script that starts no other process to train with."""
-    starts_ranks = launcher == "python" and launcher_evidence(script).starts is not None
+    starts_ranks = launcher_evidence(script).starts is not None
     return FACTS[USUAL if starts_ranks else launcher].usual_workers
 
 

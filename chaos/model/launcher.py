@@ -113,6 +113,9 @@ class LauncherFacts:
     begins_again_by_requeue: bool = False
     #: A script may state the port at which its ranks meet: its runs with several go one by one.
     states_ports: bool = False
+    #: It leaves the threads of each process alone, which are then as many as the machine has cores:
+    #: of a job with one rank alone, or of any.
+    leaves_threads: Literal["no", "of one rank", "yes"] = "no"
 
     @property
     def loses_nodes(self) -> bool:
@@ -187,6 +190,7 @@ _TORCHRUN = LauncherFacts(
     has_spare_nodes=False,
     sizes_itself=False,
     usual_workers=2,
+    leaves_threads="of one rank",  # it sets OMP_NUM_THREADS for several
     cluster=("nodes", "metadata"),
     lacks=(*OF_RAY, *OF_SLURM),
     options=("--epoch-steps", "--nodes"),
@@ -215,6 +219,7 @@ _PYTHON = LauncherFacts(
     has_spare_nodes=False,
     sizes_itself=True,
     usual_workers=1,
+    leaves_threads="yes",
     cluster=("metadata",),
     lacks=(*OF_RAY, *OF_SLURM, "min_workers"),
     options=("--epoch-steps",),
