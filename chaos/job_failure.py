@@ -299,15 +299,12 @@ def _lack(plan: Plan, history: History, reason: str, log: Path) -> tuple[str, st
         return f"{failed}; its log has: {misses}", hint
     if not returned or history.count(StepDone) or _found_its_own(history) is not None:
         return None
-    if (apart := _trained_by_children(plan, history)) is not None:
-        return apart
-    if (fewer := _fewer_ranks(plan, history)) is not None:
-        return fewer
     problem = (
         f"the job {Path(plan.job.source).name} ended without an error, and called no optimizer's "
         f"step() in its workers{_said_last(log)}"
     )
-    return problem, f"Its output is in {log}"
+    without_steps = problem, f"Its output is in {log}"
+    return _trained_by_children(plan, history) or _fewer_ranks(plan, history) or without_steps
 
 
 def _trained_by_children(plan: Plan, history: History) -> tuple[str, str] | None:

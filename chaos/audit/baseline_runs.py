@@ -29,8 +29,8 @@ from chaos.check.data_warnings import data_warnings
 from chaos.check.file_contents import unequal_files
 from chaos.check.prediction_band import RUNS_MIN
 from chaos.check.regrid import relaid
-from chaos.check.time_limits import with_idle_limit
 from chaos.check.storage import shared_file_warnings
+from chaos.check.time_limits import with_idle_limit
 from chaos.errors import ClusterError, JobError, UsageError
 from chaos.job_failure import (
     refuse_jobs_apart,

@@ -164,7 +164,7 @@ def test_a_command_that_ends_by_itself_has_no_budget_that_it_was_charged_to() ->
     job = plan.job.model_copy(update={"launcher": "python", "restart": "command"})
     run = told_in("g s s r c s x g<c0 s s x0 g<c0 s r c .")
 
-    results = judge(
+    results = judge_each(
         plan.model_copy(update={"job": job}), run, told_in("g s s r c s s r c .")
     ).results
     found = next(result for result in results if result.check == "retry-budget")

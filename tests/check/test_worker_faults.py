@@ -6,6 +6,7 @@ import pytest
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.injections import Injection
+from chaos.check.judge import judge
 from chaos.faults.hang_worker import HangWorker
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.pause_worker import PauseWorker

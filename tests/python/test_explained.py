@@ -281,6 +281,8 @@ def test_a_part_that_is_lost_without_a_consequence_is_a_note(tmp_path: Path) -> 
     assert card["verdict"]["severity"] == "not reproducible"
     texts = [note["text"] for note in card["notes"]]
     assert any(text.startswith("`schedule` did not come back at 3 places") for text in texts)
+
+
 # What each item has cost so far is kept in a file of its own, and moves with every step.
 TABLE = """\
 import json
