@@ -51,7 +51,7 @@ from chaos.run.ports import Backend, JudgingBackend, ScriptBackend
 
 EXPLANATION = "giving values back: finding"
 # Of the time that the audit took; or so many runs, as a short audit has none to spare.
-EXPLAINING, EXPLAINED_IN = 0.2, 8
+EXPLAINING, EXPLAINED_IN = 0.2, 12
 FAULTS, CONFIRMATION = "faults", "confirming on Ray: finding"
 UNCONFIRMED = note(
     "no finding was tried on a Ray cluster: the job writes outside of its run's folder, or to "
