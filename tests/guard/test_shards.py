@@ -84,6 +84,6 @@ def test_a_newer_sharded_save_is_missed_if_it_is_whole(
 def test_a_rank_whose_shards_another_one_saves_is_known_by_its_steps(
     tmp_path: Path, given: str, expected: list[str]
 ) -> None:
-    restarts = restarted(tmp_path, KILL_AT="16", FULL=given)
-    assert [one.step for one in restarts] == [12, 12]
+    restarts = restarted(tmp_path, EVERY="8", KILL_AT="13", FULL=given)
+    assert [one.step for one in restarts] == [8, 8]
     assert [told(one) for one in restarts] == expected

@@ -17,7 +17,7 @@ from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
-STEPS, EVERY, WIDTH = 24, 4, 12
+STEPS, EVERY, WIDTH = 24, int(os.environ.get("EVERY", "4")), 12
 SAVES, FULL = Path("saves"), Path("full.pt")
 IS_FIRST = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
 
