@@ -374,13 +374,18 @@ def reasons(card: Card) -> Iterator[str]:
         return
     yield from _unjudged(card)
     yield from _since(card)
+    yield from _recoveries(card)
     yield from _restarts(card)
     yield from _blind(card)
+
+
+def _recoveries(card: Card) -> Iterator[str]:
+    """Yield the reason that lines of the job recover from an exception, which no fault raised."""
     if card.recoveries:
-        many = len(card.recoveries) > 1
+        go = "go" if len(card.recoveries) > 1 else "goes"
         yield (
-            f"{listed(card.recoveries)} {'go' if many else 'goes'} on after an exception in "
-            f"training: not tried (after kills: {coverage(card)})"
+            f"{listed(card.recoveries)} {go} on after an exception in training: not tried (after "
+            f"kills: {coverage(card)})"
         )
 
 
