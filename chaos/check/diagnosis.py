@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.artifacts import ARTIFACTS
+from chaos.check.batch import BATCH
 from chaos.check.blame import blamed
 from chaos.check.divergence import difference, divergence
 from chaos.check.epochs import CURSOR, EPOCHS
@@ -12,7 +13,7 @@ from chaos.check.inputs import InputComparison
 from chaos.check.metrics import METRICS, SELECTION
 from chaos.check.restarts import Restart
 from chaos.check.resume import AGREEMENT, COMMITTED_ONLY, RESUME_POINT, START_DECISION
-from chaos.check.samples import BATCH, SAMPLE_ORDER, SAMPLES
+from chaos.check.samples import SAMPLE_ORDER, SAMPLES
 from chaos.check.state import RANK_RANDOMNESS, REPLICAS, STATE, rows_without_consequence
 from chaos.check.state_at_resume import Row
 from chaos.check.state_snapshots import is_rng

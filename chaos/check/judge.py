@@ -7,6 +7,7 @@ from typing import Protocol
 from chaos.check import (
     accounts,
     artifacts,
+    batch,
     budgets,
     checkpoints,
     epochs,
@@ -67,7 +68,7 @@ CHECKS: tuple[Check, ...] = (
     state.check_rank_randomness,
     state.check_replicas,
     metrics.check_selection,
-    samples.check_batch,
+    batch.check_batch,
     samples.check_sample_order,
     samples.check_samples,
     epochs.check_epochs,
@@ -99,7 +100,7 @@ _NEED_PLACES = _NEED_EQUAL_STEPS | {
     epochs.CURSOR,
     epochs.EPOCHS,
     state.REPLICAS,
-    samples.BATCH,
+    batch.BATCH,
     samples.SAMPLE_ORDER,
     samples.SAMPLES,
     metrics.METRICS,
@@ -229,13 +230,13 @@ def _by_cause(analysis: RunAnalysis, results: tuple[CheckResult, ...]) -> tuple[
         if writer.status == "fail":
             results = (writer, *(result for result in results if result is not writer))
     data = (samples.SAMPLE_ORDER, samples.SAMPLES)
-    batch = next(result for result in results if result.check == samples.BATCH)
+    sizes = next(result for result in results if result.check == batch.BATCH)
     is_told = any(result.check in data and result.status == "fail" for result in results)
-    if batch.status != "fail" or not is_told or not samples.follows_other_inputs(analysis, batch):
+    if sizes.status != "fail" or not is_told or not batch.follows_other_inputs(analysis, sizes):
         return results
-    rest = [result for result in results if result is not batch]
+    rest = [result for result in results if result is not sizes]
     behind = [result.check for result in rest].index(samples.SAMPLES) + 1
-    return (*rest[:behind], batch, *rest[behind:])
+    return (*rest[:behind], sizes, *rest[behind:])
 
 
 def _judged(check: Check, analysis: RunAnalysis) -> CheckResult:
