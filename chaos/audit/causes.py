@@ -126,10 +126,11 @@ class CauseTrials:
 
     def _grade(self, finding: Finding, outcome: Explained) -> Severity | None:
         """Return the severity by a cause that was shown; None for that of the runs."""
+        if not outcome.is_drawn:
+            # Whatever looks drawn, such as another order, came of a value that was lost.
+            return "wrong result"
         if finding.defect.check not in _BY_CHANCE:
             return None
-        if not outcome.is_drawn:
-            return "wrong result"
         if finding.defect.severity == "not reproducible":
             return None
         is_drawn = self._idle_elsewhere(finding, finding) is not None

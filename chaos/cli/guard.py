@@ -11,7 +11,7 @@ from chaos.cli.documents import Document, Format, Output
 from chaos.declared import GUARD_ENV
 from chaos.errors import UsageError
 from chaos.guard.process import ACCEPTABLE, COMMAND_ENV, FOLDER, Use
-from chaos.launch.environment import with_watched_children
+from chaos.launch.watched_children import with_watched_children
 
 
 class OnMismatch(StrEnum):

@@ -26,7 +26,7 @@ WORDS_MAX = 200
 
 def watch_children(ledger: WriteLedger) -> None:
     """Let each Python that this process starts from now on write to its list."""
-    from chaos.launch.environment import with_watched_children
+    from chaos.launch.watched_children import with_watched_children
 
     confines = ledger.confines
     fields: dict[str, Any] = {"file": str(ledger.file), "left_out": [*map(str, ledger.left_out)]}

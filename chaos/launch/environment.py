@@ -8,8 +8,6 @@ from chaos.model.plan import Plan
 from chaos.probe.address import RunAddress
 
 SLURM_ENV = "CHAOS_IN_SLURM"  # of processes whose node and attempt Slurm tells
-# In PYTHONPATH: each Python that a process of the job starts watches itself (`launch.child`).
-SITE = str(Path(__file__).parent / "python" / "site")
 NODE_ENV = "CHAOS_NODE"  # of a process that is on a node: the node's name
 FIRST_ARGS_ENV = "CHAOS_FIRST_ARGS"  # set: a restart has the arguments of the first start
 START_ENV = "CHAOS_START"  # of a driver: the number of this start of the script, from 0
@@ -39,14 +37,6 @@ def command_env(
         **address.as_env(),
         **plan.job.env,
     }
-
-
-def with_watched_children(env: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment in which each Python that is started watches itself.
-
-    It is that of a job's processes, under every launcher and the guard, and of none of chaos's own.
-    """
-    return {**env, "PYTHONPATH": os.pathsep.join(filter(None, [SITE, env.get("PYTHONPATH")]))}
 
 
 def sees_gpu(env: Mapping[str, str]) -> bool:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch.distributed as dist
 
-from chaos.launch.environment import SITE
 from chaos.launch.python.process import Seat, said
+from chaos.launch.watched_children import SITE
 
 
 def init_process_group(

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from chaos.launch.commands.groups import GroupServer
-from chaos.launch.environment import NODE_ENV, command_env, with_watched_children
+from chaos.launch.environment import NODE_ENV, command_env
 from chaos.launch.job import words_at
 from chaos.launch.local_run import POLL_S, LocalRun
 from chaos.launch.node_disk import NodeDisk
 from chaos.launch.python.world import CommandWorld
+from chaos.launch.watched_children import with_watched_children
 from chaos.model.event import (
     CommandEnded,
     Disturbed,

@@ -11,7 +11,7 @@ from typing import Literal
 
 from chaos.errors import UsageError
 from chaos.launch.commands.groups import GroupServer
-from chaos.launch.environment import SLURM_ENV, with_watched_children
+from chaos.launch.environment import SLURM_ENV
 from chaos.launch.job import words_at
 from chaos.launch.local_run import LocalRun
 from chaos.launch.node_disk import NodeDisk
@@ -21,6 +21,7 @@ from chaos.launch.slurm.existing import ExistingSlurm
 from chaos.launch.slurm.header import as_taken, wanted_of
 from chaos.launch.slurm.world import LocalSlurmWorld, SlurmWorld
 from chaos.launch.torchrun.settings import environment_of
+from chaos.launch.watched_children import with_watched_children
 from chaos.model.event import (
     DependentSeen,
     Disturbed,
