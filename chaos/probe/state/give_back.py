@@ -35,6 +35,9 @@ GIVEN = "given"  # begins the name of a rank's list of what it was given
 GENERATORS = "generators"  # likewise of the generators among it
 
 
+_WITHOUT_LOOPS = frozenset({"<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>", "<lambda>"})
+
+
 class Reached(NamedTuple):
     """A value of a census, what holds it, and by which name."""
 
@@ -175,7 +178,11 @@ class LoopTrace:
         sys.settrace(None)
 
     def _calls(self, frame: FrameType, _: str, __: Any) -> Any:  # a trace function, or None
-        return self._tracer(0) if frame.f_code.co_filename in self._files else None
+        # A comprehension on the first line of a body runs in a frame of its own, after what it
+        # goes over was made: it is no body that begins.
+        code = frame.f_code
+        has_loops = code.co_name not in _WITHOUT_LOOPS and code.co_filename in self._files
+        return self._tracer(0) if has_loops else None
 
     def _tracer(self, line: int) -> Any:  # a trace function of one call, which was at this line
         def lines(frame: FrameType, event: str, _: Any) -> Any:
