@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
+from itertools import chain
 from pathlib import PurePath
 
 from chaos.check.analysis import RunAnalysis, RunTables
@@ -38,7 +39,8 @@ def own_files(analysis: RunAnalysis, restart: Restart) -> Iterator[Anomaly]:
     """
     if resumes_from_own_files(analysis) and restart.attempt.first_steps:
         sources = _Sources(analysis, restart)
-        found = next(sources.older(), None) if sources.loads else sources.from_scratch()
+        read = chain(sources.older(), sources.removed_newer())
+        found = next(read, None) if sources.loads else sources.from_scratch()
         if found is not None:
             why = ""
             if sources.removal is None:
@@ -154,6 +156,40 @@ class _Sources:
                 f"{newest.title} of {_at(newest.age)} was there{self._again(newest)}",
                 events=(newest.number, number),
             )
+
+    def removed_newer(self) -> Iterator[Anomaly]:
+        """Yield the ranks that read an older save than one that the job itself had removed again.
+
+        A job that keeps the last few removes one only once a newer one is whole.
+        """
+        made = list(self.files.published(before=self.since))
+        for rank, (number, load) in self.loads.items():
+            alike = [save for save in made if series_of(save.name) == series_of(load.path)]
+            resumed = self._moment(self._resumed(rank, load))
+            newer = [save for save in alike if self._moment(save.age) > resumed]
+            removals = {save.number: self._removal_by_name(save) for save in newer}
+            kept = [save for save in newer if removals[save.number] is None]
+            gone = [save for save in newer if removals[save.number] is not None]
+            newest = max(gone, key=lambda save: save.age, default=None)
+            if newest is None or kept:
+                continue
+            removal = removals[newest.number]
+            assert removal is not None
+            at = _at(Place(removal[1].epoch, removal[1].step))
+            yield Anomaly(
+                message=f"rank {rank} resumed from {load.path}, {self._age_in_words(rank, load)}; "
+                f"{newest.title} of {_at(newest.age)} had been saved, and the job removed it at "
+                f"{at}{self._again(newest)}",
+                events=(newest.number, removal[0], number),
+            )
+
+    def _removal_by_name(self, save: Save) -> tuple[int, FileTouched] | None:
+        """Return the removal of this very file by the job itself, before the attempt began."""
+        for number, touched in self.analysis.run.history.of(FileTouched):
+            is_later = save.number < number < self.since and touched.how == "removing"
+            if is_later and touched.path == save.name:
+                return number, touched
+        return None
 
     def _moment(self, place: Place) -> Place:
         """Return one place for all between which no step lies, as an epoch's end and a head."""

@@ -104,3 +104,25 @@ def test_an_export_beside_shards_is_no_save() -> None:
     found = judge(plan_of(line), run, baseline)
 
     assert next(r for r in found.results if r.check == "resume-point").status == "pass"
+
+
+@pytest.mark.parametrize(
+    ("removed", "words"),
+    [
+        ("f_10", "f_10 of epoch 2, step 1 had been saved, and the job removed it at epoch 2"),
+        ("f_1", ""),
+    ],
+)
+def test_the_newest_save_is_not_the_one_to_remove(removed: str, words: str) -> None:
+    # A job that sorts the names of its saves as text removes f_10 for the oldest.
+    begin = "g s w:f_1 s r c- s w:f_2 s r c- "
+    clean = f"{begin}s w:f_10 remove:{removed} s r c- s s r c- ."
+    kept, resumed = ("f_1,f_2", "f_2") if removed == "f_10" else ("f_2,f_10", "f_10")
+    again = "s s r c- s s r c- ." if removed == "f_10" else "s s r c- ."
+    line = f"{begin}s w:f_10 remove:{removed} s r c- s x g q:{kept} l:{resumed} {again}"
+
+    found = judge(plan_of(line), told_in(line), told_in(clean))
+    point = next(result for result in found.results if result.check == "resume-point")
+
+    assert point.status == ("fail" if words else "pass"), point.summary
+    assert words in point.summary
