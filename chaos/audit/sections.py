@@ -129,9 +129,9 @@ def _equal_results(card: Card) -> Iterator[Line]:
         if count
     ]
     if equal:
-        others = ", ".join(RESULT_WORDS[name] for name, count in counts.items() if not count)
-        more = f"; not compared: {others}" if others else ""
-        yield Line("calm", "equal", f"{', '.join(equal)}{more}")
+        uncompared = [RESULT_WORDS[name] for name, count in counts.items() if not count]
+        tail = f"; not compared: {', '.join(uncompared)}" if uncompared else ""
+        yield Line("calm", "equal", f"{', '.join(equal)}{tail}")
 
 
 def _save(steps: Sequence[SaveStep]) -> Iterator[Line]:

@@ -162,24 +162,22 @@ class _Sources:
 
         A job that keeps the last few removes one only once a newer one is whole.
         """
-        made = list(self.files.published(before=self.since))
+        published = list(self.files.published(before=self.since))
         for rank, (number, load) in self.loads.items():
-            alike = [save for save in made if series_of(save.name) == series_of(load.path)]
+            alike = [save for save in published if series_of(save.name) == series_of(load.path)]
             resumed = self._moment(self._resumed(rank, load))
             newer = [save for save in alike if self._moment(save.age) > resumed]
             removals = {save.number: self._removal_by_name(save) for save in newer}
-            kept = [save for save in newer if removals[save.number] is None]
-            gone = [save for save in newer if removals[save.number] is not None]
-            newest = max(gone, key=lambda save: save.age, default=None)
-            if newest is None or kept:
-                continue
+            newest = max(newer, key=lambda save: save.age, default=None)
+            if newest is None or None in removals.values():
+                continue  # one of them is lost in another way, or `older` tells of it
             removal = removals[newest.number]
             assert removal is not None
-            at = _at(Place(removal[1].epoch, removal[1].step))
+            place = _at(Place(removal[1].epoch, removal[1].step))
             yield Anomaly(
                 message=f"rank {rank} resumed from {load.path}, {self._age_in_words(rank, load)}; "
                 f"{newest.title} of {_at(newest.age)} had been saved, and the job removed it at "
-                f"{at}{self._again(newest)}",
+                f"{place}{self._again(newest)}",
                 events=(newest.number, removal[0], number),
             )
 

@@ -122,12 +122,13 @@ def why_not_equal(analysis: RunAnalysis, results: Sequence[CheckResult]) -> str 
 def compare_results(results: Sequence[CheckResult]) -> tuple[ComparedResult, ...]:
     """Return for each result whether it is the baseline's, with what was compared."""
     by_check = {result.check: result for result in results}
-    found = (
+    compared = (
         _compared(name, [by_check[check] for check in checks if check in by_check])
         for name, checks in RESULT_CHECKS.items()
     )
     return tuple(
-        one.model_copy(update={"left_out": _left_out(one.name, by_check)}) for one in found
+        result.model_copy(update={"left_out": _left_out(result.name, by_check)})
+        for result in compared
     )
 
 
@@ -141,25 +142,25 @@ def _left_out(name: ResultName, by_check: Mapping[str, CheckResult]) -> tuple[st
 
 
 def _compared(name: ResultName, checks: Sequence[CheckResult]) -> ComparedResult:
-    other = next((result for result in checks if result.status == "fail"), None)
-    if other is not None:
-        return ComparedResult(name=name, status="different", detail=other.summary)
+    different = next((result for result in checks if result.status == "fail"), None)
+    if different is not None:
+        return ComparedResult(name=name, status="different", detail=different.summary)
     doubtful = next((result for result in checks if result.status == "inconclusive"), None)
     if doubtful is not None:
         return ComparedResult(name=name, status="not compared", detail=doubtful.summary)
-    seen = [result for result in checks if result.evidence]
+    evident = [result for result in checks if result.evidence]
     if name in _FIGURES:
         # One check compares all numbers: whether any was of this result, its own count says.
-        figure, one, many = _FIGURES[name]
-        course = next((r for r in seen if r.check == trajectory.TRAJECTORY), None)
+        figure, noun, nouns = _FIGURES[name]
+        course = next((r for r in evident if r.check == trajectory.TRAJECTORY), None)
         count = 0 if course is None else course.measures.get(figure)
         if isinstance(count, int) and count:
-            return ComparedResult(name=name, status="equal", detail=plural(count, one, many))
-        seen = [result for result in seen if result.check != trajectory.TRAJECTORY]
-    if not seen:
+            return ComparedResult(name=name, status="equal", detail=plural(count, noun, nouns))
+        evident = [result for result in evident if result.check != trajectory.TRAJECTORY]
+    if not evident:
         why = checks[0].summary if checks else "no check compared it"
         return ComparedResult(name=name, status="not compared", detail=why)
-    return ComparedResult(name=name, status="equal", detail=seen[0].summary)
+    return ComparedResult(name=name, status="equal", detail=evident[0].summary)
 
 
 def _has_other_result(result: CheckResult) -> bool:

@@ -74,15 +74,17 @@ def sections(verdict: Verdict, brevity: Brevity = Brevity()) -> tuple[Section, .
 
 def _results(compared: Sequence[ComparedResult]) -> Iterator[Line]:
     """Yield which results of a right run were the baseline's, and which were not compared."""
-    equal = [one for one in compared if one.status == "equal"]
-    if equal:
-        yield Line("calm", "equal", ", ".join(RESULT_WORDS[one.name] for one in equal))
-    others = [RESULT_WORDS[one.name] for one in compared if one.status == "not compared"]
-    if equal and others:
-        yield Line("calm", "not compared", ", ".join(others))
-    for one in compared:
-        if one.left_out:
-            text = f"{RESULT_WORDS[one.name]}: two clean runs differ in {', '.join(one.left_out)}"
+    equal = [RESULT_WORDS[result.name] for result in compared if result.status == "equal"]
+    if not equal:
+        return
+    yield Line("calm", "equal", ", ".join(equal))
+    uncompared = [RESULT_WORDS[r.name] for r in compared if r.status == "not compared"]
+    if uncompared:
+        yield Line("calm", "not compared", ", ".join(uncompared))
+    for result in compared:
+        if result.left_out:
+            names = ", ".join(result.left_out)
+            text = f"{RESULT_WORDS[result.name]}: two clean runs differ in {names}"
             yield Line("calm", "not compared", text)
 
 
