@@ -627,3 +627,18 @@ def test_a_body_that_begins_with_a_loop_begins_once_each_time() -> None:
     trace.stop()
 
     assert found == [(0, 0), (1, 0), (1, 0), (1, 0), (0, 1), (1, 1), (1, 1), (1, 1)]
+
+
+def test_a_deque_that_lost_its_bound_is_another_value_and_gets_it_back() -> None:
+    bounded, unbounded = deque([1.0], maxlen=12), deque([1.0])
+    digests = []
+    for value in (bounded, unbounded):
+        census = Census(SystemClock().now_ns)
+        census.of([("norms", value)])
+        census.look_into_all()
+        digests.append([held.digest for held in census.entries])
+    holder = types.SimpleNamespace(norms=unbounded)
+
+    assert digests[0] != digests[1]
+    assert put(Reached(unbounded, holder, "norms"), bounded)
+    assert holder.norms.maxlen == 12

@@ -246,7 +246,8 @@ class Census:
                 self.left_out.append(path)
                 return
             text = repr(value) if size <= _FEW and _is_numbers(value) else ""
-            self._readable(path, value, list if type(value) is deque else lambda held: held, text)
+            read = _read_deque if type(value) is deque else lambda held: held
+            self._readable(path, value, read, text)
             return
         if type(value) not in (set, frozenset):
             self._wait(path, value, depth)
@@ -289,6 +290,11 @@ class Copied(NamedTuple):
 
 
 # -- what an object holds ----------------------------------------------------------------------
+
+
+def _read_deque(value: deque[Any]) -> list[Any]:
+    """Return what a deque holds, and its bound: one that was made anew may have lost that alone."""
+    return [*value] if value.maxlen is None else [[*value], value.maxlen]
 
 
 def _members(value: Any) -> Iterator[tuple[str, Any]]:  # any object

@@ -294,6 +294,8 @@ def _pickled(value: Any) -> bytes | None:  # likewise
 
 def _is_alike(old: Any, new: Any) -> bool:
     """Return whether content of one fits into the other; True where that is no question."""
+    if isinstance(old, deque):
+        return isinstance(new, deque) and old.maxlen == new.maxlen
     return getattr(old, "shape", None) == getattr(new, "shape", None) or not hasattr(old, "shape")
 
 
