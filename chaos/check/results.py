@@ -27,7 +27,7 @@ from chaos.check.state_snapshots import StateSnapshots, counterparts, holds_noth
 from chaos.check.steps import count_samples
 from chaos.model.event import StateSeen
 from chaos.model.events.state import group_of
-from chaos.model.scenario import Expect
+from chaos.model.plan import Plan
 from chaos.model.verdict import Anomaly, CheckResult, ComparedResult, ResultName
 from chaos.words import plural
 
@@ -85,7 +85,7 @@ def judge_by_results(
     to_the_end = unequal is None and _ends_with_equal_model(analysis)
 
     def judged(result: CheckResult) -> CheckResult:
-        if result.status != "fail" or is_asked(analysis.plan.expect, result):
+        if result.status != "fail" or is_asked(analysis.plan, result):
             return result
         if _is_early_sign(result):
             is_outvoted = to_the_end and (
@@ -97,11 +97,19 @@ def judge_by_results(
     return tuple(judged(result) for result in results)
 
 
-def is_asked(expect: Expect, result: CheckResult) -> bool:
-    """Return whether a promise is required in itself: by the scenario, or by another package."""
+def is_asked(plan: Plan, result: CheckResult) -> bool:
+    """Return whether a promise is required in itself: by the scenario, or by another package.
+
+    What an audit expects of its runs is a forecast of its own, and nobody asked for it.
+    """
+    if result.package is not None:
+        return True
+    if plan.confined is not None:
+        return False
+    expect = plan.expect
     fields = [field for field, check in _ASKED_BY_FIELD.items() if check == result.check]
     is_stated = any(getattr(expect, field) not in (None, False) for field in fields)
-    return is_stated or expect.check == result.check or result.package is not None
+    return is_stated or expect.check == result.check
 
 
 def why_not_equal(analysis: RunAnalysis, results: Sequence[CheckResult]) -> str | None:

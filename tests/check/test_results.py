@@ -12,7 +12,7 @@ from chaos.check.judge import CHECKS, judge, judge_analysis
 from chaos.check.results import RESULT_CHECKS, is_asked
 from chaos.harness import recorded
 from chaos.model.history import History
-from chaos.model.plan import Plan
+from chaos.model.plan import Confined, Plan
 from chaos.model.verdict import CheckResult, Verdict
 from chaos.run.directory import RunDirectory
 from tests.check.mutations import BROKEN
@@ -85,10 +85,19 @@ def test_what_the_scenario_asks_for_is_required_in_itself(attempts: int | None) 
     assert (verdict.status == "fail") == (attempts is not None)
 
 
+def test_what_an_audit_expects_of_its_own_runs_is_asked_by_nobody() -> None:
+    line = "g s s r c s x g<c0 s g<c0 s s r c ."
+    audited = plan_of(line, attempts=2).model_copy(update={"confined": Confined(folder="/audit")})
+
+    verdict = judge(audited, told_in(line), told_in(PLAIN))
+
+    assert verdict.status != "fail"
+
+
 def test_a_promise_of_another_package_is_required_in_itself() -> None:
     foreign = CheckResult(check="ours", status="fail", summary="", evidence=1, package="ours")
 
-    assert is_asked(plan_of(KILLED).expect, foreign)
+    assert is_asked(plan_of(KILLED), foreign)
 
 
 def test_a_pass_says_which_results_were_equal() -> None:
@@ -151,7 +160,7 @@ def shows_its_grounds(verdict: Verdict, plan: Plan) -> bool:
     """Return whether a failure is of another result, of an early sign, or was asked for."""
     early = {"state", "cursor", "epochs"}
     return any(one.status == "different" for one in verdict.compared) or any(
-        broken.check in early or broken.check == "checkpoints" or is_asked(plan.expect, broken)
+        broken.check in early or broken.check == "checkpoints" or is_asked(plan, broken)
         for broken in verdict.broken
     )
 
