@@ -6,9 +6,10 @@ from chaos.check.analysis import RunAnalysis
 from chaos.check.saved_model import is_in_file, saved_wrong
 from chaos.check.state_at_resume import Row
 from chaos.check.state_snapshots import holds_nothing
-from chaos.model.event import Component, ParametersNamed
+from chaos.model.event import Component, ParametersNamed, StateSeen
 from chaos.model.history import History
 from chaos.model.launcher import LauncherWords
+from chaos.model.places import Place
 from chaos.words import plural, ranks
 
 _NORMS = ("model", "buffers", "gradients", "optimizer", "averaged model")
@@ -92,15 +93,44 @@ def sentence(rows: Sequence[Row], terms: LauncherWords, remedy: str | None = Non
 
 
 def remedy(analysis: RunAnalysis, row: Row) -> str | None:
-    """Return the reason that the files show for a model that did not come back; None without."""
+    """Return the reason that files or other moments show for a part; None without one."""
     if row.is_restructured:
         return _structure_words(analysis, row)
     if row.group != "model":
-        return None
+        return _moment_words(analysis, row)
     saved = saved_wrong(analysis, row)  # of several files, what came back is that of this one
     if saved is None and is_in_file(analysis, row, row.due):
         return f"the file that was read holds it: {_FIXES['model']}"
-    return saved
+    return saved or _moment_words(analysis, row)
+
+
+def _moment_words(analysis: RunAnalysis, row: Row) -> str | None:
+    """Return in words that a part is what the rank had at another moment, if it was seen there.
+
+    The run's own moments count up to the resume, and all of the baseline's.
+    """
+    if row.standing != "different" or row.ours is None or not row.ours.digest:
+        return None
+    places = {
+        Place(seen.epoch, seen.step)
+        for tables in filter(None, (analysis.run, analysis.reference))
+        for number, seen in tables.snapshots.all
+        if seen.rank == row.rank and (tables is not analysis.run or number < row.number)
+        if _holds(seen, row)
+    }
+    resumed = Place(row.epoch, row.step)
+    if not places or min(places) <= resumed <= max(places):
+        return None
+    is_later = min(places) > resumed
+    place = min(places) if is_later else max(places)
+    when = "a later" if is_later else "an earlier"
+    return f"it is what the job had at {place}: of {when} moment than the resume"
+
+
+def _holds(seen: StateSeen, row: Row) -> bool:
+    assert row.ours is not None
+    digest = row.ours.digest
+    return any(part.name == row.component and part.digest == digest for part in seen.components)
 
 
 def _structure_words(analysis: RunAnalysis, row: Row) -> str:

@@ -11,6 +11,7 @@ from chaos.model.history import History
 from chaos.model.launcher import FACTS
 from chaos.model.verdict import CheckResult
 from tests.check.parts import KILLED, TWICE, fresh, lost, part
+from tests.check.shorthand import plan_of, told_in
 from tests.check.story import Story, Strike
 from tests.check.tamper import changed, restored_wrong, result_on, shifted, verdict_on, without
 from tests.check.watching import digest
@@ -281,3 +282,21 @@ def test_a_job_that_leaves_its_checkpoint_alone_started_from_scratch() -> None:
         verdict.headline
     )
     assert part(verdict, "cursor").standing == "reset"
+
+
+@pytest.mark.parametrize(
+    ("momentum", "words"),
+    [
+        ("2", "it is what the job had at epoch 1, step 0: of an earlier moment than the resume"),
+        ("6", "it is what the job had at epoch 3, step 0: of a later moment than the resume"),
+        ("9", "none of these was seen"),
+    ],
+)
+def test_a_part_of_another_moment_is_known_by_it(momentum: str, words: str) -> None:
+    begin = "g @model=0,opt= s s r c @model=2,opt=2 s s r c @model=4,opt=4 s "
+    clean = f"{begin}s r c @model=6,opt=6 s s r c ."
+    line = f"{begin}x g<c1 @model=4,opt={momentum} s s! r c @model=7,opt=7 s! s! r c ."
+
+    verdict = judge(plan_of(line), told_in(line), told_in(clean))
+
+    assert words in next(r.summary for r in verdict.results if r.check == "state")
