@@ -408,14 +408,21 @@ class _Sources:
     def _is_whole(self, save: Save, others: list[Save]) -> bool:
         """Return whether all files lie beside a save that the baseline has saved at its place.
 
-        Those of the names that are there at all. On another number of ranks that is not known.
+        Those of the names that are there at all, or that an attempt has read. On another number of
+        ranks that is not known.
         """
         if self.analysis.reference is None or self.analysis.resized:
             return True
-        names = {_file_of(other).name for other in others}
+        names = {_file_of(other).name for other in others} | self._read_names
         due = {file for file in self._due.get(save.place, ()) if file.name in names}
         is_complete = due <= {_file_of(other) for other in others if other.place >= save.place}
         return is_complete and self._is_filled(save, self._filled[_folder_of(save.name)])
+
+    @cached_property
+    def _read_names(self) -> frozenset[str]:
+        """The names of the run's own files that any attempt has read."""
+        every = (load for loads in self.files.loads.values() for _, load in loads)
+        return frozenset(_name_of(load.path) for load in every if is_own(load))
 
     @cached_property
     def _beside(self) -> Mapping[str, Counter[str]]:

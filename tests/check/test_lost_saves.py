@@ -126,3 +126,16 @@ def test_the_newest_save_is_not_the_one_to_remove(removed: str, words: str) -> N
 
     assert point.status == ("fail" if words else "pass"), point.summary
     assert words in point.summary
+
+
+def test_a_save_of_which_a_part_is_missing_that_a_later_start_reads_is_not_whole() -> None:
+    clean = "g s w:a_1 w:b_1 s r c- s s r c- s s r c- ."
+    line = (
+        "g s w:a_1 s x g q:a_1 s w:a_1 w:b_1 s r c- s x g q:a_1,b_1 l:a_1 l:b_1 "
+        "s w:b_1 s r c- s s r c- ."
+    )
+
+    found = judge(plan_of(line), told_in(line), told_in(clean))
+
+    point = next(result for result in found.results if result.check == "resume-point")
+    assert "attempt 1" not in point.summary
