@@ -100,7 +100,7 @@ def judge_by_results(
 def is_asked(plan: Plan, result: CheckResult) -> bool:
     """Return whether a promise is required in itself: by the scenario, or by another package.
 
-    What an audit expects of its runs is a forecast of its own, and nobody asked for it.
+    What an audit expects of its runs is its own forecast, and not a user's wish.
     """
     if result.package is not None:
         return True

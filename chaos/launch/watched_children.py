@@ -1,4 +1,4 @@
-"""How each Python that a job starts comes to watch itself; it imports nothing of chaos's own."""
+"""The environment in which each Python that a job starts watches itself; no imports of chaos."""
 
 import os
 from collections.abc import Mapping
