@@ -108,7 +108,7 @@ def remarks(card: Card) -> Iterator[Line]:
     shared = f" in {plural(card.run_count, 'run')}" if card.shared else ""
     words = f"{landed} of {planned} faults landed{shared}; {card.repetition}"
     yield Line("calm", "rests on", words)
-    yield from _equal_results(card)
+    yield from (Line("calm", "equal", text) for text in [equal_results(card)] if text)
     if card.retries.note is not None:
         yield Line("calm", card.retries.label, card.retries.note)
     yield from (Line("calm", "replaced", str(row)) for row in card.replaced)
@@ -119,8 +119,8 @@ def remarks(card: Card) -> Iterator[Line]:
         yield Line("calm", "not tried", left)
 
 
-def _equal_results(card: Card) -> Iterator[Line]:
-    """Yield which results of the right runs were the baseline's, and in how many."""
+def equal_results(card: Card) -> str:
+    """Return which results of the right runs were the baseline's, and in how many."""
     right = [run for run in card.runs if run.is_right and run.equal]
     counts = {name: sum(name in run.equal for run in right) for name in RESULT_WORDS}
     equal = [
@@ -128,10 +128,11 @@ def _equal_results(card: Card) -> Iterator[Line]:
         for name, count in sorted(counts.items(), key=lambda item: -item[1])
         if count
     ]
-    if equal:
-        uncompared = [RESULT_WORDS[name] for name, count in counts.items() if not count]
-        tail = f"; not compared: {', '.join(uncompared)}" if uncompared else ""
-        yield Line("calm", "equal", f"{', '.join(equal)}{tail}")
+    if not equal:
+        return ""
+    uncompared = [RESULT_WORDS[name] for name, count in counts.items() if not count]
+    tail = f"; not compared: {', '.join(uncompared)}" if uncompared else ""
+    return f"{', '.join(equal)}{tail}"
 
 
 def _save(steps: Sequence[SaveStep]) -> Iterator[Line]:
