@@ -21,6 +21,7 @@ from chaos.audit.repro import repro_text
 from chaos.audit.retries import SETTINGS, Retries
 from chaos.audit.run_row import RunRow, gist
 from chaos.audit.table import columns
+from chaos.check.results import WITHOUT_CONSEQUENCE
 from chaos.model.masked import masked
 from chaos.report.ci import render as render_junit
 from chaos.report.outcome import SuiteRow, row_of, skipped, versions
@@ -195,7 +196,7 @@ def _latent(runs: Sequence[RunRow]) -> Iterator[Note]:
     """Yield a note for each broken promise without consequence, with its number of places."""
     for count, text in _by_gist(text for run in runs if run.is_right for text in run.latent):
         places = "where it happened" if count == 1 else f"at all {count} places, such as this one"
-        yield note(f"latent: {text} (every result is the baseline's {places})")
+        yield note(f"latent: {text} ({WITHOUT_CONSEQUENCE} {places})")
 
 
 def _by_gist(texts: Iterable[str]) -> Iterator[tuple[int, str]]:

@@ -31,7 +31,7 @@ from chaos.check.headline import headline
 from chaos.check.others import Others
 from chaos.check.regrid import BY_REPORTS, WHY_NOT
 from chaos.check.result import nothing_due
-from chaos.check.results import compare_results, judge_by_results
+from chaos.check.results import WITHOUT_CONSEQUENCE, compare_results, judge_by_results
 from chaos.check.resumes import count_restarts
 from chaos.check.state_snapshots import is_rng
 from chaos.faults.world import Part
@@ -163,7 +163,7 @@ def build_verdict(analysis: RunAnalysis, judged: tuple[CheckResult, ...]) -> Ver
 def _latent_notes(results: tuple[CheckResult, ...]) -> Iterator[str]:
     for result in results:
         for anomaly in result.latent:
-            yield f"latent: {result.check}: {anomaly.message}; every result is the baseline's"
+            yield f"latent: {result.check}: {anomaly.message}; {WITHOUT_CONSEQUENCE}"
 
 
 def _notes(analysis: RunAnalysis) -> Iterator[str]:

@@ -48,6 +48,7 @@ RESULT_CHECKS: Mapping[ResultName, tuple[str, ...]] = {
         processes.BYSTANDERS,
     ),
 }
+WITHOUT_CONSEQUENCE = "every result that was compared is the baseline's"
 _COMPARING = frozenset(name for checks in RESULT_CHECKS.values() for name in checks)
 # What is seen early of a result: the state with which a resume goes on, and the number of steps
 # that it makes. Results that are shown to be equal to the end outvote them. Where these could not
@@ -130,8 +131,11 @@ def why_not_equal(analysis: RunAnalysis, results: Sequence[CheckResult]) -> str 
 def compare_results(results: Sequence[CheckResult]) -> tuple[ComparedResult, ...]:
     """Return for each result whether it is the baseline's, with what was compared."""
     by_check = {result.check: result for result in results}
+    # What storage holds at the end is a result; what was damaged on the way there is none.
+    stored = by_check[checkpoints.CHECKPOINTS]
+    also = {"files": (stored.check,)} if _has_other_result(stored) else {}
     compared = (
-        _compared(name, [by_check[check] for check in checks if check in by_check])
+        _compared(name, [by_check[check] for check in (*checks, *also.get(name, ()))])
         for name, checks in RESULT_CHECKS.items()
     )
     return tuple(
@@ -187,7 +191,7 @@ def _is_early_sign(result: CheckResult) -> bool:
 
 def _latent(result: CheckResult) -> CheckResult:
     anomalies = tuple(a.model_copy(update={"severity": "latent"}) for a in result.anomalies)
-    summary = f"latent: {result.summary}; every result is the baseline's"
+    summary = f"latent: {result.summary}; {WITHOUT_CONSEQUENCE}"
     return result.model_copy(
         update={"status": "pass", "anomalies": (), "latent": anomalies, "summary": summary}
     )
