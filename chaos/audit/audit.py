@@ -1,5 +1,6 @@
 """An audit from beginning to end: clean runs, kill map, runs with faults, findings, card."""
 
+import math
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
@@ -19,6 +20,7 @@ from chaos.audit.budget import (
     Pace,
     ShowProgress,
     of_one_run,
+    with_time_limit,
 )
 from chaos.audit.card import Card, Ended
 from chaos.audit.causes import CauseTrials
@@ -48,6 +50,7 @@ from chaos.model.plan import Plan
 from chaos.run.clock import Clock, seconds_since
 from chaos.run.directory import RunDirectory, room_in
 from chaos.run.ports import Backend, JudgingBackend, ScriptBackend
+from chaos.words import plural
 
 EXPLANATION = "giving values back: finding"
 # Of the time that the audit took; or so many runs, as a short audit has none to spare.
@@ -191,7 +194,7 @@ class Audit:
                 ended = self._inject_all(clean, queue, start, opened, stack, fits=fits)
             finally:
                 card = self._card(writer, queue, start, ended)
-        return self._confirmed(self._explained(card, writer), writer, clean)
+        return self._confirmed(self._explained(card, writer, clean, start), writer, clean)
 
     # -- inside ----------------------------------------------------------------------------
 
@@ -475,7 +478,7 @@ class Audit:
         self._kept[row.defects] = row
         return True
 
-    def _explained(self, card: Card, writer: CardWriter) -> Card:
+    def _explained(self, card: Card, writer: CardWriter, clean: Clean, start: int) -> Card:
         """Look for the causes that no check names, by giving values back, in a part of the time.
 
         Returns the card with what that has shown.
@@ -483,23 +486,38 @@ class Audit:
         if not self.explains:
             return card
         total = max(1, len(card.findings))
+        spent_s = seconds_since(start, self.clock)
+        trials_s = self.budget.trials_s(spent_s=spent_s, each_s=clean.each_s)
+        has_limit = trials_s is not None
+        if trials_s is None:
+            trials_s = EXPLAINING * card.seconds
         trials = CauseTrials(
             self.backend,
             self.clock,
             self.folder,
             self._looks.baseline,
             card.runs,
-            ends_ns=self.clock.now_ns() + 1e9 * EXPLAINING * card.seconds,
-            least=EXPLAINED_IN,
+            ends_ns=self.clock.now_ns() + 1e9 * trials_s,
+            least=0 if has_limit else EXPLAINED_IN,
             show=lambda number: self.show(AuditProgress(EXPLANATION, number, total)),
         )
         rows = trials.no_longer_accepted()
         if rows != card.runs:
             card = writer.card(rows, ended=card.ended, seconds=card.seconds, limit=card.limit)
         found, notes = trials.judge(card.findings)
-        if found == list(card.findings):
+        if trials.untried and has_limit:
+            notes = (*notes, self._too_little_time(trials.untried))
+        if found == list(card.findings) and not notes:
             return card
         return self._with(found, card.model_copy(update={"notes": (*card.notes, *notes)}), writer)
+
+    def _too_little_time(self, untried: int) -> Note:
+        """Describe the findings whose cause was not proven before the time limit."""
+        longer = with_time_limit(self.command, 2 * math.ceil(self.budget.seconds or 0))
+        return note(
+            f"the time limit ended before the cause of {plural(untried, 'finding')} could be "
+            f"proven; with twice the time: `{longer}`"
+        )
 
     def _with(self, found: Sequence[Finding], card: Card, writer: CardWriter) -> Card:
         one_each = united(found, card.runs)

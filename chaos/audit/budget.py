@@ -29,6 +29,8 @@ FAULT_COSTS = 0.5
 # A run that hangs costs much, and the next one mostly the same. So after the first of them, the
 # audit ends within its limit, or so many times as much.
 OVERRUN = 1.2
+# Once a result is wrong the answer is fail. The rest of the time limit is kept for its cause.
+FAULTS_SHARE = 0.7
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ class Budget:
     runs: int | None = None
     #: the first place that is wrong is enough
     first_finding: bool = False
+    #: the time limit is the default: proofs of causes may take longer than it
+    is_default: bool = False
 
     @property
     def longest_s(self) -> float:
@@ -69,8 +73,20 @@ class Budget:
             return seconds >= self.seconds or seconds + hung_s > OVERRUN * self.seconds
         if begun < AT_LEAST:
             return False
+        if wrong and self.seconds is not None:
+            return seconds >= FAULTS_SHARE * self.seconds
         limit = self.longest_s if for_minimum else self.seconds
         return limit is not None and seconds >= limit
+
+    def trials_s(self, *, spent_s: float, each_s: float) -> float | None:
+        """Return for how long trials of causes may begin, each of them `each_s` long.
+
+        Not so long that the last one ends more than a fifth after the time limit. None: the
+        limit is a default.
+        """
+        if self.seconds is None or self.is_default:
+            return None
+        return max(0.0, OVERRUN * self.seconds - each_s - spent_s)
 
     def named(self, *, seconds: float, runs: int, wrong: int = 0) -> str | None:
         """Return the option whose limit was reached, None if none was."""
@@ -78,7 +94,8 @@ class Budget:
             return "--exitfirst"
         if self.runs is not None and runs >= self.runs:
             return f"--max-runs {self.runs}"
-        if self.seconds is not None and seconds >= self.seconds:
+        share = FAULTS_SHARE if wrong else 1.0
+        if self.seconds is not None and seconds >= share * self.seconds:
             return f"--time-limit {self.seconds:g}s"
         return None
 

@@ -50,6 +50,8 @@ class CauseTrials:
     ends_ns: float
     least: int
     show: Callable[[int], None] = lambda _: None
+    #: the trials that time ended before they had an outcome
+    untried: int = field(default=0, init=False)
     #: by the name of the finding, what was shown of it
     _shown: dict[str, Explained] = field(default_factory=dict, init=False)
     _outcomes: dict[tuple[int, str], Explained | None] = field(default_factory=dict, init=False)
@@ -141,8 +143,12 @@ class CauseTrials:
         if (number, check) not in self._outcomes:
             giving = self._giving(number, check, f"{number}-{check}")
             outcome = None
-            with suppress(TimeoutError, ChaosError):  # what was found stands without it
+            try:
                 outcome = giving.explained(self._analysis(number))
+            except TimeoutError:
+                self.untried += 1
+            except ChaosError:
+                pass  # what was found stands without it
             self._outcomes[number, check] = outcome
             self.least = max(0, self.least - giving.runs)
         return self._outcomes[number, check]

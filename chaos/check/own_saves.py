@@ -23,7 +23,7 @@ from chaos.model.event import (
 from chaos.model.paths import DRAWN_NAME
 from chaos.model.places import START, Place, RankName
 from chaos.model.tiers import Tiers
-from chaos.model.trigger import IN_A_SAVE, PARTS_MAX, AtMoment, path_pattern
+from chaos.model.trigger import IN_A_SAVE, AtMoment
 from chaos.model.verdict import Anomaly
 from chaos.words import plural
 
@@ -167,7 +167,7 @@ class _Sources:
             alike = [save for save in published if series_of(save.name) == series_of(load.path)]
             resumed = self._moment(self._resumed(rank, load))
             newer = [save for save in alike if self._moment(save.age) > resumed]
-            removals = {save.number: self._removal_by_name(save) for save in newer}
+            removals = {save.number: self._removal(save) for save in newer}
             newest = max(newer, key=lambda save: save.age, default=None)
             if newest is None or None in removals.values():
                 continue  # one of them is lost in another way, or `older` tells of it
@@ -181,11 +181,17 @@ class _Sources:
                 events=(newest.number, removal[0], number),
             )
 
-    def _removal_by_name(self, save: Save) -> tuple[int, FileTouched] | None:
-        """Return the removal of this very file by the job itself, before the attempt began."""
+    def _removal(self, save: Save) -> tuple[int, FileTouched] | None:
+        """Return the removal of a save by the job itself, before the attempt began.
+
+        Of its very file or folder, or of one within it: another one of its series is kept or
+        removed for reasons of its own.
+        """
+        names = (save.name, save.title)
         for number, touched in self.analysis.run.history.of(FileTouched):
-            is_later = save.number < number < self.since and touched.how == "removing"
-            if is_later and touched.path == save.name:
+            if not save.number < number < self.since or touched.how != "removing":
+                continue
+            if touched.path in names or any(touched.path.startswith(f"{n}/") for n in names):
                 return number, touched
         return None
 
@@ -465,23 +471,15 @@ class _Sources:
             return "lay in the temporary folder of another node, on which no rank runs now"
         if "gone" in states and not self._nodes_of(save).isdisjoint(self._lost_nodes()):
             return "lay on the disk of the node that was lost"
-        self.removal = self._removal_of(save)
-        if self.removal is None:
+        removal = self._removal(save)
+        if removal is None:
             return "was not there any more, and nothing else was"
+        _, self.removal = removal
         at = _at(Place(self.removal.epoch, self.removal.step))
         saves = (other for other in self.files.saves if save.number < other.number < self.since)
         if any(other.place > save.place for other in saves):
             return f"was removed at {at}, before the next one was whole: remove it only then"
         return f"was removed at {at}, and no other one was there"
-
-    def _removal_of(self, save: Save) -> FileTouched | None:
-        """Return the removal of a save's file, or of one in its folder, by the job itself."""
-        patterns = {path_pattern(name, PARTS_MAX) for name in (save.name, save.title)}
-        for number, touched in self.analysis.run.history.of(FileTouched):
-            is_later = save.number < number < self.since and touched.how == "removing"
-            if is_later and path_pattern(touched.path, PARTS_MAX) in patterns:
-                return touched
-        return None
 
     def _nodes_of(self, save: Save) -> set[str]:
         """Return the nodes of the ranks that wrote a file of these bytes."""

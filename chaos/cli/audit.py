@@ -233,8 +233,8 @@ Explain = Annotated[
     typer.Option(
         "--explain/--no-explain",
         help="Where training comes out otherwise and no check names the cause, set values of the "
-        "job to the baseline's at the resume until it comes out right; a fifth of the audit's time "
-        "at most.",
+        "job to the baseline's at the resume until it comes out right. A "
+        "--time-limit ends it.",
     ),
 ]
 Lanes = Annotated[
@@ -468,7 +468,7 @@ def _budget(
 ) -> Budget:
     is_unasked = limit_s is None and runs is None and not every
     usual_s = BUDGET_S if facts.lacks_part("queue") else BUDGET_IN_A_QUEUE_S
-    return Budget(usual_s if is_unasked else limit_s, runs, first)
+    return Budget(usual_s if is_unasked else limit_s, runs, first, is_default=is_unasked)
 
 
 def _is_own(storage: str | None) -> bool:

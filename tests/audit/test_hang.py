@@ -22,18 +22,18 @@ def spent(seconds: float, hung_s: float, *, limit_s: float = 60, wrong: int = 1)
 
 
 @pytest.mark.parametrize(
-    ("seconds", "hung_s", "is_spent"),
+    ("seconds", "hung_s", "wrong", "is_spent"),
     [
-        pytest.param(50, 15, False, id="the next hang fits into a fifth more"),
-        pytest.param(58, 15, True, id="the next one does not"),
-        pytest.param(60, 5, True, id="the limit is reached"),
-        pytest.param(200, 0, False, id="nothing hung, and an answer needs more"),
+        pytest.param(50, 15, 1, False, id="the next hang fits into a fifth more"),
+        pytest.param(58, 15, 1, True, id="the next one does not"),
+        pytest.param(60, 5, 1, True, id="the limit is reached"),
+        pytest.param(200, 0, 0, False, id="nothing hung, and an answer needs more"),
     ],
 )
 def test_after_a_hang_a_run_begins_only_where_the_next_one_fits(
-    seconds: float, hung_s: float, *, is_spent: bool
+    seconds: float, hung_s: float, wrong: int, *, is_spent: bool
 ) -> None:
-    assert spent(seconds, hung_s) is is_spent
+    assert spent(seconds, hung_s, wrong=wrong) is is_spent
 
 
 def test_without_a_limit_a_hang_ends_nothing() -> None:
