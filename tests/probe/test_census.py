@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
 from torch import nn
 
 from chaos.model.places import Place
@@ -209,10 +210,36 @@ def test_an_object_that_several_paths_reach_has_the_shortest() -> None:
 def test_no_text_of_a_string_is_kept_and_nothing_large_is_read() -> None:
     census = Census(SystemClock().now_ns)
     large = torch.zeros(module.ELEMENTS_MAX + 1)
-    census.of({"key": "secret", "large": large, "many": [0] * 10_000}.items())
+    census.of({"key": "secret", "large": large, "many": [0] * module.ELEMENTS_MAX}.items())
 
     assert [(held.path, held.text) for held in census.entries] == [("key", "")]
     assert census.left_out == ["large", "many"]
+
+
+class Compression:
+    """A hook that keeps what it did not send, as PowerSGD does."""
+
+    def __init__(self) -> None:
+        self.residual = {0: torch.ones(2)}
+
+    def exchange(self, state: Any, bucket: dist.GradBucket) -> Any:
+        raise NotImplementedError  # the test calls nothing that communicates
+
+
+def test_an_object_that_only_a_communication_hook_holds_has_the_name_of_its_class(
+    tmp_path: Path,
+) -> None:
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        model = nn.parallel.DistributedDataParallel(nn.Linear(2, 2))
+        model.register_comm_hook(Control(), Compression().exchange)
+        census = Census(SystemClock().now_ns)
+        census.of(module.hook_owners([model, nn.Linear(1, 1)]))
+        census.look_into_all()
+    finally:
+        dist.destroy_process_group()
+
+    assert {held.path for held in census.entries} == {"Compression.residual", "Control.value"}
 
 
 def test_slots_generators_and_members_of_members() -> None:

@@ -43,11 +43,11 @@ ENTRIES_MAX = 1024
 DEPTH_MAX = 3
 OWN_DEPTH_MAX = 6  # of objects of the job's own classes, and of containers
 MEMBERS_MAX = 64  # of a container whose members are looked at one by one
-ELEMENTS_MAX = 65_536  # of a tensor, an array or a container
+ELEMENTS_MAX = 1 << 19  # of a tensor, an array or a container
 MODULE_MAX = 1 << 25  # elements of a module: a large tensor is summed, which is fast
 _LEAF = 16  # elements as which a plain value of a container counts, and so does a container
 _FEW = 40 * _LEAF  # up to which the text of a container may be short enough
-TIME_MAX_NS = 100_000_000
+TIME_MAX_NS = 300_000_000
 _TEXT_MAX = 40
 
 _NUMBERS = frozenset({int, float, bool, complex, type(None)})
@@ -313,6 +313,19 @@ def _members(value: Any) -> Iterator[tuple[str, Any]]:  # any object
         yield from vars(value).items()
     elif not issubclass(kind, type) and kind.__module__.partition(".")[0] not in _FOREIGN:
         yield from _stored(value, kind)
+
+
+def hook_owners(modules: Iterable[Any]) -> Iterator[tuple[str, Any]]:  # modules of torch
+    """Yield the objects of the job that `DistributedDataParallel` calls, by their classes' names.
+
+    A hook that was registered to communicate gradients may hold state, such as the error that
+    compression leaves, and nothing else may hold the hook.
+    """
+    for module in modules:
+        # torch 2.13: pairs of the hook and the state that it is called with.
+        for hook, state in vars(module).get("_comm_hooks", ()):
+            owners = (getattr(hook, "__self__", None), state)
+            yield from ((_CLASS_NAME(type(o)), o) for o in owners if o is not None)
 
 
 def _closure(function: FunctionType) -> Iterator[tuple[str, Any]]:

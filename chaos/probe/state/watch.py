@@ -39,7 +39,7 @@ from chaos.probe.cursor import Recorder
 from chaos.probe.job_code import loops_around, naming_line
 from chaos.probe.loaders import before_loaders
 from chaos.probe.state import components
-from chaos.probe.state.census import TIME_MAX_NS, Census, Copied
+from chaos.probe.state.census import TIME_MAX_NS, Census, Copied, hook_owners
 from chaos.probe.state.give_back import LoopTrace, Orders, Reached, global_generators
 from chaos.probe.state.keras_parts import keras_parts
 from chaos.probe.state.part import UnreadPart
@@ -394,6 +394,7 @@ class StateWatch:
             for index, one in enumerate(found)
         }
         census.of(parts.items())
+        census.of(hook_owners(self._known_roots()))
         if not wanted.isdisjoint(shared := global_generators()):
             census.of(shared.items())
         census.look_into_all()
