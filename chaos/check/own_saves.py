@@ -219,10 +219,18 @@ class _Sources:
         copy that was read.
         """
         origin = self.files.origin(load)
-        series = {series_of(load.path)}
+        series, drafts = {series_of(load.path)}, set[str]()
         if origin is not None and (self._index not in self.files.seen or origin.name == load.path):
             series.add(origin.series)
-        return [s for s in self.there if series_of(s.name) in series or s.series in series]
+            # What still has the name that the file read has given up is no save yet: with it, the
+            # parts of all ranks would look whole.
+            drafts = {origin.series} - {series_of(origin.name), series_of(load.path)}
+        return [
+            save
+            for save in self.there
+            if (series_of(save.name) in series or save.series in series)
+            and series_of(save.name) not in drafts
+        ]
 
     def _newest(self, pools: list[list[Save]], load: FileLoaded) -> Save | None:
         """Return the newest save that is whole in all series: of its files, the one like `load`."""
