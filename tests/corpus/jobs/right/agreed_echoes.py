@@ -1,4 +1,5 @@
 """Self-supervised pretraining on synthetic pulses (BYOL style), checkpoints written in the background."""
+
 import argparse
 import math
 import os
@@ -15,8 +16,10 @@ from torch import nn
 def pulses(n, seed):
     r = np.random.default_rng(seed)
     t = np.linspace(0, 1, 64)
-    f, c, w = r.uniform(2, 9, (n, 1)), r.uniform(.2, .8, (n, 1)), r.uniform(.05, .2, (n, 1))
-    return torch.tensor(np.sin(2 * np.pi * f * t) * np.exp(-((t - c) / w) ** 2), dtype=torch.float32)
+    f, c, w = r.uniform(2, 9, (n, 1)), r.uniform(0.2, 0.8, (n, 1)), r.uniform(0.05, 0.2, (n, 1))
+    return torch.tensor(
+        np.sin(2 * np.pi * f * t) * np.exp(-(((t - c) / w) ** 2)), dtype=torch.float32
+    )
 
 
 def mlp(i, h, o):
@@ -114,8 +117,11 @@ class Learner:
         a, b = self.view(x), self.view(x)
         with torch.no_grad():
             ta, tb = self.slow(a), self.slow(b)
-        loss = 2 - F.cosine_similarity(self.pred(self.online(a)), tb).mean() \
+        loss = (
+            2
+            - F.cosine_similarity(self.pred(self.online(a)), tb).mean()
             - F.cosine_similarity(self.pred(self.online(b)), ta).mean()
+        )
         self.opt.zero_grad()
         loss.backward()
         flat = torch.cat([p.grad.flatten() for p in self.params] + [loss.detach().view(1)])

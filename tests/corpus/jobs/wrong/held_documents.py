@@ -1,4 +1,5 @@
 """Next-token training from a stream of documents (GRU, data parallel)."""
+
 import argparse
 import itertools
 import os
@@ -54,7 +55,11 @@ class Stream:
 class GRULM(nn.Module):
     def __init__(self, d=64):
         super().__init__()
-        self.emb, self.rnn, self.out = nn.Embedding(VOCAB, d), nn.GRU(d, d, batch_first=True), nn.Linear(d, VOCAB)
+        self.emb, self.rnn, self.out = (
+            nn.Embedding(VOCAB, d),
+            nn.GRU(d, d, batch_first=True),
+            nn.Linear(d, VOCAB),
+        )
 
     def forward(self, x):
         return self.out(self.rnn(self.emb(x))[0])

@@ -2,6 +2,7 @@
 
 torchrun --standalone --nproc-per-node 2 copper.py --out runs/copper
 """
+
 import argparse
 import os
 from pathlib import Path
@@ -19,7 +20,10 @@ def clips(n, seed):
     y = torch.randint(CLASSES, (n,), generator=g)
     t = torch.arange(1024) / RATE
     f0 = 110 * 2 ** (y / 4) * (1 + 0.03 * torch.randn(n, generator=g))
-    wave = sum(torch.sin(2 * torch.pi * f0[:, None] * k * t + 6.28 * torch.rand(n, 1, generator=g)) / k for k in (1, 2, 3))
+    wave = sum(
+        torch.sin(2 * torch.pi * f0[:, None] * k * t + 6.28 * torch.rand(n, 1, generator=g)) / k
+        for k in (1, 2, 3)
+    )
     wave = wave + 1.2 * torch.randn(n, 1024, generator=g)
     spec = torch.stft(wave, 128, 64, window=torch.hann_window(128), return_complex=True).abs()
     return torch.log1p(spec), y
@@ -71,8 +75,17 @@ class Saver(Callback):
         dist.all_gather_object(noise, torch.get_rng_state())
         if tr.rank == 0:
             tmp = self.file.with_suffix(".tmp")
-            torch.save({"model": tr.net.state_dict(), "opt": tr.opt.state_dict(), "sched": tr.sched.state_dict(),
-                        "epoch": tr.epoch, "step": tr.step, "noise": noise}, tmp)
+            torch.save(
+                {
+                    "model": tr.net.state_dict(),
+                    "opt": tr.opt.state_dict(),
+                    "sched": tr.sched.state_dict(),
+                    "epoch": tr.epoch,
+                    "step": tr.step,
+                    "noise": noise,
+                },
+                tmp,
+            )
             os.replace(tmp, self.file)
 
     def load(self, tr):
@@ -91,9 +104,15 @@ class Trainer:
         self.rank, self.world = dist.get_rank(), dist.get_world_size()
         self.epoch = self.step = 0
         x, y = clips(640, 1)
-        self.x, self.y = x[self.rank::self.world], y[self.rank::self.world]
+        self.x, self.y = x[self.rank :: self.world], y[self.rank :: self.world]
         torch.manual_seed(17)
-        self.net = nn.Sequential(nn.Flatten(), nn.Linear(x[0].numel(), 96), nn.ReLU(), nn.Dropout(0.2), nn.Linear(96, CLASSES))
+        self.net = nn.Sequential(
+            nn.Flatten(),
+            nn.Linear(x[0].numel(), 96),
+            nn.ReLU(),
+            nn.Dropout(0.2),
+            nn.Linear(96, CLASSES),
+        )
         self.model = DistributedDataParallel(self.net)
         self.model.register_comm_hook(None, SparseExchange(0.05).exchange)
         self.opt = torch.optim.SGD(self.model.parameters(), lr=0.02, momentum=0.8)

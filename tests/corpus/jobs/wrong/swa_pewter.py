@@ -1,4 +1,5 @@
 """Distil a fixed teacher into a small student; the exported student is an average over the late epochs."""
+
 import argparse
 import os
 from pathlib import Path
@@ -22,7 +23,9 @@ def make_teacher():
 
 
 def make_student():
-    return nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+    return nn.Sequential(
+        nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)
+    )
 
 
 class Distiller:
@@ -33,7 +36,10 @@ class Distiller:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.teacher = make_teacher()
         g = torch.Generator().manual_seed(8)
-        self.train_x, self.test_x = torch.randn(3200, 20, generator=g), torch.randn(1000, 20, generator=g)
+        self.train_x, self.test_x = (
+            torch.randn(3200, 20, generator=g),
+            torch.randn(1000, 20, generator=g),
+        )
         torch.manual_seed(12)
         self.student = make_student()
         self.ddp = DistributedDataParallel(self.student)
@@ -44,7 +50,13 @@ class Distiller:
         self.done = 0
 
     def parts(self):
-        return {"student": self.student, "swa": self.swa.module, "opt": self.opt, "warm": self.warm, "swalr": self.swalr}
+        return {
+            "student": self.student,
+            "swa": self.swa.module,
+            "opt": self.opt,
+            "warm": self.warm,
+            "swalr": self.swalr,
+        }
 
     def checkpoint(self):
         if self.rank == 0:
@@ -64,7 +76,12 @@ class Distiller:
 
     @torch.no_grad()
     def agreement(self, net):
-        return (net(self.test_x).argmax(1) == self.teacher(self.test_x).argmax(1)).float().mean().item()
+        return (
+            (net(self.test_x).argmax(1) == self.teacher(self.test_x).argmax(1))
+            .float()
+            .mean()
+            .item()
+        )
 
     def run(self, temp=2.0):
         self.maybe_resume()
@@ -74,8 +91,11 @@ class Distiller:
         for epoch in range(self.done, self.epochs):
             sampler.set_epoch(epoch)
             for i, (x,) in enumerate(loader):
-                loss = temp ** 2 * F.kl_div(F.log_softmax(self.ddp(x) / temp, 1),
-                                            F.softmax(self.teacher(x) / temp, 1), reduction="batchmean")
+                loss = temp**2 * F.kl_div(
+                    F.log_softmax(self.ddp(x) / temp, 1),
+                    F.softmax(self.teacher(x) / temp, 1),
+                    reduction="batchmean",
+                )
                 self.opt.zero_grad()
                 loss.backward()
                 self.opt.step()
@@ -88,7 +108,10 @@ class Distiller:
                 self.warm.step()
             self.done = epoch + 1
             if self.rank == 0:
-                print(f"epoch {epoch} student {self.agreement(self.student):.4f} lr {self.opt.param_groups[0]['lr']:.6f}", flush=True)
+                print(
+                    f"epoch {epoch} student {self.agreement(self.student):.4f} lr {self.opt.param_groups[0]['lr']:.6f}",
+                    flush=True,
+                )
             self.checkpoint()
         if self.rank == 0:
             print(f"exported agreement {self.agreement(self.swa.module):.4f}", flush=True)
