@@ -239,14 +239,19 @@ def _unseen(lines: Iterable[Written], confines: Confines, *, since_ns: float) ->
     """Return what was made by processes that write no ledger, as by `cp`, in training.
 
     That is what lies in folders that this run, or one before it, has made outside. Those of the
-    audit's own, and of its nodes, may be another run's that goes on.
+    audit's own, and of its nodes, may be another run's that goes on. A folder that is recorded was
+    made by the start of the script from which this run was forked: its time changes with what is
+    made in it, and the next run, which makes it no more, would miss it.
     """
     known = {line.path for line in lines}
     found = list[Written]()
     own = str(confines.folder)
-    made = (path for path in confines.made() if not is_below(path, own) and not is_of_a_node(path))
+    recorded = {*confines.made()}
+    made = (path for path in recorded if not is_below(path, own) and not is_of_a_node(path))
     for top in sorted(filter(os.path.isdir, made)):
         for path, how in _below(top):
+            if how == "folder" and path in recorded:
+                continue
             if path not in known and os.lstat(path).st_ctime_ns >= since_ns:
                 found.append(Written(path, how, 0, is_output=True))
                 known.add(path)

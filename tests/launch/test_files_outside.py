@@ -74,6 +74,18 @@ def test_nothing_is_removed_from_a_folder_that_was_there_before(
     assert (tmp_path / "mine/model.pt").exists()
 
 
+def test_a_folder_that_the_start_of_the_script_made_stays_for_the_next_run_forked_from_it(
+    run: RunAddress, tmp_path: Path
+) -> None:
+    runs, out = tmp_path / "out", tmp_path / "out/mosaic"
+    out.mkdir(parents=True)
+    trains(run)
+    (out / "best.pt").touch()  # which changes the time of its folder
+
+    assert settled(run, runs, out) == {"best.pt": True}
+    assert out.exists()
+
+
 def test_nothing_is_removed_from_a_run_beside_it(run: RunAddress, tmp_path: Path) -> None:
     beside = (
         tmp_path / "audit/runs/1/storage",
