@@ -59,6 +59,7 @@ class CauseTrials:
     def judge(self, findings: Sequence[Finding]) -> tuple[list[Finding], tuple[Note, ...]]:
         """Return the findings with what was shown of them, and notes of those that are none."""
         judged = []
+        self.untried = 0  # what was tried before is of no finding
         for number, finding in enumerate(findings):
             if finding.is_open:
                 self.show(number)

@@ -142,8 +142,7 @@ def test_a_save_of_which_a_part_is_missing_that_a_later_start_reads_is_not_whole
 
 
 def test_a_whole_file_that_has_not_got_its_name_yet_is_no_save() -> None:
-    # A rank was killed between writing and renaming: with its file the parts of all ranks would
-    # look whole, and the others', which they rightly pass over, a newer save.
+    # Of one rank. That it is no part of a save of all ranks, `agreed_echoes` of the corpus shows.
     begin = "g s w:1.part rename:1.part>f_1 s r c- s w:2.part "
     clean = f"{begin}rename:2.part>f_2 s r c- s s r c- ."
     line = f"{begin}x g q:f_1,2.part l:f_1 s s r c- s s r c- ."
