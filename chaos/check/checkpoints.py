@@ -168,6 +168,7 @@ def _describe_mixture(mixed: SharedFile) -> str:
 
 def _damaged(looks: list[_Look]) -> Iterator[Anomaly]:
     named: set[str | None] = set()
+    at_the_end = {o.commit.checkpoint for o in looks if o.damage and o.seen.op is None}
     for look in looks:
         commit = look.commit
         if look.damage is None or commit.checkpoint in named:
@@ -181,7 +182,7 @@ def _damaged(looks: list[_Look]) -> Iterator[Anomaly]:
             message=f"{commit.checkpoint} of epoch {commit.epoch} was committed, and {when} "
             f"it {look.damage}{none}",
             events=(commit.number, look.number),
-            is_result=look.seen.op is None,  # what lies there at the end is what is left behind
+            is_result=commit.checkpoint in at_the_end,  # that is what the run leaves behind
         )
 
 

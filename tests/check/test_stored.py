@@ -70,6 +70,17 @@ def test_one_that_is_gone_from_a_folder_of_the_jobs_own_is_missed() -> None:
     assert "own/c2 (epoch 2), the newest, was not left" in found["retention"].summary
 
 
+def test_damage_that_is_there_at_the_end_is_a_result_though_an_earlier_look_saw_it_first() -> None:
+    run = told_in("g s u r c s u r c s x g<c1 s u r c L:c0~,c1,c2 L:c0~,c1,c2 .")
+    first = next(seen for _, seen in run.of(ev.StorageSeen))
+    run = changed(run, ev.StorageSeen, lambda seen: seen is first, op=0)
+
+    found = results(run, told_in(BASELINE))["checkpoints"]
+
+    assert found.status == "fail", found.summary
+    assert "c0 of epoch 0 was committed, and at op 0 it has another 0.pt" in found.summary
+
+
 def test_a_checkpoint_outside_the_runs_storage_is_unknown_and_neither_gone_nor_whole() -> None:
     run, baseline = moved(told_in(RUN), "../own/"), moved(told_in(BASELINE), "../own/")
 
